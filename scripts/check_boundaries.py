@@ -30,21 +30,21 @@ NAMES = {"agents": 40, "cli": 94, "research": 53, "serving": 68, "society": 40, 
 """How many names that are not public a package's products still take; one not here takes none."""
 READS = {
     "actions": 0,
-    "agents": 47,
-    "budget": 2,
-    "cli": 5,
-    "foundation": 11,
-    "journal": 2,
-    "memory": 3,
-    "models": 8,
-    "research": 2,
-    "serving": 42,
-    "society": 92,
-    "spaces": 21,
-    "studio": 14,
+    "agents": 11,
+    "budget": 0,
+    "cli": 3,
+    "foundation": 0,
+    "journal": 0,
+    "memory": 0,
+    "models": 0,
+    "research": 0,
+    "serving": 24,
+    "society": 87,
+    "spaces": 19,
+    "studio": 8,
 }
 """How many private names of other objects a package still reads."""
-OF_PYTHON = frozenset({"_asdict", "_exit", "_make", "_replace"})
+OF_PYTHON = frozenset({"_asdict", "_exit", "_fields", "_make", "_replace"})
 """Public names of Python that begin so."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -120,7 +120,7 @@ async def test_doubt_is_told_of_once_and_reminded_of(tmp_path: Path) -> None:
     with Journal(tmp_path / "before") as journal:
         await agent(journal, [], broken).reply("Pay both.", run_id="R", thread="c/1")
     with Journal(broken) as journal:
-        waits = journal._waits_for
+        waits = journal.waits
         assert waits.counts() == {("a", "doubt"): 2}
         ann, bob = waits.untold()
         assert (ann.kind, ann.action, ann.args) == ("doubt", "pay", {"who": "ann"})

@@ -271,17 +271,17 @@ def test_run_that_had_ended_and_goes_on_is_found_where_it_is_cut_off(journal: Jo
     asyncio.run(work("postponed"))
     asyncio.run(work(None, "started", **started))
     assert ids(journal, state="in_doubt") == ["R"]
-    assert journal._waits_for.cut_off() == (0, 1)
+    assert journal.waits.cut_off() == (0, 1)
 
 
 def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path: Path) -> None:
     asked: list[str] = []
     with Journal(tmp_path / "j") as journal:
         reply(journal, "R")
-        with journal._file.reading() as db:
+        with journal.file.reading() as db:
             assert isinstance(db, sqlite3.Connection)
             db.set_trace_callback(asked.append)
-        looks = journal._waits_for
+        looks = journal.waits
         for each in (looks.untold, looks.run_ids, looks.newest, looks.counts, looks.cut_off):
             each()
         looks.open(None, None, None)

@@ -152,7 +152,7 @@ async def test_approval_waits_in_the_journal_and_another_process_answers(place: 
         assert resumed.reply is not None
         assert (resumed.reply.text, till.paid, office.waiting()) == ("Paid.", [3], [])
         assert office.run("r").state == "done"
-        (decided,) = office._waits_for.decided(by="eva")
+        (decided,) = office.waits.decided(by="eva")
         assert (decided.key, decided.answer) == (wait.key, True)
 
 
@@ -260,7 +260,7 @@ async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -
         (resumed,) = await agent.resume_runs()
         assert resumed.reply is not None
         assert (resumed.reply.text, sorted(till.paid)) == ("Done.", [1, 2])
-        assert {each.key for each in journal._waits_for.decided(by="eva")} == {doubt.key}
+        assert {each.key for each in journal.waits.decided(by="eva")} == {doubt.key}
 
 
 @on_a_loop
@@ -631,7 +631,7 @@ async def test_process_tells_of_waits_and_reminders_one_at_a_time(place: Place) 
             journal, [call("pay", coins=3), "Paid."], till.pay, approver=Waiting(remind=1e-6)
         )
         await agent.reply("Pay 3.", run_id="r")
-        ours, theirs = journal._waits_for, other._waits_for
+        ours, theirs = journal.waits, other.waits
         assert (ours.hold_telling(), theirs.hold_telling()) == (True, False)
         (wait,) = ours.untold()
         assert (wait.run, wait.action, wait.remind) == ("r", "pay", 1e-6)

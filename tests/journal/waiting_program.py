@@ -60,7 +60,7 @@ async def main(folder: Path, action: str) -> None:
     with Journal(folder / "runs.db") as journal:
         agent = clerk(folder, journal, action)
         await agent.resume_runs()
-        while journal._waits_for.counts() or journal._waits_for.run_ids():
+        while journal.waits.counts() or journal.waits.run_ids():
             await agent.resume_decided()
             await asyncio.sleep(0.01)
 

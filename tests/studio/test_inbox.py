@@ -205,5 +205,5 @@ def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     card.get_by_role("textbox", name="Result of transfer(coins=3)").fill('{"moved": 3}')
     card.get_by_role("button", name="Done with this result").click()
     expect(card).to_have_count(0)
-    (decided,) = studio.journal._waits_for.decided(run_id=RUN)
+    (decided,) = studio.journal.waits.decided(run_id=RUN)
     assert decided.answer == {"decision": "done", "value": {"moved": 3}}

@@ -213,7 +213,7 @@ class Workflow:
             step = "forward"
             result = await self.forward()
         except BaseException as error:
-            failure = self._with_note(error, step)
+            failure = self.with_note(error, step)
         try:
             await self.after_blocks()
         except BaseException as error:
@@ -221,7 +221,7 @@ class Workflow:
         try:
             await self.after_forward()
         except BaseException as error:
-            failure = _first(failure, self._with_note(error, "after_forward"))
+            failure = _first(failure, self.with_note(error, "after_forward"))
         if failure is not None:
             raise failure
         return result
@@ -241,7 +241,7 @@ class Workflow:
             try:
                 await block.before_forward()
             except BaseException as error:
-                self._with_note(error, "before_forward", block)
+                self.with_note(error, "before_forward", block)
                 raise
 
     async def forward(self) -> Any:
@@ -259,14 +259,14 @@ class Workflow:
             try:
                 await block.after_forward()
             except BaseException as error:
-                failure = _first(failure, self._with_note(error, "after_forward", block))
+                failure = _first(failure, self.with_note(error, "after_forward", block))
         if failure is not None:
             raise failure
 
     async def after_forward(self) -> None:
         """Clean up after the step."""
 
-    def _with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+    def with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
         """Return what a step raised, with a note that says where."""
         if step:
             of = "" if block is None else f", block {block_name(block)!r}"

@@ -128,7 +128,7 @@ class Budget:
         self._ledger.on_low = on_low
         account = self._ledger.open_account(Account(title, counted, seconds, per=per), None, name)
         # Its own account first, then its parents', up to the root.
-        self._accounts: Accounts = (account,)
+        self.accounts: Accounts = (account,)
 
     def child(
         self, *, name: str | None = None, per: Per | None = None, **limits: Unpack[Limits]
@@ -153,12 +153,12 @@ class Budget:
             JournalError: the journal cannot be read
         """
         counted, seconds = _counted(Budget.child, limits, per)
-        parent = self._accounts[0].title
+        parent = self.accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
         title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
         account = Account(title, counted, seconds, per=per)
-        account = self._ledger.open_account(account, self._accounts[0], name)
-        return self._with_accounts((account, *self._accounts), name)
+        account = self._ledger.open_account(account, self.accounts[0], name)
+        return self._with_accounts((account, *self.accounts), name)
 
     def _with_accounts(self, accounts: Accounts, name: str | None) -> Budget:
         """Return a budget of the same tree."""
@@ -167,7 +167,7 @@ class Budget:
         other.prices = self.prices
         other._now = self._now
         other._ledger = self._ledger
-        other._accounts = accounts
+        other.accounts = accounts
         return other
 
     def reserve(self, **amounts: Unpack[Amounts]) -> Reservation:
@@ -180,7 +180,7 @@ class Budget:
             DefinitionError: an amount is not a number from 0 on
         """
         counted = checked_amounts(Budget.reserve, amounts)
-        return self._ledger.reserve(self._accounts, counted, self._now())
+        return self._ledger.reserve(self.accounts, counted, self._now())
 
     def reserve_rest(self, **minimums: Unpack[AmountsOrNone]) -> Reservation:
         """Reserve all the tokens and money that are left, for a call without an upper bound.
@@ -198,7 +198,7 @@ class Budget:
         for kind in {*MEASURED} - {*kinds}:
             del amounts[RESERVED[kind].name]
         counted = checked_amounts(Budget.reserve_rest, amounts)
-        return self._ledger.reserve(self._accounts, counted, self._now(), kinds)
+        return self._ledger.reserve(self.accounts, counted, self._now(), kinds)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
         """Reserve; if only others' open reservations prevent it, wait until they settle.
@@ -229,20 +229,20 @@ class Budget:
             DefinitionError: an amount is not a number from 0 on
         """
         counted = checked_amounts(Budget.charge, amounts)
-        self._ledger.charge(self._accounts, counted, self._now())
+        self._ledger.charge(self.accounts, counted, self._now())
 
-    def _accounts_alone(self) -> list[tuple[Account, Budget]]:
+    def accounts_alone(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
-        return [(account, self._with_accounts((account,), None)) for account in self._accounts]
+        return [(account, self._with_accounts((account,), None)) for account in self.accounts]
 
     def is_part_of(self, other: Budget) -> bool:
         """Return whether this is `other` or its descendant, so that spending here counts there."""
-        account = other._accounts[0]
-        return self._ledger is other._ledger and any(map(account.is_same, self._accounts))
+        account = other.accounts[0]
+        return self._ledger is other._ledger and any(map(account.is_same, self.accounts))
 
     def start(self) -> None:
         """Start the seconds, if they have not started."""
-        self._ledger.start(self._accounts, self._now())
+        self._ledger.start(self.accounts, self._now())
 
     def check(self) -> None:
         """Check that anything at all may begin.
@@ -253,7 +253,7 @@ class Budget:
             DeadlineExceeded: the seconds are over
             BudgetExceeded: something took more than was reserved for it
         """
-        self._ledger.check(self._accounts, self._now())
+        self._ledger.check(self.accounts, self._now())
 
     @property
     def is_shared(self) -> bool:
@@ -263,14 +263,14 @@ class Budget:
     @property
     def spent(self) -> Spent:
         """What was spent, including its children's spending, and the seconds that have passed."""
-        account = self._accounts[0]
+        account = self.accounts[0]
         spent, _, _ = self._ledger.read(account)
         return spent_of(spent, account.elapsed(self._now()))
 
     @property
     def reserved(self) -> Spent:
         """What open reservations hold."""
-        spent, used, _ = self._ledger.read(self._accounts[0])
+        spent, used, _ = self._ledger.read(self.accounts[0])
         return spent_of(
             [amount - settled_amount for amount, settled_amount in zip(used, spent, strict=True)]
         )
@@ -278,12 +278,12 @@ class Budget:
     @property
     def over(self) -> Spent:
         """How much calls took beyond their reservations; it is part of `spent`."""
-        return spent_of(self._ledger.read(self._accounts[0])[2])
+        return spent_of(self._ledger.read(self.accounts[0])[2])
 
     @property
     def left(self) -> Left:
         """What may still be reserved, under its own limits and its parents'."""
-        return left_of((*self._ledger.remaining(self._accounts), self.remaining_seconds()))
+        return left_of((*self._ledger.remaining(self.accounts), self.remaining_seconds()))
 
     def shares(self) -> dict[str, float]:
         """Return how much of each limit is spent, from 0 to 1: of its own or a parent's, the most.
@@ -292,7 +292,7 @@ class Budget:
         """
         shares: dict[str, float] = {}
         now = self._now()
-        for account in self._accounts:
+        for account in self.accounts:
             spent, _, _ = self._ledger.read(account)
             amounts = (*spent, account.elapsed(now))
             for kind, amount, limit in zip(
@@ -321,34 +321,34 @@ class Budget:
 
     def _remaining(self, now: float) -> float | None:
         if self._ledger.has_periods:
-            self._ledger.refresh(self._accounts)
+            self._ledger.refresh(self.accounts)
         return min(
             (
                 account.seconds - account.elapsed(now)
-                for account in self._accounts
+                for account in self.accounts
                 if account.seconds is not None
             ),
             default=None,
         )
 
-    def _stand_still(self, is_still: bool) -> None:
+    def stand_still(self, is_still: bool) -> None:
         """Have the seconds stand still while a person is asked, or go on."""
         now = self._now()
-        for account in self._accounts:
+        for account in self.accounts:
             if type(account) is Account:  # processes share the others, and their clocks
                 (account.stand_still if is_still else account.go_on)(now)
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         """Have the seconds stand still until the next reservation: a run waits in its journal."""
-        if any(account.seconds is not None for account in self._accounts):
-            self._ledger.pause(self._accounts, self._now())
+        if any(account.seconds is not None for account in self.accounts):
+            self._ledger.pause(self.accounts, self._now())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was spent, as JSON data; what is reserved counts as spent.
 
         Parents and children have separate states.
         """
-        account = self._accounts[0]
+        account = self.accounts[0]
         _, used, overruns = self._ledger.read(account)
         return {
             **stored_of(used, KINDS),
@@ -365,13 +365,13 @@ class Budget:
         Raises:
             DefinitionError: `state` is not such a state, or something is reserved
         """
-        self._ledger.load(self._accounts[0], *read_state(state))
+        self._ledger.load(self.accounts[0], *read_state(state))
 
     def __str__(self) -> str:
-        return self._accounts[0].title
+        return self.accounts[0].title
 
     def __repr__(self) -> str:
-        account = self._accounts[0]
+        account = self.accounts[0]
         spent, _, _ = self._ledger.read(account)
         parts = [
             f"{RESERVED[kind].digits(spent[kind])} of {in_words(kind, limit)}"

@@ -20,7 +20,7 @@ async def in_turn(
         try:
             return reserve(), None
         except BudgetExceeded as error:
-            if error._needs is None or not _may_fit(ledger, own_holds, *error._needs):
+            if error.needs is None or not _may_fit(ledger, own_holds, *error.needs):
                 raise
             times = (seconds(), ledger.recheck_s if first else None)
             return None, min((each for each in times if each is not None), default=None)

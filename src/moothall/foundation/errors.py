@@ -164,7 +164,7 @@ class BudgetExceeded(MoothallError):
     def __init__(self, text: str, limit: str, needs: _Any = None) -> None:
         super().__init__(text)
         self.limit = limit
-        self._needs = needs  # how much of which accounts, if other spenders may return it
+        self.needs = needs  # how much of which accounts, if other spenders may return it
 
 
 class DeadlineExceeded(BudgetExceeded, TimeoutError):

@@ -94,7 +94,7 @@ class OpenRun:
     _unnamed_relied: list[Relied] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
     # When the work began that is not counted yet.
-    _work_start: float = field(default_factory=time.time)
+    work_start: float = field(default_factory=time.time)
     _written_waiting: int = 0  # of `waiting`, what is in the file
     _closed: bool = False
     _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
@@ -220,7 +220,7 @@ class OpenRun:
         """Count entries that are now in the file, which ends at a place."""
         with self._guard:
             self.written_count += len(batch.entries)
-            self.place, self._written_waiting, self._work_start = place, batch.waiting, at
+            self.place, self._written_waiting, self.work_start = place, batch.waiting, at
             self.is_open = batch.state in OPEN
 
     def failed(self, failure: BaseException) -> None:
@@ -379,7 +379,7 @@ class Commits:
             if names:
                 hold(self.file, db, holder_of(run.number), names, values)
             # A clock that was set back takes no time away.
-            work = each.tally, now - run._work_start if now > run._work_start else 0.0, each.waiting
+            work = each.tally, now - run.work_start if now > run.work_start else 0.0, each.waiting
             if each.state in OPEN and not run.is_open:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)

@@ -38,6 +38,7 @@ from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import back_up, faults
+from moothall.journal.store.store import Store
 from moothall.journal.tally import SUMMED, TASK_CHARS
 from moothall.journal.waits import Waits
 
@@ -68,6 +69,8 @@ class Journal:
 
     Attributes:
         filters: what `runs` and `sums` find runs by, with the help and the option of each
+        budgets: the budgets that processes share by it, for a person to see and change
+        file, waits, deletions, held_runs: its parts, for agents, services and doors
 
     Raises:
         ConfigError: an argument is wrong
@@ -79,26 +82,26 @@ class Journal:
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "process", timeout: float = 10
     ) -> None:
-        self._file = opened(path, durability, timeout)
+        self.file: Store = opened(path, durability, timeout)
         self.durability = durability
-        self._commits = Commits(self._file)
-        self._runs = Runs(self._file, self._commits)
-        self._budgets = SharedBudgets(self._file, self._runs)
-        self._deletions = Deletions(self._file, self._runs)
-        self._waits_for = Waits(self._file, self._runs)
+        self._commits = Commits(self.file)
+        self.held_runs: Runs = Runs(self.file, self._commits)
+        self.budgets: SharedBudgets = SharedBudgets(self.file, self.held_runs)
+        self.deletions: Deletions = Deletions(self.file, self.held_runs)
+        self.waits: Waits = Waits(self.file, self.held_runs)
 
     @property
     def path(self) -> str:
         """The file, as it was given."""
-        return self._file.name
+        return self.file.name
 
     def __repr__(self) -> str:
         return f"Journal({self.path!r})"
 
     def close(self) -> None:
         """Close the file, and release the runs that this journal holds."""
-        self._file.close()
-        self._runs.close()
+        self.file.close()
+        self.held_runs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +130,7 @@ class Journal:
             JournalError: the file cannot be read
         """
         run_query = RunQuery.of(Journal.runs, filters, sort=sort, limit=limit)
-        with self._file.reading() as db:
+        with self.file.reading() as db:
             run_query.check(db)
             outlines = self._outlines(db, run_query)
         return Outlines(self._given_back(outlines))
@@ -143,15 +146,15 @@ class Journal:
             JournalError: the file cannot be read
         """
         run_query = RunQuery.of(Journal.sums, filters)
-        with self._file.reading() as db:
+        with self.file.reading() as db:
             run_query.check(db)
-            query, values = run_query.sums(partial(self._leased_numbers, db), self._file.attribute)
+            query, values = run_query.sums(partial(self._leased_numbers, db), self.file.attribute)
             return Sums(*db.execute(query, values).fetchone())
 
     def threads(self) -> list[str]:
         """Return the ids of the conversations that runs belong to, in order."""
         query = "SELECT DISTINCT thread FROM runs WHERE thread IS NOT NULL AND NOT deleted"
-        with self._file.reading() as db:
+        with self.file.reading() as db:
             return sorted(thread for (thread,) in db.execute(query))
 
     def run(self, run_id: str) -> Outline:
@@ -161,8 +164,8 @@ class Journal:
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read
         """
-        with self._file.reading() as db:
-            number = self._file.number(db, run_id)
+        with self.file.reading() as db:
+            number = self.file.number(db, run_id)
             outlines = self._outlines(db, RunQuery(id=run_id), [number])
         return self._given_back(outlines)[0]
 
@@ -181,9 +184,9 @@ class Journal:
         """
         check_integer("after=", after, 0)
         check_integer("most=", most, 0, optional=True)
-        with self._file.reading() as db:
-            number = self._file.number(db, run_id)
-            entries = [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
+        with self.file.reading() as db:
+            number = self.file.number(db, run_id)
+            entries = [entry for entry, _ in self.file.read(db, number, run_id, after, most)]
         add_sources_of(entry.data for entry in entries)
         return entries
 
@@ -214,9 +217,9 @@ class Journal:
 
         self._commits.watching.add(tell)
         try:
-            with self._file.reading() as db:
-                number = self._file.number(db, run_id)
-            async with self._file.watching_commits(number, tell):
+            with self.file.reading() as db:
+                number = self.file.number(db, run_id)
+            async with self.file.watching_commits(number, tell):
                 while True:
                     commit.clear()
                     # Read before the entries: what is written in between is seen the next time.
@@ -229,7 +232,7 @@ class Journal:
                         return
                     else:
                         try:
-                            async with asyncio.timeout(self._file.look_s):
+                            async with asyncio.timeout(self.file.look_s):
                                 await commit.wait()
                         except TimeoutError:
                             pass
@@ -245,7 +248,7 @@ class Journal:
         """
         if not isinstance(hash, str) or not _SHA256.fullmatch(hash):
             raise ConfigError(f"hash= must be a sha256 in hexadecimal digits, got {hash!r:.80}")
-        value = self._file.read_value(hash)
+        value = self.file.read_value(hash)
         add_sources_of([with_sources({}, [f"journal {self.path}"])])  # whose it is, is not known
         return value
 
@@ -284,7 +287,7 @@ class Journal:
         kind: str | Iterable[str] | None = None,
     ) -> list[Wait]:
         """Return what runs wait for, the longest first: of one run, one agent, or some kinds."""
-        return self._waits_for.open(run_id, agent, kind)
+        return self.waits.open(run_id, agent, kind)
 
     def answer(self, run_id: str, key: str, value: Any = None, *, by: str | None = None) -> None:
         """Give what a run waits for; a process with its agent resumes it.
@@ -303,7 +306,7 @@ class Journal:
             StateError: another answer was given before, its time is over, or nothing is asked
             NoSuchRun: there is no run of that id
         """
-        self._waits_for.answer(run_id, key, value, by)
+        self.waits.answer(run_id, key, value, by)
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -330,7 +333,7 @@ class Journal:
             RunHeld: another writer has the run
             JournalError: the file cannot be written, or is damaged
         """
-        return self._waits_for.decide(run_id, decisions, by)
+        return self.waits.decide(run_id, decisions, by)
 
     def resume(self, run_id: str, *, by: str | None = None) -> None:
         """Ask a process with its agent to resume a stopped run, such as one without budget.
@@ -342,7 +345,7 @@ class Journal:
             RunHeld: a process works on it
             StateError: it has ended, or waits for an answer or a decision
         """
-        self._waits_for.resume(run_id, by)
+        self.waits.resume(run_id, by)
 
     def fork(
         self,
@@ -375,7 +378,7 @@ class Journal:
                 steps of different turns
             JournalError: the file cannot be written, or is damaged
         """
-        return forked(self._file, run_id, new_id, upto, results, permitted)
+        return forked(self.file, run_id, new_id, upto, results, permitted)
 
     # -- deleting ----------------------------------------------------------------------------------
 
@@ -400,7 +403,7 @@ class Journal:
             RunHeld: a process works on one of them; nothing was deleted
             JournalError: the file cannot be written, or is damaged
         """
-        return self._deletions.delete(run_ids, thread)
+        return self.deletions.delete(run_ids, thread)
 
     def prune(self, older_than: float | timedelta, *, keep: int = 0) -> Deleted:
         """Delete the runs that were not worked on for a time, as `delete` does.
@@ -421,7 +424,7 @@ class Journal:
         """
         if isinstance(older_than, timedelta):
             older_than = older_than.total_seconds()
-        return self._deletions.prune(older_than, keep)
+        return self.deletions.prune(older_than, keep)
 
     def compact(self) -> bool:
         """Write the file anew: smaller, and without copies of what was deleted.
@@ -435,7 +438,7 @@ class Journal:
         Raises:
             JournalError: the file cannot be written, or others write it for too long
         """
-        return self._deletions.compact()
+        return self.deletions.compact()
 
     def size(self) -> int:
         """Return how many bytes the journal takes: its file, or its tables with their indexes.
@@ -443,7 +446,7 @@ class Journal:
         Raises:
             JournalError: it cannot be read
         """
-        return self._file.size()
+        return self.file.size()
 
     # -- moving ------------------------------------------------------------------------------------
 
@@ -468,9 +471,9 @@ class Journal:
         """
         check_boolean("move=", move)
         if move:
-            moved(self._file, self._runs, run_id, named_file(path))
+            moved(self.file, self.held_runs, run_id, named_file(path))
         else:
-            exported(self._file, run_id, named_file(path))
+            exported(self.file, run_id, named_file(path))
 
     def adopt(self, run_id: str) -> None:
         """Let a run go on here that is `elsewhere`: copied from another journal, or moved to one.
@@ -480,7 +483,7 @@ class Journal:
             RunHeld: a process works on it
             JournalError: the journal cannot be written
         """
-        adopted(self._file, self._runs, run_id)
+        adopted(self.file, self.held_runs, run_id)
 
     def import_run(self, path: str | os.PathLike[str], run_id: str | None = None) -> str:
         """Add a run that `export` wrote, with all its entries.
@@ -501,7 +504,7 @@ class Journal:
             ConfigError: `run_id` is not a valid id
             JournalError: the journal cannot be written
         """
-        return imported(self._file, named_file(path), run_id)
+        return imported(self.file, named_file(path), run_id)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the journal, as it is at this moment, while others write it; nobody waits.
@@ -516,7 +519,7 @@ class Journal:
             FileError: there is a file of that name, or the copy cannot be written
             JournalError: the journal cannot be read
         """
-        back_up(self._file, Path(os.path.abspath(named_file(path))))
+        back_up(self.file, Path(os.path.abspath(named_file(path))))
 
     def check(self) -> list[str]:
         """Return what is damaged, in words: tables, entries of runs, values; empty if all is whole.
@@ -526,38 +529,33 @@ class Journal:
         Raises:
             JournalError: the journal cannot be read
         """
-        return faults(self._file)
+        return faults(self.file)
 
     # -- budgets -----------------------------------------------------------------------------------
 
-    @property
-    def budgets(self) -> SharedBudgets:
-        """The budgets that processes share by this journal, for a person to see and change."""
-        return self._budgets
-
     # -- working -----------------------------------------------------------------------------------
 
-    def _leave(self, run_id: str | None = None, *, leave: bool = True) -> None:
+    def leave_runs(self, run_id: str | None = None, *, leave: bool = True) -> None:
         """Have a run, or all that are open or opened later, get no end if they are cancelled.
 
         The next start resumes such a run, as after a kill.
         """
         if run_id is None:
-            self._runs.leaves = leave
-        for run in self._runs.open_runs():
+            self.held_runs.leaves = leave
+        for run in self.held_runs.open_runs():
             run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
 
-    def _due_runs(self, kind: str, agent: str) -> list[Outline]:
+    def due_runs(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs for which has come what they waited for."""
-        return [run for run in map(self.run, self._waits_for.run_ids(agent)) if run.kind == kind]
+        return [run for run in map(self.run, self.waits.run_ids(agent)) if run.kind == kind]
 
-    def _to_resume(self, kind: str, agent: str) -> list[Outline]:
+    def runs_to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=CUT_OFF, kind=kind, agent=agent)
-        blocked = map(self.run, self._waits_for.after_others(agent))
+        blocked = map(self.run, self.waits.after_others(agent))
         waited = [
             run
-            for run in {run.id: run for run in (*self._due_runs(kind, agent), *blocked)}.values()
+            for run in {run.id: run for run in (*self.due_runs(kind, agent), *blocked)}.values()
             if run.state == "waiting" and run.kind == kind
         ]
         return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
@@ -567,7 +565,7 @@ class Journal:
     ) -> RunPart:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
         new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attrs))
-        return RunPart(await self._runs.begin(run_id, new))
+        return RunPart(await self.held_runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -575,8 +573,9 @@ class Journal:
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, among these numbers."""
-        leased = self._leased_numbers(db) if numbers is None else set(self._runs.leased(numbers))
-        query, values = run_query.rows(lambda: leased, self._file.attribute)
+        leases = self.held_runs
+        leased = self._leased_numbers(db) if numbers is None else set(leases.leased(numbers))
+        query, values = run_query.rows(lambda: leased, self.file.attribute)
         outlines = []
         for number, *row, column, state, origin, thread, waiting in db.execute(query, values):
             if number in leased:
@@ -596,4 +595,4 @@ class Journal:
 
     def _leased_numbers(self, db: Database) -> set[int]:
         """Return the numbers of the runs that processes work on."""
-        return set(self._runs.leased(n for (n,) in db.execute("SELECT number FROM runs")))
+        return set(self.held_runs.leased(n for (n,) in db.execute("SELECT number FROM runs")))

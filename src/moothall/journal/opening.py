@@ -182,7 +182,7 @@ class Runs:
         run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.parked, run.is_open = parked, state in OPEN
         self._open.add(run)
-        if self.leaves:  # read after the run was added, which `Journal._leave` looks for later
+        if self.leaves:  # read after the run was added, which `Journal.leave_runs` looks for later
             run.resumes_later = True
         return run
 

@@ -64,7 +64,7 @@ class TokenBoundedMemory(Memory):
         left_out: how many messages after the last user message were dropped
     """
 
-    _only_grows = True
+    only_grows = True
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class TokenBoundedMemory(Memory):
         if memory.get("role") == "user":
             self._task_index, self.left_out = len(items), 0
         items.append(memory)
-        size = self._size(memory)
+        size = self.size_of(memory)
         self._sizes.append(size)
         self._tokens += size
         if NUMBER_KEY in memory:
@@ -139,11 +139,13 @@ class TokenBoundedMemory(Memory):
                 self._clear()
             self._drop(bound)
 
-    def _take_cleared(self) -> list[int]:
+    def take_cleared(self) -> list[int]:
+        """Return the numbers of results that were cleared since, once."""
         numbers, self._cleared = self._cleared, ()
         return list(numbers)
 
-    def _make_room(self) -> bool:
+    def make_room(self) -> bool:
+        """Make the prompt shorter; return whether it is."""
         before = self.tokens
         if self.clear:
             self._clear(before // 2)
@@ -153,14 +155,15 @@ class TokenBoundedMemory(Memory):
 
     def _recount(self) -> None:
         """Count anew: the list is public, and other code may have cleared or extended it."""
-        self._sizes = [self._size(item) for item in self._items]
+        self._sizes = [self.size_of(item) for item in self._items]
         self._tokens = sum(self._sizes)
         self._numbered_count = sum(NUMBER_KEY in item for item in self._items)
         self._clearable_count = sum(map(_may_clear, self._items))
         users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
         self._task_index = users[-1] if users else -1
 
-    def _size(self, item: dict[str, Any]) -> int:
+    def size_of(self, item: dict[str, Any]) -> int:
+        """Return how many tokens a message has."""
         content, count = item.get("content"), self._count
         size = _PER_MESSAGE
         if content.__class__ is str:
@@ -240,7 +243,7 @@ class TokenBoundedMemory(Memory):
         return end
 
     def _put(self, place: int, item: dict[str, Any]) -> None:
-        size = self._size(item)
+        size = self.size_of(item)
         self._tokens += size - self._sizes[place]
         self._clearable_count += _may_clear(item) - _may_clear(self._items[place])
         self._items[place], self._sizes[place] = item, size

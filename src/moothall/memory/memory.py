@@ -52,13 +52,13 @@ class Memory:
     `add_once` is given a run's messages again by a later process that is asked for the run.
     """
 
-    _in_file = False
+    is_in_file: bool = False
     """Whether its messages stay in a file."""
     # Class attributes, and no look into `__dict__`, which makes Python 3.11 read an object slower.
-    _offsets: dict[str, int] | None = None  # how many messages of each run were added
+    run_offsets: dict[str, int] | None = None  # how many messages of each run were added
     _threads: _ThreadMemories | None = None
     _returned: list[dict[str, Any]] | None = None  # the long list that `get_memories` returned last
-    _only_grows: bool = True
+    only_grows: bool = True
     """Whether new messages come only at the end of what `get_memories` returns."""
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class Memory:
             for name in ("add_once", "thread"):
                 if name not in own:
                     setattr(cls, name, None)
-            cls._only_grows = own.get("_only_grows", False)
+            cls.only_grows = own.get("only_grows", False)
 
     def start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
-        self._offsets = self._returned = None
+        self.run_offsets = self._returned = None
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -87,6 +87,11 @@ class Memory:
     @items.setter
     def items(self, messages: list[dict[str, Any]]) -> None:
         self._items = messages
+
+    @property
+    def raw_items(self) -> list[dict[str, Any]]:
+        """The messages for its own work: an action that looks at them has not read them."""
+        return self._items
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, `{"role": …, "content": …}`.
@@ -106,9 +111,9 @@ class Memory:
             run: the key of the run, or of a part of it
             sequence: the message's number in the run, from 0; all before it have been added
         """
-        if self._offsets is None:
-            self._offsets = {}
-        offsets = self._offsets
+        if self.run_offsets is None:
+            self.run_offsets = {}
+        offsets = self.run_offsets
         if run not in offsets or -sequence <= offsets[run] <= sequence:
             self.add_memory(memory)
             offsets.pop(run, None)  # the last one that was told of stands last
@@ -116,36 +121,37 @@ class Memory:
             if len(offsets) > _MOST_RUNS:
                 del offsets[next(iter(offsets))]
 
-    def _take_cleared(self) -> list[int]:
+    def take_cleared(self) -> list[int]:
         """Return which results were cleared since the last time, by their numbers."""
         return []
 
-    def _make_room(self) -> bool:
+    def make_room(self) -> bool:
         """Show less, since a model has refused so much; return whether there was anything."""
         return False
 
     def end_run(self, key: str) -> None:
         """Leave the run with this key out of states: it will not be resumed."""
-        offsets = self._offsets or {}
+        offsets = self.run_offsets or {}
         for run in reversed(offsets):
             if not run.startswith(key):
                 break
             offsets[run] = -abs(offsets[run])
 
-    def _told_state(self) -> dict[str, dict[str, int]]:
+    def runs_state(self) -> dict[str, dict[str, int]]:
         """Return how many messages of runs that may be resumed were added, for a state."""
-        offsets = self._offsets or {}
+        offsets = self.run_offsets or {}
         open_runs = {run: count for run, count in offsets.items() if count > 0}
         return {"told": open_runs} if open_runs else {}
 
-    def _load_told(self, state: dict[str, Any]) -> None:
+    def load_runs_state(self, state: dict[str, Any]) -> None:
+        """Take how much of each run was remembered."""
         offsets = state.get("told", {})
         if not isinstance(offsets, dict) or not all(type(each) is int for each in offsets.values()):
             raise StateError(
                 "the state of a memory is damaged: `told` must be a dict of whole numbers by run, "
                 f"got {offsets!r:.80}; load one that state_dict() gave"
             )
-        self._offsets = offsets.copy()
+        self.run_offsets = offsets.copy()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first, in a new list.
@@ -202,7 +208,7 @@ class Memory:
         memory: Self = threads.get(id, self._new_copy)
         return memory
 
-    def _forget_thread(self, id: str) -> None:
+    def forget_thread(self, id: str) -> None:
         """Make `thread(id)` return an empty memory from now on; a file's contents stay."""
         if self._threads is not None:
             self._threads.forget(id)

@@ -52,7 +52,7 @@ _KEPT_QUERY = """
 class StoredMemory(Memory):
     """A memory of several conversations in a store, whichever it is."""
 
-    _in_file = True
+    is_in_file: bool = True
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class StoredMemory(Memory):
         """
         last([], limit)  # raises for a wrong limit
         if self._tokens is None:
-            return self._newest(limit)
+            return self.newest(limit)
         with self._lock:
             with self._file.reading() as db:
                 window = self._caught_up(db)
@@ -170,23 +170,26 @@ class StoredMemory(Memory):
         with self._lock:
             return 0 if self._window is None else self._window.left_out
 
-    def _fit_reply(self, tokens: int) -> None:
+    def fit_reply(self, tokens: int) -> None:
         """Let a running reply have more than the default bound."""
         if self._tokens == DEFAULT_TOKENS and tokens != self._reply_tokens:
             with self._lock:
                 self._reply_tokens, self._window = tokens, None
 
-    def _take_cleared(self) -> list[int]:
+    def take_cleared(self) -> list[int]:
+        """Return the numbers of results that were cleared since, once."""
         if self._tokens is None or not self._clears:
             return []
         with self._lock, self._file.reading() as db:
-            return self._caught_up(db)._take_cleared()
+            return self._caught_up(db).take_cleared()
 
-    def _make_room(self) -> bool:
+    def make_room(self) -> bool:
+        """Make the prompt shorter; return whether it is."""
         with self._lock:
-            return self._window is not None and self._window._make_room()
+            return self._window is not None and self._window.make_room()
 
-    def _newest(self, limit: int | None) -> list[dict[str, Any]]:
+    def newest(self, limit: int | None) -> list[dict[str, Any]]:
+        """Return the last messages."""
         with self._file.reading() as db:
             thread = self._file.thread_number(db, self._id)
             rows = db.execute(
@@ -229,7 +232,7 @@ class StoredMemory(Memory):
         size = 0
         for number, item in self._backwards(db, thread):
             rows.append((number, item))
-            size += window._size(item)
+            size += window.size_of(item)
             if size > most and item.get("role") != "tool":
                 break
         if rows:

@@ -158,12 +158,12 @@ class SummarizingMemory(TokenBoundedMemory):
         """
         with self._lock:
             summary = self._summary_message()
-            room = max(self._room - (self._size(summary[0]) if summary else 0), 1)
+            room = max(self._room - (self.size_of(summary[0]) if summary else 0), 1)
             self._recount()
             items = self._items
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
-                items = _last_fitting(room, self._count, items)._items
+                items = _last_fitting(room, self._count, items).raw_items
             add_sources_of((*summary, *items))
             return last(_copied([*summary, *items]), limit)
 
@@ -172,7 +172,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             add_sources_of((*self._summary_message(), *self._items))
             items = _copied(self._items)
-            state = {"summary": self._summary, "items": items, **self._told_state()}
+            state = {"summary": self._summary, "items": items, **self.runs_state()}
             return with_sources(state, self._sources)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 "messages"
             )
         with self._lock:
-            self._load_told(state)
+            self.load_runs_state(state)
             self._summary, self._sources = summary, sources_of(state)
             self._items[:] = _copied(items)
             # The loaded list may be as long as the saved one.
@@ -218,9 +218,10 @@ class SummarizingMemory(TokenBoundedMemory):
     def _is_read(self, item: dict[str, Any]) -> bool:
         return any(item is each for each in self._read)
 
-    def _make_room(self) -> bool:
+    def make_room(self) -> bool:
+        """Make the prompt shorter; return whether it is."""
         with self._lock:
-            return super()._make_room()
+            return super().make_room()
 
     def _work(self) -> None:
         try:
@@ -277,11 +278,11 @@ class SummarizingMemory(TokenBoundedMemory):
         """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._recount()
         room = max(self._keep - self._count(self._summary), 1)
-        recent = {id(item) for item in _last_fitting(room, self._count, self._items)._items}
+        recent = {id(item) for item in _last_fitting(room, self._count, self._items).raw_items}
         batch = [item for item in self._items if id(item) not in recent]
         size = 0
         for end, item in enumerate(batch):
-            size += self._size(item)
+            size += self.size_of(item)
             if end and size > self._at_once and item.get("role") != "tool":
                 return batch[:end]
         return batch

@@ -234,7 +234,7 @@ def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:
     """
     if not options:
         return model
-    setter = getattr(model, "_with_options", None)
+    setter = getattr(model, "with_options", None)
     if setter is None:
         raise ConfigError(
             f"options= is for a model behind a server; {getattr(model, 'name', model)!r:.200} "

@@ -119,7 +119,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
 
                 await judge_narrative(bench)
         except Exception as error:
-            bench.agent._with_note(error, "forward", bench.agent.steps[name])
+            bench.agent.with_note(error, "forward", bench.agent.steps[name])
             raise
         finally:
             if bench.waits_for_judge:  # it never came to judging

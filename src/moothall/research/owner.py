@@ -47,7 +47,7 @@ class Owner(Protocol):
         """Return the model of a step; None in the extractive form."""
         ...
 
-    def _with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+    def with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
         """Return an error with a note that says where it was raised."""
         ...
 

@@ -471,7 +471,7 @@ class Researcher(RecordedAgent, ProgressView):
         record.at_end = partial(self._mark_known, record, bench.budget)
         self._catch_up(record, bench.budget)
         if self._has_ended(bench, record):
-            return recording.replayed(record._read)
+            return recording.replayed(record.read_part)
         to_the_end, stopped = partial(self._to_the_end, bench), partial(self._stopped, bench)
         return await guarded(record, to_the_end, recording.end_data, stopped)
 

@@ -134,7 +134,7 @@ class Jobs:
         One that cannot be resumed is tried again after a minute.
         """
         now, journal = time.monotonic(), self._hub.journal
-        for run_id in journal._waits_for.run_ids():
+        for run_id in journal.waits.run_ids():
             job = self._jobs.get(run_id)
             is_held = job is not None and (not job.waits or job.state == "paused")
             if is_held or self._retry_times.get(run_id, now) > now:
@@ -167,7 +167,7 @@ class Jobs:
                 self._cancel(run_id)
                 self._publish_end(job, "cancelled", "")
             elif rests(self._hub.journal.run(run_id)):
-                self._hub.journal._waits_for.cancel(run_id, "it was stopped")
+                self._hub.journal.waits.cancel(run_id, "it was stopped")
             else:
                 raise ConfigError(f"run {run_id!r} is not under way here")
         self._look()
@@ -280,7 +280,7 @@ class Jobs:
     def _cancel(self, run_id: str) -> None:
         """Have nobody asked what a run waits for until it is resumed."""
         with suppress(NoSuchRun, StateError):  # deleted, or another process went on with it
-            self._hub.journal._waits_for.cancel(run_id, "it was stopped")
+            self._hub.journal.waits.cancel(run_id, "it was stopped")
 
     def _look(self) -> None:
         with suppress(MoothallError):  # its cards come and go at the next look

@@ -247,7 +247,7 @@ def messages_of(
     """
     try:
         new = messages = memory.get_memories()
-        if last_message is not None and getattr(memory, "_only_grows", False):
+        if last_message is not None and getattr(memory, "only_grows", False):
             for after, each in enumerate(reversed(messages)):
                 if each is last_message:
                     new = messages[len(messages) - after :]

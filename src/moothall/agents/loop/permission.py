@@ -71,12 +71,12 @@ class PausableLimit:
     def _stop(self) -> None:
         if not self._waiting and not self._timeout.expired():  # asyncio refuses an expired one
             self._timeout.reschedule(None)
-        self._budget._stand_still(True)
+        self._budget.stand_still(True)
         self._waiting += 1
 
     def _go_on(self) -> None:
         self._waiting -= 1
-        self._budget._stand_still(False)
+        self._budget.stand_still(False)
         if not self._waiting and not self._timeout.expired():
             remaining = self._budget.remaining_seconds()
             self._timeout.reschedule(None if remaining is None else self._loop.time() + remaining)

@@ -215,7 +215,7 @@ class ReActAgent(Looping):
         result: Memory = memory_of_thread(memory, thread, self.id)
         return (
             self._bounded()
-            if ASK_CONTEXT.get().fresh and getattr(result, "_in_file", False)
+            if ASK_CONTEXT.get().fresh and getattr(result, "is_in_file", False)
             else result
         )
 
@@ -228,7 +228,7 @@ class ReActAgent(Looping):
     def forget_memory(self, thread: str) -> None:
         """Drop a thread's memory."""
         if isinstance(self._memory, Memory):
-            self._memory._forget_thread(thread)
+            self._memory.forget_thread(thread)
 
     def _one_thread_only(self) -> str | None:
         memory = self._memory
@@ -296,7 +296,7 @@ class ReActAgent(Looping):
         threads = {
             thread.id: memory_state(thread.memory)
             for thread in self._threads or ()
-            if thread.memory is not None and not getattr(thread.memory, "_in_file", False)
+            if thread.memory is not None and not getattr(thread.memory, "is_in_file", False)
         }
         return state(KIND, memory=memory_state(self.memory), threads=threads)
 

@@ -225,7 +225,7 @@ def catch_up_models(
     if answers and callable(skip):
         skip(answers)
     # A budget made for this reply is new; the one that it is part of may be charged already.
-    for account, alone in () if budget is None else budget._accounts_alone():
+    for account, alone in () if budget is None else budget.accounts_alone():
         before = _known_count(account, record, "entries")
         if before < len(entries):
             _set_known(account, record, len(entries))  # counted, even if the charge is refused
@@ -234,7 +234,7 @@ def catch_up_models(
 
 def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
     """Mark what this process has recorded as known to a model and a budget."""
-    accounts = () if budget is None else budget._accounts
+    accounts = () if budget is None else budget.accounts
     for each in (model, *accounts):
         _OFFSETS.set(each, record.key, record.count)
 
@@ -346,9 +346,9 @@ async def show_open(
     for run_id, last in record.run.parked:
         if thread.parked.get(run_id, 0) >= last:
             continue
-        assert agent._journal is not None
+        assert agent.journal is not None
         try:
-            part = await agent._journal.begin(run_id, agent.run_kind, str(agent.id), "")
+            part = await agent.journal.begin(run_id, agent.run_kind, str(agent.id), "")
         except RunHeld:  # it goes on, and shows its calls itself
             continue
         try:
@@ -371,6 +371,6 @@ async def show_open(
 
 def _has_seen(memory: Memory, record: Record[Any]) -> bool:
     """Return whether a memory has messages of a run, as one in a file may have."""
-    run_keys = getattr(memory, "_offsets", None) or ()
-    in_file = getattr(memory, "_in_file", False)
+    run_keys = getattr(memory, "run_offsets", None) or ()
+    in_file = getattr(memory, "is_in_file", False)
     return in_file or record.key in run_keys or _OFFSETS.get(memory, record.key) > 0

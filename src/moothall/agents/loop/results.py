@@ -155,8 +155,8 @@ async def answered(
     try:
         answer = await step.came(step.hash_of("question", *place))
         if answer is None:
-            with asking(step._record, "question", text=question.text):
-                await step._record.commit()
+            with asking(step.record, "question", text=question.text):
+                await step.record.commit()
                 return await ask(replace(question, waits_in=step.run_id))
     except Stop:  # it is open
         later = Later()

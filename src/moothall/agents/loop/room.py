@@ -55,7 +55,7 @@ def fit(model: Any, memory: Any, agent: str) -> Awaitable[None] | None:
     If its server is to be asked, which is done once, return what is to be awaited.
     """
     is_own = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
-    fit_reply = None if is_own else getattr(memory, "_fit_reply", None)
+    fit_reply = None if is_own else getattr(memory, "fit_reply", None)
     if fit_reply is None and not is_own:
         return None
     if hasattr(model, "find_context") and model not in _ASKED_MODELS:
@@ -80,7 +80,7 @@ async def _ask_and_fit(model: Any, memory: Any, agent: str) -> None:
 
 def make_room(memory: Any) -> bool:
     """Have a memory show less, if it can; return whether it does."""
-    make = getattr(memory, "_make_room", None)
+    make = getattr(memory, "make_room", None)
     return make is not None and bool(make())
 
 

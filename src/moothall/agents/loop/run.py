@@ -99,7 +99,7 @@ class LoopRun:
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
-        self._clears = hasattr(memory, "_take_cleared")
+        self._clears = hasattr(memory, "take_cleared")
         self.state: LoopState = LoopState(
             allowed=request.allowed, joined=[*self.thread.found_actions]
         )
@@ -344,7 +344,7 @@ class LoopRun:
             if self.agent.system_prompt is not None or self.agent.blocks:
                 for label, key, function in self.showing.asks():
                     self.showing.take(key, await self._of_user(label, key, function))
-            if self._clears and (numbers := self.memory._take_cleared()):
+            if self._clears and (numbers := self.memory.take_cleared()):
                 self.long.tell_cleared(numbers, turn)
             self.showing.begin()
             self.state.defers = self.thread.defers

@@ -98,7 +98,7 @@ class ChattyAI(Threaded):
     def forget_memory(self, thread: str) -> None:
         """Drop a thread's memory."""
         if isinstance(self._memory, Memory):
-            self._memory._forget_thread(thread)
+            self._memory.forget_thread(thread)
 
     @property
     def model(self) -> Model:

@@ -47,7 +47,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:
             if isinstance(event, Done):  # in a conversation, each participant's reply comes, too
                 reply = event.reply
     assert reply is not None
-    reply._was_printed()
+    reply.mark_printed()
     return reply
 
 

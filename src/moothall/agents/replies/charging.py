@@ -145,7 +145,7 @@ async def begin_call(
     bill = Bill(budget)
     step.charge(bill.json)
     try:
-        tokens, usd = model._largest_amounts(*request)
+        tokens, usd = model.largest_amounts(*request)
         most = {"tokens": tokens, "usd": usd, "model_calls": 1}
         reserved = charged_json(checked_amounts(begin_call, most))
     except Exception:

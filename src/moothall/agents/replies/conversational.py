@@ -383,7 +383,7 @@ class ConversationalAgent(Threaded):
     def reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
         if not gives(self, reply.stop_reason, reply.text):
-            reply._raise(self.id)
+            reply.raise_error(self.id)
         return reply.text
 
     async def observe(

@@ -36,8 +36,8 @@ class ReadRecord(Generic[S]):
     """The record of one agent's part of a run, as it was read."""
 
     def __init__(self, part: RecordedPart, kind: type[S]) -> None:
-        self._read = part
-        self._steps: dict[str, PastStep] = {}
+        self.read_part = part
+        self.past_steps: dict[str, PastStep] = {}
         metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
         self._scalars = [
             name for name, options in metadata.items() if options not in (APPENDED, LIVE)
@@ -64,7 +64,7 @@ class ReadRecord(Generic[S]):
     @property
     def run_id(self) -> str:
         """Return the id of the run."""
-        return self._read.run_id
+        return self.read_part.run_id
 
     @property
     def over(self) -> dict[str, Any] | None:
@@ -73,20 +73,20 @@ class ReadRecord(Generic[S]):
 
     def past(self, prefix: str = "") -> list[PastStep]:
         """Return the recorded steps whose keys have this prefix, in the order of their start."""
-        return [past for key, past in self._steps.items() if key.startswith(prefix)]
+        return [past for key, past in self.past_steps.items() if key.startswith(prefix)]
 
     def find(self, key: str) -> PastStep | None:
         """Return the recorded step of this key, or None."""
-        return self._steps.get(key)
+        return self.past_steps.get(key)
 
     def has_ended(self, key: str) -> bool:
         """Return whether a step has a recorded result."""
-        past = self._steps.get(key)
+        past = self.past_steps.get(key)
         return past is not None and past.state == "ended"
 
     def entries(self) -> list[Entry]:
         """Return the recorded entries."""
-        return self._read.past_entries
+        return self.read_part.past_entries
 
     @property
     def copied(self) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ class ReadRecord(Generic[S]):
         elif "part" in data:
             self.members[data["part"]] = data
         elif kind in _STEPS:
-            self._take_step(kind, data, entry.at)
+            self.take_step(kind, data, entry.at)
         else:
             raise StateError(
                 f"entry {entry.sequence} of run {self.run_id!r} is of the kind {kind!r:.80}, which "
@@ -126,8 +126,9 @@ class ReadRecord(Generic[S]):
             )
         return state
 
-    def _take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
-        past_step = self._steps.setdefault(data["key"], PastStep(data["key"]))
+    def take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
+        """Take what was recorded of a step."""
+        past_step = self.past_steps.setdefault(data["key"], PastStep(data["key"]))
         if kind in DECISION_ENTRIES:
             past_step.decided_on, past_step.proposed = data["fingerprint"], data.get("proposed")
             past_step.changed, past_step.was = data.get("args"), data.get("was")

@@ -44,7 +44,7 @@ class Record(ReadRecord[S]):
     """One agent's part of a recorded run; one task writes it, with the tasks that it starts."""
 
     def __init__(self, part: RunPart, kind: type[S]) -> None:
-        self._part = part
+        self.run_part = part
         super().__init__(part, kind)
         self.key: str = part.key  # unique among the parts of all runs and journals
         self._callbacks: list[tuple[int, Callable[[], None]]] = []  # each with entries to wait for
@@ -56,12 +56,12 @@ class Record(ReadRecord[S]):
     @property
     def run(self) -> OpenRun:
         """Return the run as it is open in this process."""
-        return self._part.run
+        return self.run_part.run
 
     @property
     def path(self) -> str:
         """Return the path of the part in its run."""
-        return self._part.path
+        return self.run_part.path
 
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""
@@ -119,7 +119,7 @@ class Record(ReadRecord[S]):
         Raises:
             InDoubt: it had begun and not ended, and nobody has decided
         """
-        past_step = self._steps.get(key) or PastStep(key)
+        past_step = self.past_steps.get(key) or PastStep(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
         if past_step.state == "ended":
             if past_step.result_hash is not None:
@@ -234,7 +234,7 @@ class Record(ReadRecord[S]):
     async def commit(self, upto: int | None = None) -> None:
         """Write the noted entries, at least the run's first `upto`, or raise a JournalError."""
         try:
-            await self._part.run.commit(upto)
+            await self.run_part.run.commit(upto)
         finally:  # also if cancelled: some entries may be in the file
             self._has_committed()
 
@@ -244,18 +244,18 @@ class Record(ReadRecord[S]):
             data = {"key": name, "part": name, "agent": agent, **about}
             self.members[name] = data
             self.note("started", data)
-        return self._part.part(name)
+        return self.run_part.part(name)
 
     def _earlier(self, name: str) -> list[Any]:
         return kept_list(name, self.stored_value)
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
-        return self._part.run.keep(data)
+        return self.run_part.run.keep(data)
 
     def stored_value(self, hash: str) -> bytes:
         """Return a stored value; raise a JournalError if it is missing or damaged."""
-        return self._part.run.read_value(hash)
+        return self.run_part.run.read_value(hash)
 
     async def end(self, reason: str, **about: Any) -> None:
         """Write the end of the part, with its reason."""
@@ -266,8 +266,8 @@ class Record(ReadRecord[S]):
         """Note the end of the part, with its reason."""
         self._end = {"reason": reason, **as_json(about)}
         self.note("over", self._end)
-        if not self._part.path:
-            self._part.end(reason)
+        if not self.run_part.path:
+            self.run_part.end(reason)
 
     def commit_now(self, cause: BaseException | None = None) -> None:
         """Write the noted entries where nothing can be awaited; this blocks the thread.
@@ -275,17 +275,17 @@ class Record(ReadRecord[S]):
         It does not if the cause is that a coroutine is closed: the garbage collector may do that,
         in a thread that holds what the writer waits for.
         """
-        self._part.run.commit_now(wait=cause is None or not is_closing(cause))
+        self.run_part.run.commit_now(wait=cause is None or not is_closing(cause))
         self._has_committed()
 
     @property
     def entry_count(self) -> int:
         """Return how many entries of the run were noted since it was opened."""
-        return self._part.run.entry_count
+        return self.run_part.run.entry_count
 
     def note(self, kind: str, data: Any) -> None:
         """Note an entry; a value without a JSON form becomes the text that a model is shown."""
-        part = self._part
+        part = self.run_part
         try:
             part.run.note(part.path, kind, data)
         except (TypeError, ValueError, RecursionError):
@@ -295,7 +295,7 @@ class Record(ReadRecord[S]):
     def _has_committed(self) -> None:
         """Run the callbacks whose entries are now in the file."""
         then = self._callbacks
-        while then and then[0][0] <= self._part.run.written_count:
+        while then and then[0][0] <= self.run_part.run.written_count:
             then.pop(0)[1]()
 
 
@@ -309,7 +309,7 @@ class _NullRecord(Record[S]):
         self.state = self.start = self._end = self.at_end = None
         self.received = []
         self.members = {}
-        self._steps = {}
+        self.past_steps = {}
         self._counts = {}
 
     @property

@@ -240,7 +240,7 @@ class RecordedAgent(ConversationalAgent):
         """Give back what a run that waits has reserved."""
         budget = request.budget or getattr(self, "budget", None)
         if budget is not None:
-            budget._pause()
+            budget.pause()
 
     async def _forget_deleted(self, thread: Thread) -> None:
         """Forget a conversation in this process if a run of it was deleted from its journal."""

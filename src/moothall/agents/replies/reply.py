@@ -92,7 +92,7 @@ class _InCell:
 
     _cell: int
 
-    def _was_printed(self) -> None:
+    def mark_printed(self) -> None:
         cell = display.cell_number()
         if cell is not None:
             object.__setattr__(self, "_cell", cell)
@@ -233,9 +233,9 @@ class Reply(_InCell, Generic[T_co]):
             Exception: the error, if `stop_reason` is `error`
         """
         if self.stop_reason not in ANSWERED:
-            self._raise(None)
+            self.raise_error(None)
 
-    def _raise(self, agent: str | int | None) -> None:
+    def raise_error(self, agent: str | int | None) -> None:
         """Raise an error that names the agent and says why there is no answer."""
         if self.error is not None:
             raise self.error

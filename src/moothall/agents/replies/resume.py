@@ -168,7 +168,7 @@ def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
     recorded = None if caller is None else caller.recorded
     if journal is None or recorded is None:
         return False
-    return bool(recorded.run.file.identity == journal._file.identity)
+    return bool(recorded.run.file.identity == journal.file.identity)
 
 
 async def answer_asker(
@@ -193,7 +193,7 @@ async def answer_asker(
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
     with suppress(StateError, NoSuchRun):  # it was answered before, has ended or was deleted
         sources = (*reply.outside, *(() if texts is None else texts.sources))
-        give = journal._waits_for.answer
+        give = journal.waits.answer
         await asyncio.to_thread(give, asker, record.run_id, text, None, (*union(sources),))
 
 

@@ -158,7 +158,7 @@ def memory_state(memory: Memory) -> dict[str, Any]:
     if callable(own):
         saved: dict[str, Any] = own()
         return saved
-    more = memory._told_state() if isinstance(memory, Memory) else {}
+    more = memory.runs_state() if isinstance(memory, Memory) else {}
     return {"items": memory.get_memories(), **more}
 
 
@@ -174,7 +174,7 @@ def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
     ):
         raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
     if isinstance(memory, Memory):
-        memory._load_told(saved)
+        memory.load_runs_state(saved)
     listed: Any = getattr(memory, "items", None)
     if isinstance(listed, list):
         listed.clear()

@@ -88,7 +88,7 @@ class StepHandle:
     def __init__(
         self, record: Any, key: str, note: dict[str, Any], past: PastStep, side_by_side: bool
     ) -> None:
-        self._record = record
+        self.record = record
         self._key = key
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
@@ -120,7 +120,7 @@ class StepHandle:
         if earlier.proposed == fingerprint and earlier.changed is not None and change is not None:
             change(earlier.changed)
             return True
-        record, wait = self._record, self.hash_of(fingerprint)
+        record, wait = self.record, self.hash_of(fingerprint)
         outcome, decision = await self.came(wait), None
         if outcome is None:
             action, args, text = map((about or {}).get, ("action", "args", "text"))
@@ -160,18 +160,18 @@ class StepHandle:
     @property
     def run_id(self) -> str:
         """Return the id of the run whose record it is in."""
-        return str(self._record.run_id)
+        return str(self.record.run_id)
 
     def hash_of(self, *parts: Any) -> str:
         """Return the hash of what this call of this run asks: two equal calls ask twice."""
-        exact = json.dumps([self._record.run_id, self._record.path, self._key, *parts])
+        exact = json.dumps([self.record.run_id, self.record.path, self._key, *parts])
         return hashlib.sha256(exact.encode()).hexdigest()
 
     def key_of(self, name: str) -> str:
         """Return the key of what this call waits for under a name; another call has another."""
         if name in self.past.requests:  # as versions before had it
             return name
-        exact = json.dumps([self._record.path, self._key, name])
+        exact = json.dumps([self.record.path, self._key, name])
         return f"wait-{hashlib.sha256(exact.encode()).hexdigest()[:16]}"
 
     async def came(self, wait: str) -> WaitOutcome | None:
@@ -207,11 +207,11 @@ class StepHandle:
             request["of_caller"] = True
         self.past.requests[wait] = request
         self._tell(WAITS, request)
-        await self._record.commit()
+        await self.record.commit()
         return request
 
     async def _look(self, request: dict[str, Any]) -> WaitOutcome:
-        record, wait = self._record, request["wait"]
+        record, wait = self.record, request["wait"]
         outcome = await self._row(wait)
         if outcome is False:  # a copy of the run that asked, or one that was cancelled, asks again
             if request["kind"] == "result" and "name" not in request:
@@ -243,9 +243,9 @@ class StepHandle:
 
     def rests(self) -> None:
         """Keep what it has recorded: it may be called again while this process has the run."""
-        self._record._steps.setdefault(self._key, self.past)
+        self.record.past_steps.setdefault(self._key, self.past)
         for each in self._own_entries:
-            self._record._take_step(*each, time.time())
+            self.record.take_step(*each, time.time())
 
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over; or can go on."""
@@ -254,15 +254,15 @@ class StepHandle:
             return last is not None
         if "asks" not in self._note.get("about", ()):
             return False
-        return await WORKERS.run(asyncio.get_running_loop(), is_due, self._record.run.file, last)
+        return await WORKERS.run(asyncio.get_running_loop(), is_due, self.record.run.file, last)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        self._record.note(kind, data)
+        self.record.note(kind, data)
         self._own_entries.append((kind, data))
 
     async def _row(self, wait: str) -> WaitOutcome | bool:
-        run: OpenRun = self._record.run
-        place = (wait, self._record.path, self._key)
+        run: OpenRun = self.record.run
+        place = (wait, self.record.path, self._key)
         if not run.file.waits:
             return run.answer(*place)
         return await WORKERS.run(asyncio.get_running_loop(), run.answer, *place)
@@ -270,7 +270,7 @@ class StepHandle:
     def _waiting(self, request: dict[str, Any]) -> Wait:
         since = request.get("since") or time.time()
         nowhere: dict[str, Any] = {"agent": "", "thread": None, "path": "", "step": ""}
-        return wait_of(request, run=self._record.run_id, since=since, **nowhere)
+        return wait_of(request, run=self.record.run_id, since=since, **nowhere)
 
     async def begins(
         self,
@@ -292,7 +292,7 @@ class StepHandle:
         if self.past.args is not None and self.past.is_charged(resumes):
             data["again"] = True
         self.has_begun = True
-        record = self._record
+        record = self.record
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
             return  # the call that began then goes on
         self._tell("started", data)
@@ -314,18 +314,18 @@ class StepHandle:
     @property
     def goes_on(self) -> bool:
         """Return whether the run is resumed if it is cancelled now."""
-        return bool(self._record.run.resumes_later)
+        return bool(self.record.run.resumes_later)
 
     def take_kept(self) -> dict[str, Any] | None:
         """Return what this step kept before the run was cut off; only the first time."""
-        past = None if self._took else self._record.find(f"{self._key}{KEPT_MARK}")
+        past = None if self._took else self.record.find(f"{self._key}{KEPT_MARK}")
         self._took = True
         return None if past is None else past.result
 
     async def keep(self, data: dict[str, Any]) -> None:
         """Keep data for the case that the run is cut off; return when it is in the file."""
-        self._record.mark(f"{self._key}{KEPT_MARK}", data)
-        await self._record.commit()
+        self.record.mark(f"{self._key}{KEPT_MARK}", data)
+        await self.record.commit()
 
     def tell(self, **fields: Any) -> None:
         """Add to what is recorded at the end of the step."""
@@ -334,7 +334,7 @@ class StepHandle:
     def end(self, kind: str, data: dict[str, Any]) -> None:
         """Note how it ended."""
         charged = {} if self._charged is None else {"charged": dict(self._charged())}
-        self._record.note(kind, self._note | charged | data)
+        self.record.note(kind, self._note | charged | data)
 
 
 class _NullStep(StepHandle):

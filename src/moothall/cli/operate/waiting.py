@@ -114,7 +114,7 @@ def _print_list(
 def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
     """Return the runs for which a program asks a person: no command can answer that."""
     names = ("run", "agent", "process")
-    rows = [dict(zip(names, each, strict=True)) for each in journal._waits_for.asking_processes()]
+    rows = [dict(zip(names, each, strict=True)) for each in journal.waits.asking_processes()]
     return [each for each in rows if agent in (None, each["agent"])]
 
 
@@ -257,7 +257,7 @@ def _decide(journal: str | None, hash: str, decision: Any, name: str | None) -> 
     decided = DECISION_KINDS.read(decision)
     kind = DECISION_KINDS.kind_of(decided)
     with opened(journal) as store:
-        wait = _wait_of(store, hash, store._waits_for.decided())
+        wait = _wait_of(store, hash, store.waits.decided())
         if wait.kind != "approval":
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"

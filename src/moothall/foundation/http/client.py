@@ -102,7 +102,11 @@ class HTTPResponse:
             raise _TooLarge(f"the answer has more than {self._client.max_bytes} bytes")
         return data
 
-    async def _begin(self, stream: bool) -> None:
+    def keep_open(self, slots: asyncio.Semaphore, left_s: float) -> None:
+        """Hold a slot until a streamed body is closed; it may wait so many seconds for more."""
+        self._slots, self._left_s = slots, left_s
+
+    async def begin(self, stream: bool) -> None:
         """Read the first bytes of the body, or all of it."""
         self._first = await self._next()
         if not stream:
@@ -247,13 +251,12 @@ class HTTPClient:
                         self, answer, str(answer.url) if answer.history else url
                     )
                     stream = stream and 200 <= response.status < 300
-                    await response._begin(stream)
+                    await response.begin(stream)
                 except aiohttp.TooManyRedirects as error:
                     stream = False
                     response = HTTPResponse(self, error.history[-1], str(error.history[-1].url))
             if stream:
-                response._slots = slots
-                response._left_s = (limit.when() or 0.0) - loop.time()
+                response.keep_open(slots, (limit.when() or 0.0) - loop.time())
                 left_open = True
             return response
         except MoothallError:

@@ -45,7 +45,7 @@ class SQLitePool(Generic[E]):
         may_read: bool = False,
     ) -> None:
         check_seconds("timeout=", timeout, zero=True)
-        self._file = file
+        self.file = file
         self.name: str = file.name
         self.damaged: Callable[[str], E] = file.damaged
         self._timeout = min(float(timeout), 86400.0)
@@ -66,13 +66,13 @@ class SQLitePool(Generic[E]):
 
     def check(self) -> None:
         """Raise in a forked child, or if the file was moved or replaced; this takes one `stat`."""
-        self._file.check_process()
-        if self._file.identity() != self._identity and not self._closed:
-            raise self._file.missing_error()
+        self.file.check_process()
+        if self.file.identity() != self._identity and not self._closed:
+            raise self.file.missing_error()
 
     def reading(self) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection that sees one state of the file, whatever is written meanwhile."""
-        self._file.check_process()
+        self.file.check_process()
         return _TransactionBlock(self, self._timeout, writes=False)
 
     def writing(
@@ -128,41 +128,40 @@ class SQLitePool(Generic[E]):
             db.execute(f"PRAGMA {pragma}").fetchone()[0]
             for pragma in ("page_count", "freelist_count", "page_size")
         )
-        path = os.path.realpath(self._file.path)
+        path = os.path.realpath(self.file.path)
         log = os.path.getsize(f"{path}-wal")  # is overwritten
         needed = max(pages - 2 * unused, 0) * page + max(_LOG_BYTES - log, 0)
         room = shutil.disk_usage(os.path.dirname(path)).free
         if room < needed:
-            raise self._file.error(
+            raise self.file.error(
                 f"to be written anew it needs {needed:,} bytes of room on its disk, which has "
                 f"{room:,}: make room, and try again"
             )
 
     def is_small(self) -> bool:
         """Return whether to write the file anew takes well under a second."""
-        return self._file.path.stat().st_size <= _SMALL_BYTES
+        return self.file.path.stat().st_size <= _SMALL_BYTES
 
     def _vacuum(self) -> None:
-        self._lock(True)
+        self.begin_writing(True)
         try:
-            connection = self._take(patient=True)
+            connection = self.take(patient=True)
             try:
                 with connection.writing(self._timeout):
-                    if self._file.shrinks:
+                    if self.file.shrinks:
                         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute("VACUUM")
             except sqlite3.Error as error:
-                raise self._fault(error) from error
+                raise self.fault(error) from error
             finally:
                 connection.close()
         finally:
-            self._writer = 0
-            self._writing.release()
+            self.end_writing()
 
     def copy_to(self, path: Path) -> None:
         """Write what the file has at this moment to another file, which is empty; nobody waits."""
-        self._file.check_process()
-        connection = self._take(patient=True)
+        self.file.check_process()
+        connection = self.take(patient=True)
         try:
             connection.execute("VACUUM INTO ?", (str(path),))
             copy = sqlite3.connect(path)  # a file of its own, which nobody else knows
@@ -171,13 +170,13 @@ class SQLitePool(Generic[E]):
             finally:
                 copy.close()
         except sqlite3.Error as error:
-            raise self._fault(error) from error
+            raise self.fault(error) from error
         finally:
             connection.close()
 
     def _moves_log(self, mode: str) -> bool:
         self.check()
-        connection = self._take(patient=False)
+        connection = self.take(patient=False)
         try:
             connection.wait(0)
             with self._writing, connection.writing(self._timeout):
@@ -188,36 +187,42 @@ class SQLitePool(Generic[E]):
                 raise
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
                 return False
-            raise self._fault(error) from error
-        self._give_back(connection)
+            raise self.fault(error) from error
+        self.give_back(connection)
         return not busy and log == moved
 
-    def _lock(self, wait: bool) -> None:
+    def begin_writing(self, wait: bool) -> None:
         """Become the writer of this process."""
         self.check()
         if self._only_read:
-            raise self._file.error(self._only_read)
+            raise self.file.error(self._only_read)
         if not self._writing.acquire(blocking=False):
             if not wait:
                 raise BlockingIOError(f"{self.name} is being written")
             if self._writer == threading.get_ident():
                 # During a write, the garbage collector may end a generator that also writes.
-                raise self._file.error("this thread is writing it already")
+                raise self.file.error("this thread is writing it already")
             # Threads that wait here are woken in order; in SQLite they would poll.
             self._writing.acquire()
         self._writer = threading.get_ident()
 
+    def end_writing(self) -> None:
+        """Let another thread of this process write."""
+        self._writer = 0
+        self._writing.release()
+
     def close(self) -> None:
         """Close the pool; open calls of other threads end first. A forked child does nothing."""
-        if self._file.is_of_this_process():
+        if self.file.is_of_this_process():
             with self._pool:
                 self._closed = True
                 self._end()
 
-    def _take(self, *, patient: bool) -> SQLiteConnection:
+    def take(self, *, patient: bool) -> SQLiteConnection:
+        """Return a connection, which `give_back` returns."""
         with self._pool:
             if self._closed:
-                raise self._file.closed()
+                raise self.file.closed()
             idle = self._idle
             if idle:
                 # Prefer one with the same setting: else each call would set the lock timeout again.
@@ -225,10 +230,11 @@ class SQLitePool(Generic[E]):
         connection = self._connect()
         if connection.identity != self._identity:
             connection.close()
-            raise self._file.missing_error()
+            raise self.file.missing_error()
         return connection
 
-    def _give_back(self, connection: SQLiteConnection) -> None:
+    def give_back(self, connection: SQLiteConnection) -> None:
+        """Keep a connection for the next one."""
         with self._pool:
             # A read-only connection may see the file as it was when opened, so it is not kept.
             if not self._closed and not self._only_read and len(self._idle) < _IDLE:
@@ -241,39 +247,40 @@ class SQLitePool(Generic[E]):
     def _connect(self) -> SQLiteConnection:
         mode = "rw"  # a file that has been deleted meanwhile is not silently created again
         if self._only_read:
-            log = Path(f"{self._file.path}-wal")
+            log = Path(f"{self.file.path}-wal")
             # Without a log there is no writer, and SQLite needs no files beside this one.
             mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
         try:
-            return self._file.connect(mode, self._timeout, *self._settings)
+            return self.file.connect(mode, self._timeout, *self._settings)
         except sqlite3.Error as error:
-            raise self._fault(error) from error
+            raise self.fault(error) from error
 
     def _open(self, probe: str) -> None:
         connection = None
         try:
             if self._only_read:
                 connection = self._connect()
-                if self._file.version(connection) < self._file.newest:
+                if self.file.version(connection) < self.file.newest:
                     older = "an older moothall wrote it, and it cannot be brought up to date"
-                    raise self._file.error(f"{older}: {self._only_read}")
+                    raise self.file.error(f"{older}: {self._only_read}")
             else:
-                connection = self._file.open(self._timeout, *self._settings)
+                connection = self.file.open(self._timeout, *self._settings)
             connection.execute(probe).fetchone()
         except BaseException as error:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise self._fault(error) from error
+                raise self.fault(error) from error
             raise
         self._identity = connection.identity
-        self._give_back(connection)
+        self.give_back(connection)
 
-    def _fault(self, error: sqlite3.Error) -> E:
+    def fault(self, error: sqlite3.Error) -> E:
+        """Return what an error of SQLite means."""
         locked = (
             f"another program has held it locked for {self._timeout:g} s: end that program, or "
         )
-        return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
+        return self.file.fault(error, f"{locked}wait longer (timeout= in a program)")
 
 
 class _TransactionBlock(Generic[E]):
@@ -295,9 +302,9 @@ class _TransactionBlock(Generic[E]):
     def __enter__(self) -> SQLiteConnection:
         pool, timeout, writes = self._pool, self._timeout, self._writes
         if writes:
-            pool._lock(timeout >= 0)
+            pool.begin_writing(timeout >= 0)
         try:
-            self._connection = connection = pool._take(patient=timeout > 0)
+            self._connection = connection = pool.take(patient=timeout > 0)
             if connection.patient is not (timeout > 0):
                 connection.wait(timeout)
             wal_file = connection.wal_file
@@ -307,7 +314,7 @@ class _TransactionBlock(Generic[E]):
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             self._is_begun = True
             if writes:
-                pool._file.check_log(connection)
+                pool.file.check_log(connection)
             if wal_file is not None:
                 self._old_state = wal_file.state()
         except BaseException as error:
@@ -324,7 +331,7 @@ class _TransactionBlock(Generic[E]):
                 connection.has_lost(writes, self._old_state)
             )
             if is_lost:
-                raise self._pool._file.lock_lost() from error
+                raise self._pool.file.lock_lost() from error
             if error is None:
                 connection.execute("COMMIT")
             elif isinstance(error, sqlite3.Error) or not isinstance(error, Exception):
@@ -352,7 +359,7 @@ class _TransactionBlock(Generic[E]):
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if self._timeout < 0 and not self._is_begun and code == sqlite3.SQLITE_BUSY:
                 raise BlockingIOError(f"{self._pool.name} is being written") from error
-            raise self._pool._fault(error) from error
+            raise self._pool.fault(error) from error
 
     def _leave(self, is_usable: bool) -> None:
         """Let others write; keep a connection that is whole, close another one."""
@@ -361,11 +368,10 @@ class _TransactionBlock(Generic[E]):
             if self._holds and connection is not None and connection.wal_file is not None:
                 connection.wal_file.give_back()
             if connection is not None:
-                (pool._give_back if is_usable else SQLiteConnection.close)(connection)
+                (pool.give_back if is_usable else SQLiteConnection.close)(connection)
         finally:
             if self._writes:
-                pool._writer = 0
-                pool._writing.release()
+                pool.end_writing()
 
 
 def _close(idle: list[SQLiteConnection], file: SQLiteFile[Any]) -> None:

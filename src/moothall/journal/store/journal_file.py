@@ -138,7 +138,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     @property
     def path(self) -> str:
         """The absolute path of the file."""
-        return str(self._file.path)
+        return str(self.file.path)
 
     @property
     def identity(self) -> object:
@@ -152,7 +152,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction; what works on runs keeps room for a deletion."""
         # As it was at this process's last transaction: a look at each commit would cost time.
-        log = self._file.log_bytes
+        log = self.file.log_bytes
         if log >= _SMALL_LOG and log + _ROOM_BYTES > self._kept_room and lock is RUNS:
             self._keep_room()
         return super().writing(wait, lock)
@@ -160,7 +160,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     def _keep_room(self) -> None:
         """Keep so much of the disk that the log can be moved into the file: to prune a full one."""
         with suppress(OSError, JournalError):
-            log = os.stat(f"{self._file.path}-wal").st_size
+            log = os.stat(f"{self.file.path}-wal").st_size
             needed = log + _ROOM_BYTES
             if log < _SMALL_LOG or needed <= self._kept_room or not hasattr(os, "posix_fallocate"):
                 return
@@ -180,7 +180,7 @@ class JournalFile(SQLitePool[JournalError], Store):
 
     @property
     def _room(self) -> str:
-        return f"{os.path.realpath(self._file.path)}-room"
+        return f"{os.path.realpath(self.file.path)}-room"
 
     def _is_full(self) -> bool:
         return shutil.disk_usage(os.path.dirname(self.path)).free < _FULL_BYTES
@@ -218,4 +218,4 @@ class JournalFile(SQLitePool[JournalError], Store):
 
     def size(self) -> int:
         """Return how many bytes the file has."""
-        return self._file.path.stat().st_size
+        return self.file.path.stat().st_size

@@ -146,7 +146,7 @@ class AnthropicModel(RemoteModel):
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         messages, actions, schema, _ = request
         adapted = self._adapting.messages(messages)
-        body = self._fields | messages_body(adapted, self.name, self.base_url)
+        body = self.request_fields | messages_body(adapted, self.name, self.base_url)
         if self._adapting.reasons:
             think_first(body["messages"])
         hosted = [*body.get("tools", ())]
@@ -166,7 +166,7 @@ class AnthropicModel(RemoteModel):
 
     async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
         body = content[:-1] + b', "stream": true}' if stream else content
-        return await self._sent_to(self._url, body, stream)
+        return await self.send_to(self._url, body, stream)
 
     def _batch_server(self) -> AnthropicBatches:
         return AnthropicBatches(self, joined_url(self._url, "/batches"))

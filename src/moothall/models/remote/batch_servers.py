@@ -25,8 +25,8 @@ class _BatchEndpoints:
     def __init__(self, model: RemoteModel, url: str) -> None:
         self._model, self._url = model, url
 
-    async def _json_at(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
-        return await self._model._json_at(joined_url(self._url, path), body, kind)
+    async def json_at(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
+        return await self._model.json_at(joined_url(self._url, path), body, kind)
 
 
 class OpenAIBatches(_BatchEndpoints):
@@ -44,13 +44,13 @@ class OpenAIBatches(_BatchEndpoints):
         purpose = f'{head}purpose"\r\n\r\nbatch\r\n'
         file = f'{head}file"; filename="batch.jsonl"\r\nContent-Type: application/jsonl\r\n\r\n'
         body = b"".join([purpose.encode(), file.encode(), *lines, f"\r\n--{mark}--\r\n".encode()])
-        sent = await self._json_at("/files", body, f"multipart/form-data; boundary={mark}")
+        sent = await self.json_at("/files", body, f"multipart/form-data; boundary={mark}")
         begin = {"input_file_id": sent["id"], "endpoint": url, "completion_window": "24h"}
-        return str((await self._json_at("/batches", json.dumps(begin).encode()))["id"])
+        return str((await self.json_at("/batches", json.dumps(begin).encode()))["id"])
 
     async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return what the files of a batch say."""
-        batch_state = await self._json_at(f"/batches/{batch}")
+        batch_state = await self.json_at(f"/batches/{batch}")
         status = batch_state.get("status")
         if status == "failed":
             errors = batch_state.get("errors")
@@ -63,13 +63,13 @@ class OpenAIBatches(_BatchEndpoints):
             None, (batch_state.get("output_file_id"), batch_state.get("error_file_id"))
         ):
             url = joined_url(self._url, f"/files/{file}/content")
-            for line in _lines(await self._model._sent_to(url, None)):
+            for line in _lines(await self._model.send_to(url, None)):
                 outcomes[str(line.get("custom_id"))] = _of_line(line)
         return outcomes, Outcome(_FINAL_STATES[status])
 
     async def cancel(self, batch: str) -> None:
         """Cancel a batch; what was answered until then can be read."""
-        await self._json_at(f"/batches/{batch}/cancel", b"{}")
+        await self.json_at(f"/batches/{batch}/cancel", b"{}")
 
 
 def _lines(response: HTTPResponse) -> Iterator[dict[str, Any]]:
@@ -101,13 +101,13 @@ class AnthropicBatches(_BatchEndpoints):
             b'{"custom_id": "%b", "params": %b}' % (id.encode(), body)
             for id, body in requests.items()
         ]
-        return str((await self._json_at("", b'{"requests": [%b]}' % b", ".join(listed)))["id"])
+        return str((await self.json_at("", b'{"requests": [%b]}' % b", ".join(listed)))["id"])
 
     async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return the results of a batch, from the server that was asked, whatever it names."""
-        if (await self._json_at(f"/{batch}")).get("processing_status") != "ended":
+        if (await self.json_at(f"/{batch}")).get("processing_status") != "ended":
             return None
-        response = await self._model._sent_to(joined_url(self._url, f"/{batch}/results"), None)
+        response = await self._model.send_to(joined_url(self._url, f"/{batch}/results"), None)
         outcomes: dict[str, Outcome] = {}
         for line in _lines(response):
             result = line.get("result") or {}
@@ -123,7 +123,7 @@ class AnthropicBatches(_BatchEndpoints):
 
     async def cancel(self, batch: str) -> None:
         """Cancel a batch; what was answered until then can be read."""
-        await self._json_at(f"/{batch}/cancel", b"{}")
+        await self.json_at(f"/{batch}/cancel", b"{}")
 
 
 _STATUS = {"api_error": 500, "overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}

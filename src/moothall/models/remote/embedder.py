@@ -110,9 +110,9 @@ class OpenAIEmbedder:
                 batch = [each or " " for each in texts[at : at + _BATCH]]
                 body = json.dumps({**self._body, "input": batch}, allow_nan=False).encode()
                 try:
-                    vectors += self._read(await server._json_at(url, body), batch)
+                    vectors += self._read(await server.json_at(url, body), batch)
                 except HTTPError as error:
-                    raise server._failures.connection_error(str(error)) from None
+                    raise server.failures.connection_error(str(error)) from None
         return vectors
 
     def _read(self, answer: Any, batch: list[str]) -> list[list[float]]:

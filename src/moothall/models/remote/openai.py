@@ -185,10 +185,12 @@ class OpenAIModel(RemoteModel):
     def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
         if is_response(content):
             return ResponseStream(self.name, calls_before, self.base_url)
-        thinking = self._fields.get("thinking")  # Z.ai keeps that of earlier turns if asked to
+        thinking = self.request_fields.get(
+            "thinking"
+        )  # Z.ai keeps that of earlier turns if asked to
         all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
         all_turns |= self._adapting.reasons
-        audio = self._fields.get("audio")
+        audio = self.request_fields.get("audio")
         format = audio.get("format") if isinstance(audio, dict) else None
         return AnswerStream(self.name, calls_before, self.base_url, all_turns, format)
 
@@ -198,7 +200,10 @@ class OpenAIModel(RemoteModel):
         messages, actions, schema, _ = request
         adapted = self._adapting.messages(messages)
         items = responses_input(adapted, self.name, self.base_url)
-        body = {"input": items, **responses_fields(self._fields)}  # the first field tells the form
+        body = {
+            "input": items,
+            **responses_fields(self.request_fields),
+        }  # the first field tells the form
         if actions:
             body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]
         if schema is not None:
@@ -220,7 +225,9 @@ class OpenAIModel(RemoteModel):
         ):
             self._streams_usage = False
         elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(error_text):
-            self._fields["max_completion_tokens"] = self._fields.pop("max_tokens", self.max_tokens)
+            self.request_fields["max_completion_tokens"] = self.request_fields.pop(
+                "max_tokens", self.max_tokens
+            )
         else:
             return super()._adapts(error_text, content)
         return True
@@ -231,7 +238,7 @@ class OpenAIModel(RemoteModel):
         if stream and self._streams_usage and not there:
             more += b', "stream_options": {"include_usage": true}'
         url = joined_url(self.base_url, "/responses" if there else "/chat/completions")
-        return await self._sent_to(url, content[:-1] + more + b"}", stream)
+        return await self.send_to(url, content[:-1] + more + b"}", stream)
 
     def _batch_server(self) -> OpenAIBatches:
         return OpenAIBatches(self, self.base_url)

@@ -26,16 +26,8 @@ class RateReservation:
 
     def settle(self, tokens: int) -> None:
         """Replace the estimate by the provider's count; 0 is no count."""
-        if not tokens:
-            return
-        limit = self._limit
-        with limit._guard:
-            if self.counted:
-                limit._tokens += tokens - self.tokens
-            fewer = tokens < self.tokens
-            self.tokens = tokens
-        if fewer:
-            limit._line.wake_first()
+        if tokens:
+            self._limit.recount(self, tokens)
 
 
 class RateLimit:
@@ -89,6 +81,16 @@ class RateLimit:
         try:
             return await self._line.wait(partial(self._take, tokens))
         finally:
+            self._line.wake_first()
+
+    def recount(self, reservation: RateReservation, tokens: int) -> None:
+        """Replace the estimate of a reservation."""
+        with self._guard:
+            if reservation.counted:
+                self._tokens += tokens - reservation.tokens
+            has_fewer = tokens < reservation.tokens
+            reservation.tokens = tokens
+        if has_fewer:
             self._line.wake_first()
 
     def _take(self, tokens: int, first: bool) -> tuple[RateReservation | None, float | None]:

@@ -87,10 +87,10 @@ class RemoteModel(AnsweringModel):
         self._forms = SchemaForms(provider.schema_beside_actions)
         self._adapting = Adapting(provider.call_ids, provider.answer_before_user)
         self._not_back = () if provider.gives_back else KEPT_FIELDS
-        self._failures = Failures(settings.name, settings.base_url, settings.where_key)
+        self.failures = Failures(settings.name, settings.base_url, settings.where_key)
         self._given_key, self._given_headers = settings.key, settings.headers
-        self._failures.key = None if callable(settings.key) else settings.key
-        self._fields: dict[str, Any] = settings.request_fields
+        self.failures.key = None if callable(settings.key) else settings.key
+        self.request_fields: dict[str, Any] = settings.request_fields
         self._client = self._makes_client(
             settings.kind if self._makes_client is HTTPClient else settings.name,
             label=settings.server,
@@ -120,7 +120,7 @@ class RemoteModel(AnsweringModel):
     def context_tokens(self, tokens: int | None) -> None:
         self._context = tokens or _UNKNOWN
 
-    def _with_options(self, options: Mapping[str, Any]) -> Self:
+    def with_options(self, options: Mapping[str, Any]) -> Self:
         """Return this model, over the same connections, with more fields in its requests."""
         kind = type(self).__name__
         if not isinstance(options, Mapping):
@@ -128,14 +128,14 @@ class RemoteModel(AnsweringModel):
         settable = {*LENGTHS, "temperature", "seed"}
         if wrong := sorted(({*self.own_fields} - settable) & options.keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
-        model, fields = copy(self), {**self._fields}
+        model, fields = copy(self), {**self.request_fields}
         for name, value in options.items():
             if name in LENGTHS:
                 check_integer(f"{kind}: options={name}", value)
                 name = next((each for each in LENGTHS if each in fields), name)
                 model.max_tokens = value
             fields[name] = value
-        model._fields = fields
+        model.request_fields = fields
         return model
 
     async def __aenter__(self) -> Self:
@@ -234,7 +234,7 @@ class RemoteModel(AnsweringModel):
             for each in converted:
                 for holder in (each, *each.get("tool_calls", ())):
                     holder.pop(field, None)
-        body = self._fields | {"messages": converted}
+        body = self.request_fields | {"messages": converted}
         if actions:
             body["tools"] = tools(actions)
             for each in body["tools"]:
@@ -255,15 +255,15 @@ class RemoteModel(AnsweringModel):
         if callable(self._given_key):
             key = await awaited(self._given_key())
             check_key(key, self.name)
-            self._failures.key = key
+            self.failures.key = key
         headers = self._given_headers
         more = await awaited(headers()) if callable(headers) else headers or {}
         if more:
             check_headers(more, self.name)
-            self._failures.secrets = [*map(str, more.values())]
+            self.failures.secrets = [*map(str, more.values())]
         theirs = {each.lower() for each in more}
         own_headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        own_headers |= self._own_headers(self._failures.key or "none")
+        own_headers |= self._own_headers(self.failures.key or "none")
         ours = {each: value for each, value in own_headers.items() if each.lower() not in theirs}
         return {**ours, **more}
 
@@ -271,7 +271,7 @@ class RemoteModel(AnsweringModel):
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
 
-    async def _sent_to(
+    async def send_to(
         self, url: str, body: bytes | None, stream: bool = False, kind: str = ""
     ) -> HTTPResponse:
         """Send a request to an address; raise ModelError if the server refuses it."""
@@ -285,17 +285,17 @@ class RemoteModel(AnsweringModel):
             headers=headers,
             body=body,
             stream=stream,
-            lasts=lambda response: self._failures.last(response, calls),
+            lasts=lambda response: self.failures.last(response, calls),
         )
         if 200 <= response.status < 300:
             return response
         text = response.content.decode("utf-8", "replace")
         details = (response.status, text, response.headers, response.tries, calls)
-        raise self._failures.refused(*details)
+        raise self.failures.refused(*details)
 
-    async def _json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
+    async def json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
         """Return the JSON that the server answers to a request of another kind."""
-        response = await self._sent_to(url, body, kind=kind)
+        response = await self.send_to(url, body, kind=kind)
         return parsed(response.content, f"{self.name}: the answer")
 
     async def _parts(
@@ -307,7 +307,7 @@ class RemoteModel(AnsweringModel):
         came = await self._batches.ask(content)
         if came.status != 200:
             text = came.body.decode("utf-8", "replace")
-            raise self._failures.refused(came.status, text, {}, 1, may_call(content))
+            raise self.failures.refused(came.status, text, {}, 1, may_call(content))
         return parts_of_body(came.body, reader)
 
     async def _exchange(
@@ -341,9 +341,9 @@ class RemoteModel(AnsweringModel):
                 yield TextPiece(error.reply.text)
             yield replace(error.reply, text=text or error.reply.text)
         except HTTPError as error:
-            raise self._failures.connection_error(str(error)) from None
+            raise self.failures.connection_error(str(error)) from None
         except ModelError as error:
-            hidden = self._failures.hidden(str(error))
+            hidden = self.failures.hidden(str(error))
             if hidden == str(error):
                 raise
             raise type(error)(hidden) from None

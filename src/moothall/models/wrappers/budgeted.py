@@ -160,12 +160,12 @@ class BudgetedModel(AnsweringModel):
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def _largest_amounts(self, *request: Any) -> tuple[int, Decimal]:
+    def largest_amounts(self, *request: Any) -> tuple[int, Decimal]:
         """Return the tokens and money that a call would reserve now; of the dearest of several."""
         obeying: Any = self._obeying
         if obeying is not None:
             bounds = [
-                model._largest_amounts(*request) for model in getattr(obeying, "models", [obeying])
+                model.largest_amounts(*request) for model in getattr(obeying, "models", [obeying])
             ]
             return max(tokens for tokens, _ in bounds), max(usd for _, usd in bounds)
         bound, tokens, usd = self._bound(ModelRequest(*request))

@@ -98,7 +98,8 @@ class FallbackModel(AnsweringModel):
         self.context_tokens = min(filter(None, contexts), default=None)
         return self.context_tokens
 
-    def _with_options(self, options: Mapping[str, Any]) -> Self:
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return this model, with more fields in the requests of each of its models."""
         copied = copy(self)
         copied.models = tuple(with_options(each, options) for each in self.models)
         return copied

@@ -148,7 +148,7 @@ class Calling:
 
         def leave() -> None:
             if (journal := getattr(agent, "journal", None)) is not None:
-                journal._leave(run_id)
+                journal.leave_runs(run_id)
 
         try:
             if not await _ends_within(timeout, work, partial(_asks, run_id), leave):

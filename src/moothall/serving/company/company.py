@@ -331,7 +331,7 @@ class Company:
         """Have the runs that are cancelled from now on go on at the next start."""
         for journal in (self._space.journal, *(each.journal for each in self._recorded())):
             if journal is not None:
-                journal._leave(leave=leave)
+                journal.leave_runs(leave=leave)
 
     def _recorded(self) -> list[Any]:
         """Return the agents with runs in a journal, and those that they ask."""

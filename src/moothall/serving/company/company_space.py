@@ -287,7 +287,7 @@ class CompanySpace:
         the calls in doubt: nothing else names them.
         """
         assert self.journal is not None
-        waits = self.journal._waits_for
+        waits = self.journal.waits
         if hook is None:
             await _log_doubts(waits)
             return

@@ -171,10 +171,10 @@ class Metrics:
         waiting = GaugeMetricFamily(
             "moothall_waiting", "What runs wait for in the journal.", labels=("agent", "kind")
         )
-        for (agent, kind), count in journal._waits_for.counts().items():
+        for (agent, kind), count in journal.waits.counts().items():
             waiting.add_metric((agent, kind), count)
         yield waiting
-        stopped, in_doubt = journal._waits_for.cut_off()
+        stopped, in_doubt = journal.waits.cut_off()
         for name, text, count in (
             ("in_doubt", "Runs with a call whose outcome is unknown.", in_doubt),
             ("stopped", "Runs whose process ended, and that nobody has resumed.", stopped),

@@ -83,9 +83,9 @@ class Probe:
         journal, fault = self._space.journal, ""
         try:
             if journal is not None:
-                journal._file.check()
-                with journal._file.writing(lock=RUNS) as db:
-                    journal._file.describe(db, _NO_RUN, str(time.monotonic()))
+                journal.file.check()
+                with journal.file.writing(lock=RUNS) as db:
+                    journal.file.describe(db, _NO_RUN, str(time.monotonic()))
         except MoothallError as error:
             fault = str(error)
             if fault != self._fault:

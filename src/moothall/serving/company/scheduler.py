@@ -199,7 +199,7 @@ class Scheduler:
             if call is None or run.id in self._late or run.id in self.firing:
                 continue
             entries: list[Entry] = []
-            with self.journal._file.skipping_damaged(run.id):
+            with self.journal.file.skipping_damaged(run.id):
                 entries = self.journal.entries(run.id)
             if len(entries) < run.entries or (in_doubt(entries) and not self.repeats(call)):
                 continue  # it is damaged, or nobody has decided
@@ -310,7 +310,7 @@ class Scheduler:
             return None
         at, run = max(times, key=lambda each: each[0])
         entries: list[Entry] = []
-        with self.journal._file.skipping_damaged(run.id):
+        with self.journal.file.skipping_damaged(run.id):
             entries = self.journal.entries(run.id)
         recorded_times = [each.data for each in entries if each.kind == "heard"]
         if not recorded_times or recorded_times[-1] == {"times": call.schedule.times}:

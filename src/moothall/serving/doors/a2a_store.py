@@ -88,7 +88,7 @@ class Tasks:
         self._served.check(self._caller(sender))
         journal = journal_of(self._served.agents[agent])
         if journal is not None:
-            waiting = await in_thread(journal._waits_for.runs_below, agent, sender)
+            waiting = await in_thread(journal.waits.runs_below, agent, sender)
             if waiting >= _MOST_PARKED:
                 text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
                 raise A2AFault("INTERNAL_ERROR", text)
@@ -151,7 +151,7 @@ class Tasks:
         for id, agent in [*self._served.agents.items()]:
             if (journal := journal_of(agent)) is None:
                 continue
-            for run_id in await in_thread(journal._waits_for.run_ids, id):
+            for run_id in await in_thread(journal.waits.run_ids, id):
                 if is_task(run_id):
                     await self._go_on(id, journal, run_id)
 
@@ -159,7 +159,7 @@ class Tasks:
         """Go on with a task of the journal."""
         recorded = None
         if run_id not in self._tasks:
-            with journal._file.skipping_damaged(run_id):
+            with journal.file.skipping_damaged(run_id):
                 recorded = await in_thread(found_in, agent, journal, run_id)
         if recorded is not None and run_id not in self._tasks:
             self._begin(*recorded)
@@ -173,7 +173,7 @@ class Tasks:
             journal = journal_of(self._served.agents[task.agent])
             if journal is not None:
                 task.is_handed_over = True
-                journal._leave(task.id)
+                journal.leave_runs(task.id)
         work = [each.work for each in live if each.work is not None]
         for each in work:
             each.cancel()
@@ -222,7 +222,7 @@ class Tasks:
         journal = journal_of(self._served.agents[agent])
         assert journal is not None
         try:
-            await in_thread(journal._waits_for.cancel, id, "the task was cancelled")
+            await in_thread(journal.waits.cancel, id, "the task was cancelled")
         except (RunHeld, StateError):  # it has just gone on
             return False
         return True
@@ -242,7 +242,7 @@ class Tasks:
         ended_ids = [each.id for each in tasks if each.run_started and each.state in TERMINAL]
         if journal is None or not ended_ids:
             return tasks
-        deleted = {*ended_ids} - await in_thread(journal._deletions.left_of, ended_ids)
+        deleted = {*ended_ids} - await in_thread(journal.deletions.left_of, ended_ids)
         for each in deleted:
             self._tasks.pop(each, None)
         return [each for each in tasks if each.id not in deleted]

@@ -154,7 +154,7 @@ def runs_here(attributes: Mapping[str, Any]) -> bool:
 
 def fields_of(model: Any) -> dict[str, Any]:
     """Return the settings with which a provider is asked."""
-    fields = getattr(model, "_fields", None)
+    fields = getattr(model, "request_fields", None)
     if not isinstance(fields, Mapping):
         return {}
     return {

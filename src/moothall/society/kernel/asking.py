@@ -140,7 +140,7 @@ class CitizenModelCalls:
         """Charge the budgets, once each, with what another process has spent on a run."""
         entries, accounts = record.entries(), {}
         models = {id(model): model} if model is not None else {}
-        alone = {} if self.budget is None else dict(self.budget._accounts_alone())
+        alone = {} if self.budget is None else dict(self.budget.accounts_alone())
         shared = set(alone)
         citizen_by_key = {
             entry.data["key"]: entry.data["about"].get("citizen")
@@ -151,7 +151,7 @@ class CitizenModelCalls:
             if isinstance(agent.llm, AskedModel):
                 models[id(agent.llm.model)] = agent.llm.model
             if agent.budget is not None:
-                accounts[str(agent.id)] = dict(agent.budget._accounts_alone())
+                accounts[str(agent.id)] = dict(agent.budget.accounts_alone())
                 alone = {**accounts[str(agent.id)], **alone}
         dearest = SimpleNamespace(models=list(models.values()))
         for account, budget in alone.items():

@@ -286,7 +286,7 @@ class CitizenAgent(Agent):
         try:
             return await block.forward()
         except BaseException as error:
-            self._with_note(error, "forward", block)
+            self.with_note(error, "forward", block)
             raise
 
     async def _dispatch_context(self, context: Any) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class Cards:
             journal: the journal
             by: the name in which answers are given
         """
-        now = (journal.path, *journal._waits_for.newest())
+        now = (journal.path, *journal.waits.newest())
         if now == self._last_look:
             return
         waiting = journal.waiting(kind=OF_A_PERSON)[:_MOST_STORED]

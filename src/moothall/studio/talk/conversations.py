@@ -110,7 +110,7 @@ class Conversations:
             return [*self._recorded(journal, id, of, room), *now]
         if memory is not None:
             contents = [each.content for each in now if each.by_person]
-            return [*_earlier_turns(memory.thread(of)._newest(_TURNS), contents), *now][-_TURNS:]
+            return [*_earlier_turns(memory.thread(of).newest(_TURNS), contents), *now][-_TURNS:]
         return now
 
     # -- now ---------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Conversations:
 
     def _memory(self, id: str) -> Any:
         memory = getattr(self._agent(id), "memory", None)
-        return memory if getattr(memory, "_in_file", False) else None
+        return memory if getattr(memory, "is_in_file", False) else None
 
     def _recorded(self, journal: Journal, id: str, thread: str, max_turns: int) -> list[TalkTurn]:
         """Return the turns of the runs of a thread that began before the studio."""

@@ -210,10 +210,10 @@ async def restore_asked(
 
 def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
     """Return the calls in doubt of the agents that the calls of an answer have asked."""
-    paths = [record._part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
+    paths = [record.run_part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
     if not paths:
         return []
-    past = record._part.run.past_entries
+    past = record.run_part.run.past_entries
     members = [of for of in past if any(of == path or of.startswith(f"{path}/") for path in paths)]
     entries = sorted((each for of in members for each in past[of]), key=lambda each: each.sequence)
     return [str(each) for each in in_doubt(entries)]

@@ -82,12 +82,12 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     for each, runs in list(by_agent.values()):
         journal = each.journal
         assert journal is not None
-        find = journal._to_resume if cut_off else journal._due_runs
+        find = journal.runs_to_resume if cut_off else journal.due_runs
         for run in find(each.run_kind, str(each.id)):
             if each is agent:
                 runs[run.id] = run
                 continue
-            last = journal._waits_for.asking_first(run.id)
+            last = journal.waits.asking_first(run.id)
             if last != run.id and not cut_off:
                 continue  # it is due itself
             if last != run.id:
@@ -139,11 +139,11 @@ async def _resume_all(
         await asyncio.gather(*(asyncio.shield(task) for task in tasks))
     except BaseException:
         for run in runs:  # who asked for its reply has not cancelled it
-            journal._leave(run.id)
+            journal.leave_runs(run.id)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await to_its_end(asyncio.to_thread(journal._runs.wait_for_openings))
+        await to_its_end(asyncio.to_thread(journal.held_runs.wait_for_openings))
         raise
     return [results[run.id] for run in runs if run.id in results]
 

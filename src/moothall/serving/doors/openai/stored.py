@@ -140,7 +140,7 @@ class StoredResponses:
         if self._chain.response(run_id, sender) is None:
             agent, _ = self._recorded(run_id, sender)
             try:
-                agent.journal._waits_for.cancel(run_id, "the response was cancelled")
+                agent.journal.waits.cancel(run_id, "the response was cancelled")
                 return self._load(id, caller)
             except RunHeld:
                 raise _under_way() from None
