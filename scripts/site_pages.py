@@ -53,6 +53,7 @@ PACKAGES = {
     "moothall.society": "Societies",
     "moothall.spaces": "Spaces",
     "moothall.studio": "The studio",
+    "moothall.studio.orders": "Orders of commands and pages",
     "moothall.serving.telemetry": "Spans and metrics",
 }
 

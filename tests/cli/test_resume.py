@@ -29,7 +29,7 @@ from journal.crash import crash
 from models.openai_server import HANG, OpenAIServer, status, streamed
 from moothall import InDoubt, Journal, ReActAgent, ScriptedModel
 from moothall.agents.replies.record import StepHandle, recorded
-from moothall.studio.orders.order import ActOrder, record
+from moothall.studio.orders.order import ActOrder, record_order
 from pseudo_terminal import CONTROL_C
 
 
@@ -338,7 +338,7 @@ def test_run_of_the_small_model_by_another_program_goes_on_by_force_alone(folder
         with Journal(folder / JOURNAL) as journal:
             model = ScriptedModel([OSError("down")])
             agent = ReActAgent("files", model, system_prompt="Hurry.", journal=journal)
-            await record(ActOrder("Do it", str(folder)), journal, "r", agent)
+            await record_order(ActOrder("Do it", str(folder)), journal, "r", agent)
             assert (await agent.reply("Do it", run_id="r")).stop_reason == "error"
 
     asyncio.run(stopped())

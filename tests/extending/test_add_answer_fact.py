@@ -12,7 +12,7 @@ WORDS = (('"answered_by": "answered by {}"', ', "region": "computed in {}"'),)
 USES = """
 import os
 from moothall import Journal, ModelReply, ReActAgent
-from moothall.studio.orders.order import line_of
+from moothall.studio.orders.order import order_line as line_of
 
 class Model:
     name, context_tokens, max_tokens = "mine", None, 100

@@ -53,7 +53,7 @@ def search_pubmed(*, since: date | str | None = None) -> Action:
 ORDER = """
 from types import SimpleNamespace as It
 from moothall.studio.orders.order import ResearchOrder
-from moothall.studio.orders.research import check, researcher
+from moothall.studio.orders.research import check_research as check, make_researcher as researcher
 from moothall.agents.replies.state import load_state
 from moothall.studio.research import ResearchTab
 
@@ -117,7 +117,7 @@ import asyncio
 from types import SimpleNamespace as It
 from moothall.foundation.errors import ConfigError
 from moothall.studio.orders.order import ResearchOrder
-from moothall.studio.orders.research import check, researcher
+from moothall.studio.orders.research import check_research as check, make_researcher as researcher
 from moothall.studio.research import ResearchTab
 
 def found(**engine):

@@ -27,7 +27,7 @@ from moothall.models import (
     ScriptedModel,
     TextPiece,
 )
-from moothall.studio.orders.order import line_of
+from moothall.studio.orders.order import order_line
 
 
 def broken(error: BaseException | None = None, times: int = 9) -> ScriptedModel:
@@ -54,7 +54,7 @@ def test_fallback_says_which_model_answered_and_a_journal_has_it(tmp_path: Path)
     with Journal(tmp_path / "runs.db") as journal:
         agent = ReActAgent("a", FallbackModel([broken(), within]), journal=journal)
         agent.reply_sync("Hi", run_id="r")
-        lines = [line_of(each) for each in journal.entries("r")]
+        lines = [order_line(each) for each in journal.entries("r")]
     assert "model answer 1: two; answered by second" in lines
 
 

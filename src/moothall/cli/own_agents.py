@@ -33,7 +33,7 @@ from moothall.cli.shared_options import (
     source_of,
 )
 from moothall.models import chosen_model, made_model
-from moothall.studio.orders.act import is_small
+from moothall.studio.orders import is_small_model
 
 _OPTIONS = (
     model_option(
@@ -100,7 +100,7 @@ class ChatCompany:
             listed = agents or permitted_agents(configured.get("agents", []))
         with as_usage_error(source_of("model_name", of_file="model" in configured)):
             model = made_model(chosen, key) if "model_name" in settings_used else None
-        company = cls([named_agent(each) for each in listed], is_small(chosen), model=model)
+        company = cls([named_agent(each) for each in listed], is_small_model(chosen), model=model)
         if "root" in settings_used:
             with as_usage_error(source_of("root", of_file="root" in configured)):
                 host = Host("Host", root or configured.get("root", "."), network=network)

@@ -21,8 +21,7 @@ from moothall.journal import Doubt, Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import DECISIONS
 from moothall.journal.stop_reason import FINAL
-from moothall.studio.orders.order import AnyOrder, order_of, without_keys
-from moothall.studio.orders.resumable import ResumeRefusal, refusal
+from moothall.studio.orders import AnyOrder, ResumeRefusal, order_of, resume_refusal, without_keys
 
 NO_AGENT: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
@@ -150,7 +149,7 @@ def execute_order(
         recorded = RecordedRun(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
-            reason = refusal(store, run_id, allow_ended=True)
+            reason = resume_refusal(store, run_id, allow_ended=True)
             if report_refusal(recorded, reason, as_json):
                 return 1
         return runner(order, as_json, recorded)

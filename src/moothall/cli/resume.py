@@ -36,11 +36,18 @@ from moothall.journal import Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import DECISIONS
 from moothall.journal.store.shapes import OURS
-from moothall.studio.orders.act import check_journal_apart
-from moothall.studio.orders.order import ActOrder, AnyOrder, ResearchOrder, with_more
-from moothall.studio.orders.research import write
-from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
-from moothall.studio.orders.simulate import SimulateOrder
+from moothall.studio.orders import (
+    ActOrder,
+    AnyOrder,
+    ResearchOrder,
+    SimulateOrder,
+    check_journal_apart,
+    fork_for,
+    recorded_order,
+    resume_refusal,
+    with_more,
+    write_report,
+)
 
 _ALL_CALLS: Final = "all"
 _OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL_CALLS}
@@ -138,7 +145,7 @@ def command(
         named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)
         # A simulation's results are made again from its last state.
         is_simulation = isinstance(order, SimulateOrder)
-        may = partial(refusal, store, run_id, allow_ended=is_simulation, forked=force)
+        may = partial(resume_refusal, store, run_id, allow_ended=is_simulation, forked=force)
         reason = may()
         if reason is not None and reason.reason == "ended":
             with as_written(store):
@@ -167,7 +174,7 @@ def command(
             return run(as_json, recorded)
         except RunMismatch as error:
             forks = force or on_mismatch == "fork"
-            copy, changed = forked_for(error, store, run_id, order, forks)
+            copy, changed = fork_for(error, store, run_id, order, forks)
         id = escaped(copy)
         print(f"moothall: {changed}; resuming a fork, run {id}", file=sys.stderr, flush=True)
         return run(as_json, replace(recorded, run_id=copy))
@@ -302,5 +309,5 @@ def _write_missing(order: ResearchOrder, recorded: RecordedRun) -> None:
 
     entries = recorded.entries
     report = report_so_far(recorded.run_id, entries)
-    for label, path in write(report, order, ended_at=entries[-1].at):
+    for label, path in write_report(report, order, ended_at=entries[-1].at):
         click.echo(escaped(f"{label}: {path}"), err=True)

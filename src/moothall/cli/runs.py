@@ -28,8 +28,7 @@ from moothall.journal import ATTRIBUTES, Journal, Outline, Sums
 from moothall.journal.describe import doubt_line
 from moothall.journal.find import SORTS
 from moothall.journal.stop_reason import state_in_words
-from moothall.studio.orders.order import line_of, order_of
-from moothall.studio.orders.resumable import forks
+from moothall.studio.orders import forks_of, order_line, order_of
 
 _MOST_LISTED = 100
 """So many runs are listed for a person who sets no limit."""
@@ -307,13 +306,13 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
             click.echo(f"  {at:%Y-%m-%d}")
         day = f"{at:%Y-%m-%d}"
         path = f"{escaped(entry.path)}: " if entry.path else ""
-        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{line_of(entry)}"
+        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{order_line(entry)}"
         click.echo(_fitting(line, 2))
     if outline.under_way:
         for doubt in doubts:
             click.echo(f"running: {doubt_line(doubt)}")
         return
-    if fork_ids := forks(recorded.journal, recorded.run_id):
+    if fork_ids := forks_of(recorded.journal, recorded.run_id):
         click.echo(f"it was forked as: {escaped(', '.join(fork_ids))}")
         return
     if doubts:

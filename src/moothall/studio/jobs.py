@@ -21,10 +21,16 @@ from moothall.build import cancel_run, guard
 from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
-from moothall.studio.orders.act import act_agent, check_journal_apart, keys
-from moothall.studio.orders.order import ActOrder, ResearchOrder, record, with_more, without_keys
-from moothall.studio.orders.research import check, researcher, write
-from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
+from moothall.studio.orders.act import act_agent, check_journal_apart, model_keys
+from moothall.studio.orders.order import (
+    ActOrder,
+    ResearchOrder,
+    record_order,
+    with_more,
+    without_keys,
+)
+from moothall.studio.orders.research import check_research, make_researcher, write_report
+from moothall.studio.orders.resumable import fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.run_view import rests
 
@@ -118,13 +124,13 @@ class Jobs:
         if isinstance(order, SimulateOrder):
             self._society.set_up(order, run_id)
             return run_id
-        reason = refusal(journal, run_id, allow_ended="iterations" in more)
+        reason = resume_refusal(journal, run_id, allow_ended="iterations" in more)
         if reason is not None:
             raise StateError(reason.text)
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
-            copy = forked_for(error, journal, run_id, order)[0]
+            copy = fork_for(error, journal, run_id, order)[0]
             self._messages[copy] = self._messages.pop(run_id, [])
             return self.start(order, run_id=copy)
 
@@ -248,7 +254,7 @@ class Jobs:
 
     async def _live(self, job: _BackgroundRun, started: Future[None]) -> None:
         order, agent, run_id = job.order, job.agent, job.run_id
-        await record(order, self._hub.journal, run_id, agent)
+        await record_order(order, self._hub.journal, run_id, agent)
         job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
         job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
         self._jobs[run_id] = job
@@ -262,7 +268,7 @@ class Jobs:
             except asyncio.CancelledError:
                 pass
             if isinstance(order, ResearchOrder):  # as the command does
-                write(reply.value if reply else agent.report_so_far(), order)
+                write_report(reply.value if reply else agent.report_so_far(), order)
         except Exception as error:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
@@ -297,14 +303,14 @@ def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Await
     journal, cards = hub.journal, hub.cards
     agent: Any
     if not isinstance(order, ActOrder):
-        check(order)
+        check_research(order)
         plans = PlanDesk(cards, run_id)
         review = plans.review if order.review_plan else None
-        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), review)
+        agent = make_researcher(order, journal, os.environ.get("MOOTHALL_KEY"), review)
         agent.approver, plans.tools, plans.by_model = cards, agent.tools, order.model is not None
         return agent
     check_journal_apart(order, journal.path)
-    key, own_key = keys(order, {})  # a key of moothall.toml is for the command that read it
+    key, own_key = model_keys(order, {})  # a key of moothall.toml is for the command that read it
     options: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
     options["approver"] = RunApprover(cards, task=order.task, folder=order.root)
     if order.review == "me":

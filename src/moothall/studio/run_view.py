@@ -16,7 +16,7 @@ from moothall.journal.entry import ROOT
 from moothall.journal.run_parts import subpath
 from moothall.journal.stop_reason import why_ended
 from moothall.journal.tally import about_in, spent_in
-from moothall.studio.orders.order import line_of
+from moothall.studio.orders.order import order_line
 
 _TEXT: Final = 2_000
 """The most characters of a text in an entry that is not sent whole."""
@@ -31,7 +31,7 @@ _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     """Return an entry for pages: in words, cut unless `whole`, with what it spent and its fault."""
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
-    row["line"] = shorten(line_of(entry), _LINE)
+    row["line"] = shorten(order_line(entry), _LINE)
     if not uncut:
         row["data"] = cut(data := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != data:

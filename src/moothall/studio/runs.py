@@ -25,7 +25,7 @@ from moothall.journal.doubt import in_doubt
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
-from moothall.studio.orders.order import line_of, order_in
+from moothall.studio.orders.order import order_in, order_line
 from moothall.studio.page import Tab, attachment
 from moothall.studio.run_view import Totals, entry_row, told_of
 
@@ -287,7 +287,7 @@ class RunsTab(Tab):
             raise ConfigError("write what to search for")
         matches = []
         for entry in self._journal.entries(run):
-            line = line_of(entry)
+            line = order_line(entry)
             data = json.dumps(entry.data, ensure_ascii=False, default=str)
             at = data.casefold().find(needle)
             if needle in line.casefold() or at >= 0:

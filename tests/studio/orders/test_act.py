@@ -15,7 +15,7 @@ from moothall import Journal, Person
 from moothall.actions.approval import ApprovalRequest
 from moothall.foundation.errors import ConfigError, RunMismatch, UnknownPrice
 from moothall.studio.orders.act import act_agent
-from moothall.studio.orders.order import ActOrder, order_of, record
+from moothall.studio.orders.order import ActOrder, order_of, record_order
 
 WRITES = calls(call("write_file", json.dumps({"file_name": "new.txt", "content": "hello\n"})))
 
@@ -42,7 +42,7 @@ def test_run_goes_on_by_the_order_that_its_record_has(order: ActOrder, tmp_path:
 
     async def replied(order: ActOrder) -> tuple[str, str]:
         agent = act_agent(order, key="k", approver=permits, journal=journal)
-        await record(order, journal, "r", agent)
+        await record_order(order, journal, "r", agent)
         reply = await agent.reply(order.task, run_id="r")
         return reply.stop_reason, reply.text
 
@@ -60,7 +60,7 @@ def test_run_goes_on_by_the_order_that_its_record_has(order: ActOrder, tmp_path:
         # A run that has ended is not begun anew by another order for it.
         other = replace(order, max_tokens=20_000)
         agent = act_agent(other, key="k", approver=permits)
-        asyncio.run(record(other, journal, "r", agent))
+        asyncio.run(record_order(other, journal, "r", agent))
         assert (journal.run("r").state, order_of(journal.entries("r"))) == ("done", other)
     assert permits.asked == ["write_file"]
     assert {each.headers["authorization"] for each in server.requests} == {"Bearer k"}

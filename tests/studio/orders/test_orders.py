@@ -25,17 +25,17 @@ from moothall.journal import Entry
 from moothall.models.named_models import budget_of, chosen_model, made_model
 from moothall.models.names import model
 from moothall.research import Report, Researcher, ResourcePool
-from moothall.studio.orders.act import act_agent, actions_of, check_journal_apart, keys
+from moothall.studio.orders.act import act_agent, actions_of, check_journal_apart, model_keys
 from moothall.studio.orders.order import (
     ActOrder,
     ResearchOrder,
-    line_of,
     order_in,
+    order_line,
     order_of,
-    record,
+    record_order,
     without_keys,
 )
-from moothall.studio.orders.research import check, researcher, write
+from moothall.studio.orders.research import check_research, make_researcher, write_report
 
 SERVED = "http://127.0.0.1:1/v1#m"
 
@@ -46,10 +46,10 @@ def test_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
     monkeypatch.setenv("MOOTHALL_KEY", "own")
     said = {"model": "openai:a", "key": "of-file"}
     of_file = ActOrder("x", model="openai:a", model_of_file=True)
-    assert keys(of_file, said) == ("of-file", "own")
-    assert keys(replace(of_file, model="openai:b"), said) == (None, "own")
-    assert keys(of_file, {"key": "of-file"}) == (None, "own")
-    assert keys(replace(of_file, model_of_file=False), said) == ("own", "own")
+    assert model_keys(of_file, said) == ("of-file", "own")
+    assert model_keys(replace(of_file, model="openai:b"), said) == (None, "own")
+    assert model_keys(of_file, {"key": "of-file"}) == (None, "own")
+    assert model_keys(replace(of_file, model_of_file=False), said) == ("own", "own")
     assert chosen_model(said, "openai:c", "k") == ("openai:c", "k")
     assert chosen_model(said, None, "k") == ("openai:a", "of-file")
     assert chosen_model({"key": "of-file"}, None, "k") == ("local", None)
@@ -142,8 +142,8 @@ def test_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
         part.close()
         agent = act_agent(ActOrder("x", str(tmp_path), SERVED), approver=RefuseAll())
         with pytest.raises(RunMismatch, match="it is not a run of moothall act"):
-            await record(ActOrder("x", "."), journal, "R", agent)
-        await record(ActOrder("x", ".", SERVED), journal, "S", agent)
+            await record_order(ActOrder("x", "."), journal, "R", agent)
+        await record_order(ActOrder("x", ".", SERVED), journal, "S", agent)
         found = order_of(journal.entries("S"))
         assert isinstance(found, ActOrder)
         assert found.root == str(Path.cwd())  # whichever folder it goes on from
@@ -172,17 +172,17 @@ def test_order_of_research_that_cannot_be_carried_out_is_told(
     order: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        check(ResearchOrder(**{"objectives": ["a"], **order}))
+        check_research(ResearchOrder(**{"objectives": ["a"], **order}))
 
 
 def test_order_of_a_page_without_its_extra_fails_before_anything_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = ResearchOrder(["a"], folder=str(tmp_path), html=str(tmp_path / "r.html"))
-    check(order)
+    check_research(order)
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(MissingExtra, match=r"HTML page needs the extra 'research'"):
-        check(order)
+        check_research(order)
 
 
 def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path: Path) -> None:
@@ -190,29 +190,31 @@ def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path
     out, page = tmp_path / "report.md", tmp_path / "report.html"
     order = ResearchOrder(["the port of alpha"], folder=str(tmp_path), iterations=2)
     order = replace(order, out=str(out), html=str(page), max_seconds=60.0)
-    check(order)
+    check_research(order)
     report = Report("The port of alpha is 9.\x1b[31m\n", [], "done")
-    assert write(report, order) == [("page", str(page)), ("report", str(out))]
+    assert write_report(report, order) == [("page", str(page)), ("report", str(out))]
     assert out.read_text() == "The port of alpha is 9.\ufffd[31m\n"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))  # as on a full disk
     try:
         with pytest.raises(FileError, match=r"the report '.*report\.md' cannot be written: File"):
-            write(report, replace(order, html=None))
+            write_report(report, replace(order, html=None))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    made = researcher(order)
+    made = make_researcher(order)
     assert (made.iterations, list(made.tools)) == (2, ["search_folder"])
     assert [each.passage.url for each in made.report_sync().citations] == [
         (tmp_path / "notes.md").as_uri()
     ]
-    web = researcher(replace(order, folder=None, searxng="http://127.0.0.1:1", search_web=False))
+    web = make_researcher(
+        replace(order, folder=None, searxng="http://127.0.0.1:1", search_web=False)
+    )
     assert list(web.tools) == ["search_web", "visit_page", "read_pdf"]
-    on_site = researcher(
+    on_site = make_researcher(
         replace(order, folder=None, search_web=True, site="sqlite.org", allow_hosts=["127.0.0.1"])
     )
 
-    here = researcher(replace(order, folder=None, search_web=True, allow_hosts=["127.0.0.1"]))
+    here = make_researcher(replace(order, folder=None, search_web=True, allow_hosts=["127.0.0.1"]))
 
     async def visited(made: Researcher, tool: str) -> None:
         await made.tools[tool].function(url="http://127.0.0.1:9/", pool=ResourcePool())
@@ -235,9 +237,9 @@ def test_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
     ]
     assert order_of(entries) == ActOrder("Do it", "/tmp", "m", review="me")
     assert order_of(entries[:1]) is None
-    assert line_of(entries[2]) == "set up: m in /tmp, reviewed by me"
+    assert order_line(entries[2]) == "set up: m in /tmp, reviewed by me"
     newer = Entry(5, "act", "state", 0.0, {"state": state | {"color": "red"}, "appended": {}})
     with pytest.raises(StateError, match="entry 5 was written by another version of moothall"):
         order_of([*entries, newer])
     assert order_in(newer) is None
-    assert not line_of(newer).startswith("set up")
+    assert not order_line(newer).startswith("set up")

@@ -12,8 +12,8 @@ import pytest
 
 from moothall import Journal, Society
 from moothall.foundation.errors import ConfigError
-from moothall.studio.orders.order import order_of, record
-from moothall.studio.orders.simulate import SimulateOrder, check, society_of, threads_for
+from moothall.studio.orders.order import order_of, record_order
+from moothall.studio.orders.simulate import SimulateOrder, check_simulation, society_of, threads_for
 
 ORDER = SimulateOrder(citizens=10, step="6h", seed=3)
 
@@ -30,7 +30,7 @@ def stop(row: dict[str, Any]) -> None:
 async def lived(order: SimulateOrder, journal: Journal | None, progress: Any = None) -> Any:
     async with society_of(order, journal) as town:
         if journal is not None:
-            await record(order, journal, "r", town)
+            await record_order(order, journal, "r", town)
         await town.run(
             order.days, order.step, run_id="r", save_every=order.save_every, progress=progress
         )
@@ -39,15 +39,15 @@ async def lived(order: SimulateOrder, journal: Journal | None, progress: Any = N
 
 def test_days_that_are_whole_steps_count_though_no_float_holds_them() -> None:
     order = SimulateOrder(citizens=10, days=0.35, step="1min")
-    check(order)
+    check_simulation(order)
     assert order.steps == 504
     for days in (0.3505, 1e-9):
         with pytest.raises(ConfigError, match=f"--days {days:g} is not a whole number of steps"):
-            check(replace(order, days=days))
+            check_simulation(replace(order, days=days))
     assert len(asyncio.run(Society([]).run(order.days, order.step))) == order.steps
-    check(replace(order, days=100_000, step="1h"))
+    check_simulation(replace(order, days=100_000, step="1h"))
     with pytest.raises(ConfigError, match=r"--days must be above 0, at most 100000, got 100001"):
-        check(replace(order, days=100_001, step="1h"))
+        check_simulation(replace(order, days=100_001, step="1h"))
 
 
 def test_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:

@@ -32,15 +32,15 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import WholeNumberType
 from moothall.models import chosen_model
 from moothall.models.named_models import check_model
-from moothall.studio.orders.act import (
+from moothall.studio.orders import (
     ITERATIONS,
+    ActOrder,
     act_agent,
     actions_of,
     check_journal_apart,
     check_reviewer,
-    keys,
+    model_keys,
 )
-from moothall.studio.orders.order import ActOrder
 
 if TYPE_CHECKING:
     from moothall import Reply
@@ -150,7 +150,7 @@ def command(
 
 def run_act(order: ActOrder, as_json: bool, recorded: RecordedRun | None = None) -> int:
     """Carry out an order of `moothall act`; return the exit code."""
-    key, own_key = keys(order, settings("act") if order.model_of_file else {})
+    key, own_key = model_keys(order, settings("act") if order.model_of_file else {})
     with as_usage_error(source_of("root")):
         actions = actions_of(order)
     confined = sandbox_for("auto", order.network) is not None

@@ -35,8 +35,13 @@ from moothall.journal.entry import call_line
 from moothall.journal.stop_reason import FINAL
 from moothall.research.report import end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
-from moothall.studio.orders.order import ResearchOrder
-from moothall.studio.orders.research import check, researcher, step_models, write
+from moothall.studio.orders import (
+    ResearchOrder,
+    check_research,
+    make_researcher,
+    step_models,
+    write_report,
+)
 
 _FOLDERS = logging.getLogger("moothall.research.folder")
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -185,7 +190,7 @@ def command(
             step_models=step_models(by_step),
             **values,
         )
-        check(order)
+        check_research(order)
         if order.review_plan and (as_json or keyboard() is None):
             raise ConfigError("--review-plan asks you: it needs a terminal, and no --json")
     if not in_studio:
@@ -226,7 +231,7 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | No
     review = PlanReview(permission)
     with as_usage_error():
         reviewer = review.review if order.review_plan else None
-        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), reviewer)
+        agent = make_researcher(order, journal, os.environ.get("MOOTHALL_KEY"), reviewer)
     review.tools = agent.tools
     to_error = partial(print, file=sys.stderr, flush=True)
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
@@ -252,7 +257,7 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     elif not order.out:
         _print_report(report)
     try:
-        files = write(report, order)
+        files = write_report(report, order)
     except OSError:
         if order.out and not as_json:
             _print_report(report)  # else nobody would have it

@@ -26,8 +26,7 @@ from moothall.cli.shared_options import (
     recording_options,
 )
 from moothall.cli.values import NumberType, WholeNumberType, above_0
-from moothall.studio.orders.order import without_keys
-from moothall.studio.orders.simulate import SimulateOrder, check, is_unbounded
+from moothall.studio.orders import SimulateOrder, check_simulation, is_unbounded, without_keys
 
 if TYPE_CHECKING:
     from moothall.society import Experiment, Results
@@ -181,7 +180,7 @@ def command(
         )
     order = SimulateOrder(**values)
     with as_usage_error():
-        check(order)
+        check_simulation(order)
         without_keys(order)
     if order.is_remote:
         calls, tokens = order.expected

@@ -26,8 +26,7 @@ from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.watch import print_line
 from moothall.cli.shared_options import as_usage_error
 from moothall.society.metrics import METRICS
-from moothall.studio.orders.order import record
-from moothall.studio.orders.simulate import SimulateOrder, check, society_of
+from moothall.studio.orders import SimulateOrder, check_simulation, record_order, society_of
 
 if TYPE_CHECKING:
     from moothall.society import Society
@@ -44,7 +43,7 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: RecordedRun | 
         with closing(display.progress):
             display.say(f"making a town of {order.citizens:,}")
             with as_usage_error():  # not on the loop: Ctrl-C ends it at once
-                check(order)
+                check_simulation(order)
                 journal = None if recorded is None else recorded.journal
                 town = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
             summary = interruptible(_run_town(town, display))
@@ -113,7 +112,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
     order, recorded = display.order, display.recorded
     async with society as town:
         if recorded is not None:
-            await record(order, recorded.journal, recorded.run_id, town)
+            await record_order(order, recorded.journal, recorded.run_id, town)
             if display.as_json:
                 print_line("run", recorded.run_fields)
         people = [{"id": id, "name": name, **status} for id, name, status in town.everyone()]

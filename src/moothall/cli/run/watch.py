@@ -25,7 +25,7 @@ from moothall.build import approve, cut, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
-from moothall.studio.orders.order import AnyOrder, record
+from moothall.studio.orders import AnyOrder, record_order
 
 MAX_CHARS: Final = 10_000
 """The most characters printed of a result and of a message."""
@@ -126,7 +126,7 @@ async def carry_out(
     """Let an agent carry out an order, record the order if there is a journal, and show it."""
     if recorded is None:
         return await stream_to_screen(agent, permission, order.task)
-    await record(order, recorded.journal, recorded.run_id, agent)
+    await record_order(order, recorded.journal, recorded.run_id, agent)
     return await stream_to_screen(agent, permission, order.task, recorded.run_id)
 
 

@@ -73,7 +73,7 @@ def act_agent(
     """
     from moothall import ReActAgent
 
-    small = is_small(order.model)
+    small = is_small_model(order.model)
     models = [made_model(order.model, key)]
     agent: Any = ReActAgent(
         "files",
@@ -105,7 +105,7 @@ def actions_of(order: ActOrder) -> list[Action]:
     from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED
     from moothall.agents import changing_actions, file_actions
 
-    small = is_small(order.model)
+    small = is_small_model(order.model)
     looking = file_actions(
         order.root,
         small,
@@ -116,12 +116,12 @@ def actions_of(order: ActOrder) -> list[Action]:
     return [*looking, *changing_actions(order.root, small, network=order.network)]
 
 
-def is_small(model: str) -> bool:
+def is_small_model(model: str) -> bool:
     """Return whether a model does one thing, on an existing file, without judging the outcome."""
     return model.partition("?")[0] in ("local", f"local:{weights.DEFAULT.name}")
 
 
-def keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def model_keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the key for the model of an order, and the key for its reviewer."""
     # A key of moothall.toml is only for a model that the file chose; such a model gets no other.
     own = os.environ.get("MOOTHALL_KEY")

@@ -86,7 +86,7 @@ def order_in(entry: Entry) -> AnyOrder | None:
         return None
 
 
-def line_of(entry: Entry) -> str:
+def order_line(entry: Entry) -> str:
     """Return what an entry records, in a line for a terminal or a page."""
     order = order_in(entry)
     return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
@@ -97,7 +97,7 @@ def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
     return next((o for entry in reversed(entries) if (o := of_entry(entry)) is not None), None)
 
 
-async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
+async def record_order(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
     """Record a run's order before it begins or resumes; RunMismatch if it is of another order."""
     order = _with_absolute_paths(order)
     id = str(getattr(agent, "id", "society"))

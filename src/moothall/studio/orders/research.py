@@ -100,7 +100,7 @@ class ResearchOrder(RunLimits, SearchOptions):
         return f"{self.model or 'no model, extractive'}; {self.place}{more}"
 
 
-def check(order: ResearchOrder) -> None:
+def check_research(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))
@@ -234,7 +234,7 @@ def _check_model(order: ResearchOrder) -> None:
             raise ConfigError(f"--step-model: {error}") from None
 
 
-def researcher(
+def make_researcher(
     order: ResearchOrder,
     journal: Journal | None = None,
     key: str | None = None,
@@ -268,7 +268,7 @@ def researcher(
     )
 
 
-def write(
+def write_report(
     report: Report, order: ResearchOrder, *, ended_at: float | None = None
 ) -> list[tuple[str, str]]:
     """Write a report to the files of the order; return what was written, and the paths.

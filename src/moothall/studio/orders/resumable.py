@@ -9,7 +9,7 @@ from typing import Literal
 from moothall import NoSuchRun, RunMismatch, StateError
 from moothall.journal import Doubt, Journal, Outline
 from moothall.journal.stop_reason import FINAL
-from moothall.studio.orders.act import is_small
+from moothall.studio.orders.act import is_small_model
 from moothall.studio.orders.order import ActOrder, AnyOrder, order_of
 
 
@@ -30,7 +30,7 @@ class ResumeRefusal:
     doubts: Sequence[Doubt] = ()
 
 
-def refusal(
+def resume_refusal(
     journal: Journal, run_id: str, *, allow_ended: bool = False, forked: bool = False
 ) -> ResumeRefusal | None:
     """Return why a run may not be resumed; None if it may, or if there is no such run.
@@ -49,7 +49,7 @@ def refusal(
     if state in FINAL and not allow_ended:
         return ResumeRefusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
     # The fork may have executed the same actions.
-    if not forked and (fork_ids := forks(journal, run_id)):
+    if not forked and (fork_ids := forks_of(journal, run_id)):
         text = f"run {run_id!r} was forked as {fork_ids[-1]!r}: resume the fork"
         return ResumeRefusal("forked", text, fork=fork_ids[-1])
     if run is None or run.under_way:
@@ -65,7 +65,7 @@ def refusal(
     return ResumeRefusal("in_doubt", text, doubts=doubts)
 
 
-def forks(journal: Journal, run_id: str) -> list[str]:
+def forks_of(journal: Journal, run_id: str) -> list[str]:
     """Return the ids of a run's forks, which were resumed in its place."""
     return [each.id for each in journal.runs(forked_from=run_id)]
 
@@ -85,7 +85,7 @@ def recorded_order(journal: Journal, run_id: str) -> AnyOrder | None:
     return order_of(journal.entries(run_id))
 
 
-def forked_for(
+def fork_for(
     error: RunMismatch, journal: Journal, run_id: str, order: AnyOrder | None, force: bool = False
 ) -> tuple[str, str]:
     """Fork a run that differs from its record; return the fork's id, and what has changed.
@@ -93,7 +93,7 @@ def forked_for(
     Only files that came or went are reason enough without `force`: else `error` is raised again.
     """
     # A small model's actions name the files, so they change with the folder.
-    small = isinstance(order, ActOrder) and is_small(order.model)
+    small = isinstance(order, ActOrder) and is_small_model(order.model)
     other_files = small and error.changed == ("actions",)
     if not (other_files or force):
         raise error

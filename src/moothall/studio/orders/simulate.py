@@ -103,7 +103,7 @@ class SimulateOrder:
         return f"by {how}{f'; tables in {self.out}' if self.out else ''}"
 
 
-def check(order: SimulateOrder) -> None:
+def check_simulation(order: SimulateOrder) -> None:
     """Check that an order can be carried out; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))

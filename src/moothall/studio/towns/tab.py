@@ -17,7 +17,7 @@ from moothall import ConfigError
 from moothall.build import guard
 from moothall.models import made_model
 from moothall.studio.orders.order import order_of, without_keys
-from moothall.studio.orders.simulate import SimulateOrder, check
+from moothall.studio.orders.simulate import SimulateOrder, check_simulation
 from moothall.studio.page import Field, PageForm, Tab, WouldEnd, attachment
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
@@ -168,7 +168,7 @@ class SocietyTab(Tab):
             raise ConfigError(f"citizens must be from 10 to {MAX_CITIZENS:,}, got {order.citizens}")
         if order.model is None or not order.max_calls:
             order = replace(order, max_calls=None)
-        check(order)
+        check_simulation(order)
         without_keys(order)
         if order.is_remote and not order.max_calls:
             raise ConfigError("a model on a server needs a limit: say how often it may be called")

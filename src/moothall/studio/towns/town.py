@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import ConfigError, MoothallError
 from moothall.build import error_text
 from moothall.society.metrics import METRICS, charts
-from moothall.studio.orders.order import record
+from moothall.studio.orders.order import record_order
 from moothall.studio.orders.simulate import SimulateOrder, society_of
 from moothall.studio.towns.frame import with_head
 from moothall.studio.towns.shown import ModelMap, ShownRun, map_of, whereabouts_of
@@ -120,7 +120,7 @@ class Town:
         if isinstance(order, ShownRun):
             options["steps"] = order.step_count
         elif self._journal is not None:
-            await record(order, self._journal, self.run_id, society)
+            await record_order(order, self._journal, self.run_id, society)
             options = {"days": order.days, "save_every": order.save_every}
         self._resumed_at = time.monotonic()
         await society.run(step=order.step, run_id=self.run_id, progress=self._after_step, **options)

@@ -1,0 +1,30 @@
+"""The public names of this package: `__init__.py` loads them from here."""
+
+from moothall.studio.orders.act import ITERATIONS as ITERATIONS
+from moothall.studio.orders.act import ActOrder as ActOrder
+from moothall.studio.orders.act import act_agent as act_agent
+from moothall.studio.orders.act import actions_of as actions_of
+from moothall.studio.orders.act import check_journal_apart as check_journal_apart
+from moothall.studio.orders.act import check_reviewer as check_reviewer
+from moothall.studio.orders.act import is_small_model as is_small_model
+from moothall.studio.orders.act import model_keys as model_keys
+from moothall.studio.orders.order import AnyOrder as AnyOrder
+from moothall.studio.orders.order import order_line as order_line
+from moothall.studio.orders.order import order_of as order_of
+from moothall.studio.orders.order import record_order as record_order
+from moothall.studio.orders.order import with_more as with_more
+from moothall.studio.orders.order import without_keys as without_keys
+from moothall.studio.orders.research import ResearchOrder as ResearchOrder
+from moothall.studio.orders.research import check_research as check_research
+from moothall.studio.orders.research import make_researcher as make_researcher
+from moothall.studio.orders.research import step_models as step_models
+from moothall.studio.orders.research import write_report as write_report
+from moothall.studio.orders.resumable import ResumeRefusal as ResumeRefusal
+from moothall.studio.orders.resumable import fork_for as fork_for
+from moothall.studio.orders.resumable import forks_of as forks_of
+from moothall.studio.orders.resumable import recorded_order as recorded_order
+from moothall.studio.orders.resumable import resume_refusal as resume_refusal
+from moothall.studio.orders.simulate import SimulateOrder as SimulateOrder
+from moothall.studio.orders.simulate import check_simulation as check_simulation
+from moothall.studio.orders.simulate import is_unbounded as is_unbounded
+from moothall.studio.orders.simulate import society_of as society_of
