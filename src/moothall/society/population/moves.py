@@ -138,27 +138,33 @@ def _take_along(books: Any, movers: Any) -> None:
     kids = kids[leaves[home[kids]] & (place[kids] >= 0)]
     if not len(kids):
         return
-    parent = arrays["friends"][kids] - 1
-    is_parent = (parent >= 0) & (arrays["friendship"][kids] >> KIND == _PARENT)
-    here = place[kids][:, None]
-    goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
-    goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
-    leavers = is_parent & (arrays["moving_from"][parent] == here)
-    takes = leavers & (goes[parent] == 1)
-    stays = (is_parent & (place[parent] == here)).any(axis=1)
     free, along = ~np.isin(arrays["item_do"][kids], _BUSY), arrays["along"][kids]
     for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
         status = population.agents[int(kids[at])].memory.status
         item, along[at] = item_of(status), bool(status.get("along"))
         free[at] = item is None or item["do"] not in BUSY
     free &= place[kids] == home[kids]
+    kids, free, along = (each[along | free] for each in (kids, free, along))
+    kid, parent = _parents(arrays, kids)
+    here = place[kids[kid]]
+    goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
+    goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
+
+    def has(chosen: Any) -> Any:
+        return np.bincount(kid[chosen], minlength=len(kids)) > 0
+
+    leavers = arrays["moving_from"][parent] == here
+    takes = leavers & (goes[parent] == 1)
+    stays = has(place[parent] == here)
     coin = belows(2, books.seed, population.ids[kids], books.step, ALONG) == 0
-    joins = takes.any(axis=1) & np.where(along, ~stays, free & (~stays | coin))
-    for row in kids[along & ~joins & ~stays & leavers.any(axis=1)].tolist():
+    joins = has(takes) & np.where(along, ~stays, free & (~stays | coin))
+    for row in kids[along & ~joins & ~stays & has(leavers)].tolist():
         _set_along(books, row, False)  # its parent has gone to work
     if not joins.any():
         return
-    kids, by = kids[joins], np.where(takes[joins], parent[joins], len(age)).min(axis=1)
+    by = np.full(len(kids), len(age))
+    np.minimum.at(by, kid[takes], parent[takes])
+    kids, by = kids[joins], by[joins]
     goal = to[by].astype(np.int64)
     if books.capacity is not None:
         room = books.capacity - books.at_place - books.coming_to
@@ -170,6 +176,18 @@ def _take_along(books: Any, movers: Any) -> None:
     _depart(books, kids, goal, arrays["arrives"][by], arrays["mode"][by])
     for row, is_out in zip(kids.tolist(), (goal != home[kids]).tolist(), strict=True):
         _set_along(books, row, is_out)
+
+
+def _parents(arrays: Any, kids: Any) -> tuple[Any, Any]:
+    """Return pairs of a position in `kids` and the row of a parent."""
+    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for slot in range(arrays["friends"].shape[1]):
+        bonds = arrays["friendship"][:, slot][kids]
+        at = np.flatnonzero(bonds >> KIND == _PARENT)
+        if len(at):
+            pairs.append((at, arrays["friends"][:, slot][kids[at]].astype(np.int64) - 1))
+    kid, parent = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    return kid, parent
 
 
 def _set_along(books: Any, row: int, value: bool) -> None:
