@@ -12,17 +12,22 @@ import pytest
 from moothall import Journal
 from moothall.foundation.errors import ConfigError
 from moothall.society import (
+    City,
     Column,
+    Feed,
     Grid,
     LocalEngine,
     Network,
+    OtherBlock,
     Pay,
     Plane,
     Population,
     RowBlock,
     Society,
     Trajectories,
+    make_economy,
 )
+from moothall.society.blocks import all_blocks
 
 
 class Breeds(RowBlock):
@@ -200,3 +205,38 @@ async def test_rows_wrong_births_and_deaths_are_refused(
     async with Society(people) as society:
         with pytest.raises(ConfigError, match=said):
             await society.step()
+
+
+class Moves(OtherBlock):
+    """In the third step the first third leaves for good, and the last ones have a child each."""
+
+    def before_rows(self, rows: Any) -> None:
+        if rows.step == 2:
+            rows.remove(rows.index < 10, heirs=rows.citizens - 1)
+            park = rows.population.of_kind("park", 1)[0]
+            rows.add(rows.index >= rows.citizens - 3, home=rows["home"], place=park, age=0)
+
+
+async def test_rows_leave_and_come_in_a_town_with_friends_savings_and_a_feed() -> None:
+    city = City.generate(seed=2, citizens=60)
+    blocks = [each for each in all_blocks() if type(each) is not OtherBlock]
+    people = Population(40, city, [*blocks, Moves()], seed=2)
+    services = [*make_economy(city, seed=2), Feed()]
+    async with Society(people, services=services, start="2026-01-05T20:00") as society:
+        await society.run(steps=2)
+        total, feed = society.books.total, services[-1]
+        before = {id: people.status_of(people.row_of(id)) for id in ("11", "25", "40")}
+        posts = [each[:3] for each in feed.state_dict()["posts"]]
+        assert posts
+        await society.step()
+        assert people.ids.tolist() == [*range(11, 44)]
+        for id, status in before.items():
+            now = people.status_of(people.row_of(id))
+            assert now["profile"] == status["profile"]
+            assert now["home"] == status["home"]
+            assert {*status["relations"]} <= {*now["relations"]}
+        assert [each[:3] for each in feed.state_dict()["posts"]][: len(posts)] == posts
+        assert society.books.total == total
+        await society.run(steps=20)
+        assert not society.failures
+        assert people.status_of(people.row_of("43"))["plan"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 from moothall.society.arrays import larger, np, smaller
@@ -35,31 +35,39 @@ LARGE: Final = 2.0**62
 
 
 class ByRow(MutableMapping[str, Any]):
-    """A service's numbers for each citizen, by id, in an array; who has only 0 is missing."""
+    """A service's numbers for each citizen, by id, in an array; who has only 0 is missing.
+
+    Those of who has left stay, by id, in `departed`.
+    """
 
     def __init__(self, population: Register, width: int | None = None) -> None:
         self._population = population
         count = len(population)
         shape = count if width is None else (count, width)
         self.array: Any = np.zeros(shape, np.int64, order="F")
+        self.departed: dict[str, Any] = {}
 
     def __getitem__(self, id: str) -> Any:
         row = self._population._row(id)
         if row is None or not self.array[row].any():
-            raise KeyError(id)
+            return self.departed[id]
         return self.array[row].tolist()
 
     def __setitem__(self, id: str, value: Any) -> None:
-        self.array[self._population.row_of(id)] = value
+        row = self._population._row(id)
+        if row is None:
+            self.departed[id] = value
+        else:
+            self.array[row] = value
 
     def __delitem__(self, id: str) -> None:
-        self.array[self._population.row_of(id)] = 0
+        self[id] = 0
 
     def __iter__(self) -> Iterator[str]:
-        return map(str, self._population.ids[self._some].tolist())
+        return (id for id, _ in self.items())
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self._some))
+        return int(np.count_nonzero(self._some)) + len(self.departed)
 
     @property
     def _some(self) -> Any:
@@ -68,10 +76,13 @@ class ByRow(MutableMapping[str, Any]):
     def clear(self) -> None:
         """Set all numbers to 0."""
         self.array[...] = 0
+        self.departed.clear()
 
     def items(self) -> Any:
         """Return ids and numbers of the citizens that have any."""
-        return zip(self, self.array[self._some].tolist(), strict=True)
+        rows = np.flatnonzero(self._some)
+        ids = map(self._population.id_of, rows.tolist())
+        return chain(zip(ids, self.array[rows].tolist(), strict=True), self.departed.items())
 
 
 class LedgerField:

@@ -45,7 +45,7 @@ class Lives(OtherCitizens):
 
         Raises:
             ConfigError: there is no such column, or a value does not fit; or the citizens of this
-                population cannot change: it has a network, a bank, a government, a feed, or Ray
+                population cannot change: it has a network, or runs on several processes
         """
         changes = self._changes()
         at = np.arange(len(self)) if where is None else self._positions(where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,9 +12,14 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
-from moothall.society.kernel.wants import INT, PARTY, PLACE, WORD
+from moothall.society.kernel.wants import INT, PARTY, PLACE, WORD, id_order
 
 STRANGER: Final = -(1 << 30)
+
+
+def is_number(id: str) -> bool:
+    """Return whether an id is a number that a row can have; others are words."""
+    return id.isascii() and id.isdecimal() and len(id) <= 20 and int(id) < 1 << 64
 
 
 class Register:
@@ -29,6 +35,7 @@ class Register:
         self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
     ) -> None:
         self.ids: Any = ids
+        self.names: list[str] = []  # the ids in words: of the last rows, in order of id
         self.city: Any = city
         self.blocks: tuple[Any, ...] = blocks
         self.seed: int = seed
@@ -70,16 +77,24 @@ class Register:
         return row
 
     def _row(self, id: str) -> int | None:
-        if not len(self.ids) or not (
-            id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
-        ):
-            return None
-        row = int(np.searchsorted(self.ids, np.uint64(number)))
+        row = self.place_among(id)
         return row if row < len(self.ids) and self.id_of(row) == id else None
+
+    def place_among(self, id: str) -> int:
+        """Return the row that a citizen of an id has, or would have."""
+        numbered = len(self.ids) - len(self.names)
+        if is_number(id):
+            return int(np.searchsorted(self.ids[:numbered], np.uint64(int(id))))
+        return numbered + bisect_left(self.names, id_order(id), key=id_order)
 
     def id_of(self, row: int) -> str:
         """Return the id of a row."""
-        return str(int(self.ids[row]))
+        named = row - len(self.ids) + len(self.names)
+        return str(int(self.ids[row])) if named < 0 else self.names[named]
+
+    def all_ids(self) -> list[str]:
+        """Return the ids of all rows, in order."""
+        return [*map(str, self.ids[: len(self.ids) - len(self.names)].tolist()), *self.names]
 
     def number_of(self, id: str) -> int:
         """Return the number of any agent in wants; agents that are no rows are strangers."""

@@ -39,7 +39,7 @@ class Balances(Mapping[str, int]):
         return isinstance(id, str) and (id in self.at or self._population._row(id) is not None)
 
     def __iter__(self) -> Iterator[str]:
-        yield from map(str, self._population.ids.tolist())
+        yield from self._population.all_ids()
         yield from self.at
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Where(Mapping[str, str | None]):
         return place
 
     def __iter__(self) -> Iterator[str]:
-        return map(str, self._population.ids.tolist())
+        return iter(self._population.all_ids())
 
     def __len__(self) -> int:
         return len(self._population)

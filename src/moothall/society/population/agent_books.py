@@ -66,7 +66,8 @@ class AgentBooks(Books):
         """The place of each full agent."""
         places = (*self.population.places, None)  # the last: −1
         numbers = self._of_full("place")[0].tolist()
-        return {id: places[at] for id, at in zip(self._agent_rows, numbers, strict=True)}
+        pairs = zip(self._agent_rows, numbers, strict=True)
+        return {id: None if at < 0 else places[at] for id, at in pairs}
 
     def tell_agents(self) -> None:
         """Write money, place and movement into full agents' statuses, where they have changed."""

@@ -10,6 +10,7 @@ from moothall import ConfigError, StateError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
+from moothall.society.columns.register import STRANGER
 from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Service, Submission, end_services
@@ -175,6 +176,7 @@ class RowBooks(AgentBooks):
         """Settle payments in order; one that the sender cannot afford in its turn is refused."""
         sender, to, cents = table.sender, table.fields["to"], table.fields["cents"]
         reason = np.zeros(len(table), np.int8)
+        reason[to <= STRANGER] = wants.NOBODY
         reason[cents < 1] = wants.NO_CENTS
         money = self.population.arrays["money"]
         paid, total = reason == 0, cents

@@ -6,14 +6,19 @@ citizens from one step to the next, in columns of one's own too, holds ids.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import np
+from moothall.society.columns.column import Column, untouched
 from moothall.society.columns.lives import Changes
-from moothall.society.kernel.wants import PARTY, fields_in_rows
+from moothall.society.kernel.wants import PARTY, fields_in_rows, id_order
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def change_rows(society: Any) -> None:
@@ -26,23 +31,65 @@ def change_rows(society: Any) -> None:
     is_leaving = _buried(population, changes)
     born = _born(population, changes)
     staying = np.flatnonzero(~is_leaving)
-    moved = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
-    moved[staying] = np.arange(len(staying))
-    _close_up(society.books, population, moved)
     count = len(born[""]) if born else 0
-    arrays = population.arrays
     room = _room(society.books, population, staying, born, count)
-    for name, column in population.declared.items():
-        new = column.new_array(len(room))
-        if name in born:
-            new[...] = born[name][room]
-        arrays[name] = np.concatenate([column.array_of(arrays[name][staying]), new])
-    first = population.next_id
-    ids = np.arange(first, first + len(room), dtype=np.uint64)
-    population.next_id = first + len(room)
-    settle_ids(population, np.concatenate([population.ids[staying], ids]))
+    new = {name: values[room] for name, values in born.items() if name}
+    words = np.arange(population.next_id, population.next_id + len(room), dtype=np.uint64)
+    rearrange(society, staying, words, new)
+
+
+def rearrange(
+    society: Any, staying: Any, new_ids: Any = (), new: Mapping[str, Any] = _NONE, name: str = ""
+) -> None:
+    """Let all rows leave but those that stay, and new ones come, one of them under a name."""
+    population: Population = society.population
+    population.note_change()
+    ids = np.concatenate([population.ids[staying], np.array(new_ids, np.uint64)])
+    first, count = len(population) - len(population.names), len(staying)
+    names = {
+        at: population.id_of(int(staying[at])) for at in np.flatnonzero(staying >= first).tolist()
+    }
+    names |= {len(ids) - 1: name} if name else {}
+    named = sorted(names, key=lambda at: id_order(names[at]))
+    plain = np.delete(np.arange(len(ids)), named)
+    order = np.append(plain[np.argsort(ids[plain], kind="stable")], named).astype(np.int64)
+    moved = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
+    moved[staying] = np.argsort(order, kind="stable")[:count]
+    services = [each for each in society.services.values() if hasattr(each, "of_population")]
+    states = [each.state_dict() for each in services]
+    _renumber(society, moved)
+    for column_name, column in population.declared.items():
+        values, of_new = population.arrays[column_name], column.new_array(len(new_ids))
+        if column_name in new:
+            of_new[...] = new[column_name]
+        if column.who:
+            some = values.nonzero()
+            values[some] = _codes(population, values[some], moved)
+        population.arrays[column_name] = _joined(column, values, staying, of_new, order)
+    population.names = [names[at] for at in named]
+    if len(plain):
+        population.next_id = max(population.next_id, int(ids[plain].max()) + 1)
+    settle_ids(population, ids[order])
     if population.places:
         society.books.count_places()
+    for service, state in zip(services, states, strict=True):
+        service.of_population(population)
+        service.load_state_dict(state)
+    turned = moved[np.array(society._turned, np.int64)]
+    society._turned = turned[turned >= 0].tolist()
+
+
+def _joined(column: Column, values: Any, staying: Any, new: Any, order: Any) -> Any:
+    """Return a column of those that stay and of new citizens."""
+    if not column.slots:
+        return np.concatenate([values[staying], new])[order]
+    joined = untouched((len(order), *values.shape[1:]), values.dtype)
+    for slot in range(values.shape[1]):  # what is not written takes no memory
+        of_new = new[:, slot] if slot < new.shape[1] else np.zeros(len(new), values.dtype)
+        both = np.concatenate([values[staying, slot], of_new])
+        if both.any():
+            joined[:, slot] = both[order]
+    return joined
 
 
 def settle_ids(population: Population, ids: Any) -> None:
@@ -143,28 +190,39 @@ def _room(
     return np.array(chosen, np.int64)
 
 
-def _close_up(books: Any, population: Population, moved: Any) -> None:
-    """Have answers and messages name rows by their new numbers; those of who left go."""
+def _renamed(population: Population, rows: Any, moved: Any) -> Any:
+    """Return rows, or services below 0, by their new numbers; who leaves is a stranger."""
+    new = np.where(rows >= 0, moved[np.maximum(rows, 0)], rows)
+    for at in zip(*((rows >= 0) & (new < 0)).nonzero(), strict=True):
+        new[at] = population.stranger(population.id_of(int(rows[at])))
+    return new
 
-    def renamed(rows: Any) -> Any:
-        """Return rows, or services below 0, by their new numbers; who left is a stranger."""
-        new = np.where(rows >= 0, moved[np.maximum(rows, 0)], rows)
-        for at in np.flatnonzero((rows >= 0) & (new < 0)).tolist():
-            new[at] = population.stranger(population.id_of(int(rows[at])))
-        return new
 
-    for table in books.answers.values():
+def _codes(population: Population, codes: Any, moved: Any) -> Any:
+    """Return rows + 1, or agents that are no rows, by their new numbers."""
+    new = _renamed(population, np.where(codes > 0, codes - np.int64(1), codes), moved)
+    return np.where(codes > 0, new + (new >= 0), codes)
+
+
+def _renumber(society: Any, moved: Any) -> None:
+    """Have answers, messages and wants name rows by their new numbers; those of who leaves go."""
+    population, books = society.population, society.books
+    tables = (*books.answers.values(), *(society._want_tables or {}).values())
+    for table in {id(each): each for each in tables}.values():  # settled wants are answers
         stays = moved[table.sender] >= 0
         kinds = fields_in_rows(table.kind)
         table.fields = {
-            name: renamed(values[stays]) if kinds[name] == PARTY else values[stays]
+            name: _renamed(population, values[stays], moved)
+            if kinds[name] == PARTY
+            else values[stays]
             for name, values in table.fields.items()
         }
         table.sender = moved[table.sender[stays]]
-        table.reason, table.value = table.reason[stays], table.value[stays]
+        if table.reason is not None:
+            table.reason, table.value = table.reason[stays], table.value[stays]
     if books.messages is not None:
         stays = moved[books.messages.receiver] >= 0
         parts = {name: getattr(books.messages, name)[stays] for name in PARTS}
         parts["receiver"] = moved[parts["receiver"]]
-        parts["sender"] = renamed(parts["sender"])
+        parts["sender"] = _renamed(population, parts["sender"], moved)
         books.messages = Messages(**parts)

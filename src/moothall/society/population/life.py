@@ -118,8 +118,8 @@ class RowsHere(dict[str, Sequence[str]]):
             return [population.id_of(int(row)) for row in rows]
         if not self._ids:  # many ask
             places = population.arrays["place"].tolist()
-            for id, number in zip(population.ids.tolist(), places, strict=True):
-                self._ids[number].append(str(id))
+            for id, number in zip(population.all_ids(), places, strict=True):
+                self._ids[number].append(id)
         return self._ids.get(at, default)
 
 

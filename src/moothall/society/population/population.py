@@ -26,7 +26,6 @@ from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.initial_values import given_of, pay_of, write
 from moothall.society.population.step import begin
-from moothall.society.services.firm import Firm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -352,12 +351,6 @@ class Population(Register):
             return "it has a network"
         if self.source is not None:
             return "it runs on several processes"
-        for name, column in self.declared.items():
-            if column.slots or column.own:
-                return f"column {name!r} has several values of each"
-        for id, service in ({} if self.society is None else self.society.services).items():
-            if hasattr(service, "of_population") or isinstance(service, Firm):
-                return f"service {id!r} keeps accounts of them"
         return ""
 
     # -- its society -------------------------------------------------------------------------------

@@ -82,7 +82,9 @@ class Bank(Service):
     def owed(self) -> int:
         """The sum of all deposits, in cents."""
         deposits = self.deposits
-        return int(deposits.array.sum()) if isinstance(deposits, ByRow) else sum(deposits.values())
+        if isinstance(deposits, ByRow):
+            return int(deposits.array.sum()) + sum(map(int, deposits.departed.values()))
+        return sum(deposits.values())
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Settle a deposit (cents above 0) or a withdrawal (below 0)."""
