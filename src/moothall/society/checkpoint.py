@@ -17,6 +17,7 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Table
+from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.variables import (
     by_number,
@@ -196,7 +197,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
             "(or promote them) first; where they joined during a recorded run, resume a fork: "
             "journal.fork(run_id)"
         )
-    population = society.population
+    population = society.own_population
     arrays = _read(data.get("columns") or [], stored) if population is not None else {}
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population._row(id)) is not None:
@@ -229,6 +230,9 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         elif "memory" in each:
             restore_memory(agent.memory, each["memory"], id)
         load_states(of_agent(mailbox.agent, mailbox.id), each)
+        if society._by_rows and isinstance(agent, CitizenAgent):
+            books: Any = society.books
+            books.write_settled(books.population.row_of(id), agent.memory.status)
         society.enter_books(mailbox)
     load_states(owners_of(society), data)
     society.city = society.changed.city()

@@ -1,15 +1,13 @@
 """Drawn citizens by rules live in columns; who is looked at is an agent from then on.
 
-An agent lives among the rows as a population's full agents do. What rows cannot do or keep makes
-all citizens agents, within a step too, once the rows have had their turn.
+An agent lives among the rows as a population's full agents do. Who does or hears what rows cannot
+becomes one, within a step too, once the rows have had their turn.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from moothall import BROADCAST, ConfigError
@@ -17,7 +15,6 @@ from moothall.foundation.lazily import is_ours
 from moothall.society import checkpoint
 from moothall.society.arrays import np
 from moothall.society.city.city import City
-from moothall.society.columns.want_table import Say
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
@@ -29,15 +26,13 @@ from moothall.society.people.params import PeopleParams
 from moothall.society.population.books import leaves
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
-from moothall.society.population.messages import is_heard_whole, messages_of, sent_of
+from moothall.society.population.messages import is_heard_whole, messages_of
 from moothall.society.population.population import Population
 
 MANY: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
 _MAILBOX: Final = 1_000
 """A smaller mailbox may be full, of which a row is not told."""
-_FEW: Final = 4
-"""Once one in so many is an agent, all become agents: beside rows, an agent costs three times."""
 _PROFILE: Final = (
     *("age", "gender", "education", "household", "skill"),
     *(*ATTRIBUTES, "interests", "income"),
@@ -95,12 +90,6 @@ def _is_shipped(part: Any) -> bool:
     return is_ours(type(part))
 
 
-def copies_of(services: Mapping[str, Service]) -> dict[str, dict[str, Any]]:
-    """Return what services keep, before a population stores it in arrays."""
-    same = {id(each): each for each in services.values()}
-    return {id_: copy.deepcopy(vars(each), {**same}) for id_, each in services.items()}
-
-
 def name_of(population: Population, row: int) -> str:
     """Return the name that a drawn citizen has as an agent."""
     column, codes = population.declared["gender"], population.arrays["gender"]
@@ -119,27 +108,38 @@ class Citizens(Sequence[Any]):
 
     def __getitem__(self, at: Any) -> Any:
         index = range(len(self))[at]  # raises as a list does
-        if isinstance(at, slice):
-            few = len(index) * _FEW < len(self)
-            return [self[each] for each in index] if few else [*self][at]
-        return self._society._looked_at(index)
+        return [*map(self._taken, index)] if isinstance(at, slice) else self._taken(index)
+
+    def _taken(self, at: int) -> Any:
+        population = self._society.population
+        for number, mailbox in enumerate(others(self._society)):
+            before = population.place_among(mailbox.id) + number
+            if at <= before:
+                return mailbox.agent if at == before else self._society._looked_at(at - number)
+        return self._society._looked_at(at - len(others(self._society)))
 
     def __iter__(self) -> Iterator[Any]:
         self._society._as_agents()
-        return iter(self._society.agents)
+        return iter([mailbox.agent for mailbox in self._society.mailboxes])
+
+
+def others(society: Any) -> list[SocietyMailbox]:
+    """Return the mailboxes of agents that are no citizens, in order of id."""
+    mailboxes = society.mailboxes
+    if len(mailboxes) == len(society.population.agents):
+        return []
+    return [each for each in mailboxes if not isinstance(each.agent, CitizenAgent)]
 
 
 # -- agents made of rows ---------------------------------------------------------------------------
 
 
 def look_at(society: Any, rows: Iterable[int]) -> None:
-    """Make some rows agents; all, if they are many."""
+    """Make some rows agents."""
     population: Population = society.population
-    new = [row for row in dict.fromkeys(rows) if row not in population.agents]
-    if (len(new) + len(population.agents)) * _FEW >= len(population):
-        society._made_agents()
-        return
-    for row in new:
+    for row in dict.fromkeys(rows):
+        if row in population.agents:
+            continue
         agent = _agent_of(society, row)
         population.agents[row] = agent
         population.full[row] = True
@@ -149,52 +149,13 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
             society._turned.append(row)
 
 
-def become_agents(society: Any, copies: Mapping[str, dict[str, Any]]) -> None:
-    """Make all rows of a society's population agents, and their services those of agents."""
-    population: Population = society.population
-    old, router, tables = society.books, society.router, society._want_tables
-    entries = [
-        (population.agents.get(row) or _agent_of(society, row), *_inbox_of(society, row))
-        for row in range(len(population))
-    ]
-    state = old.state_dict()
-    settled_by_row = {row: population.settled_status(row) for row in population.agents}
-    for id, service in society.services.items():
-        vars(service).clear()
-        vars(service).update(copies[id])
-    population.society = society.population = None
-    new = society.books = society.new_books()
-    for name in ("step", "clock", "seconds", "travelled"):
-        setattr(new, name, getattr(old, name))
-    for row, (agent, answers, mail) in enumerate(entries):
-        if row in settled_by_row:
-            status, mailbox = agent.memory.status, router.mailboxes.pop(str(agent.id))
-            own = {name: status.get(name) for name in settled_by_row[row]}
-            status.update(settled_by_row[row])
-            router.mailboxes[mailbox.id] = mailbox  # again, in the order of ids
-            society.enter_books(mailbox)
-            status.update(own)  # what it changed of its own is undone in the commit stage
-        else:
-            mailbox = society._enter(agent, router, now=True)
-            mailbox.answers, mailbox.mail = answers, mail
-    new.load_state_dict(state)
-    for kind in [*(tables or ())]:
-        table = tables.pop(kind)
-        for at, row in enumerate(table.sender.tolist()):
-            if kind is Say:
-                router.sent.append(sent_of(population, table, at))
-            else:
-                entries[row][0]._mailbox.want(table.want(at, population))
-    society._turned.clear()
-
-
 def everyone(society: Any) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
     """Yield the id, the name and the status of each citizen, in id order."""
     population: Population = society.population
     for row, id in enumerate(population.ids.tolist()):
         agent = population.agents.get(row)
         if agent is not None:
-            yield id, agent.name, agent.memory.status
+            yield agent.id, agent.name, agent.memory.status
         else:
             status = _status_of(society, row) | population.settled_status(row)
             yield id, name_of(population, row), status
@@ -204,8 +165,9 @@ def members(society: Any) -> Iterator[tuple[str, Any]]:
     """Yield the id of each citizen, and the agent that it is or would be."""
     population: Population = society.population
     as_agent = CitizenAgent(0, blocks=_blocks_of(population))
-    for row, id in enumerate(society.ids()):
+    for row, id in enumerate(population.all_ids()):
         yield id, population.agents.get(row, as_agent)
+    yield from ((each.id, each.agent) for each in others(society))
 
 
 def _agent_of(society: Any, row: int) -> Any:
@@ -243,34 +205,20 @@ def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:
 
 
 def make_ready(society: Any) -> None:
-    """Make agents of rows that could not live the step, or hear what is said; all, if need be."""
+    """Make agents of rows that could not live the step, or hear what is said."""
     if society._want_tables is None:
         for each in society.interventions:
-            falls = (each.status or each.tell) and each.falls_in(society.number, society.clock)
-            if falls and society._by_rows:
+            if (each.status or each.tell) and each.falls_in(society.number, society.clock):
                 _before_intervention(society, each)
-    population: Population | None = society.population
-    if population is None or not population.agents:
-        return
-    if not all(_fits(population, row, agent) for row, agent in population.agents.items()):
-        society._made_agents()
+    population: Population = society.population
+    if not population.agents:
         return
     society.router.thread.drain()
     cut_short = [each for each in society.router.sent if not is_heard_whole(population, each)]
     if any(each.envelope.to == BROADCAST for each in cut_short):
-        society._made_agents()
+        look_at(society, range(len(population)))
     elif cut_short:
         look_at(society, [population.row_of(each.envelope.to) for each in cut_short])
-
-
-def _fits(population: Population, row: int, agent: Any) -> bool:
-    """Return whether others can see an agent as they see rows."""
-    status = agent.memory.status
-    with suppress(ConfigError, KeyError):
-        population.place_number(status["home"])
-        population.place_number(status["work"])
-        return bool(status.get("moving") == population.settled_status(row)["moving"])
-    return False
 
 
 def _before_intervention(society: Any, intervention: Intervention) -> None:
@@ -287,7 +235,7 @@ def _before_intervention(society: Any, intervention: Intervention) -> None:
             strange = True
     keeps = None if strange else _keeps(books, intervention.status, rows)
     if keeps is None:
-        society._made_agents()
+        look_at(society, range(len(population)))
     elif intervention.tell or society.number == 0 or not keeps:
         look_at(society, map(int, rows))
 
@@ -337,4 +285,5 @@ def state_of(society: Any) -> dict[str, Any]:
             mailbox.agent.memory.status.update(population.settled_status(row))
             mailbox.answers, mailbox.mail = _inbox_of(society, row)
         mailboxes.append(mailbox)
+    mailboxes = sorted([*mailboxes, *others(society)], key=lambda each: each.rank)
     return checkpoint.state_of(society, mailboxes)

@@ -48,6 +48,7 @@ from moothall.society.checkpoint import KIND, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import CitizenModelCalls
+from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import CITY, Books, Service
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.router import Interceptor
@@ -151,7 +152,6 @@ class Society(Experiments):
             citizens, city, self.services, mailbox=mailbox, **parts
         )
         if self._by_rows:
-            self._service_copies = columns_first.copies_of(self.services)
             citizens = columns_first.population_of(citizens, city, seed, people)
             people = USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
@@ -199,17 +199,15 @@ class Society(Experiments):
         return columns_first.Citizens(self) if columns else super().agents
 
     def _looked_at(self, row: int) -> Any:
-        def look() -> Any:
-            if self._by_rows and self.population is not None:
-                columns_first.look_at(self, [row])
-            return self.mailboxes[row].agent if self.population is None else agents[row]
-
         agents = {} if self.population is None else self.population.agents
-        return agents[row] if row in agents else self._at_rest(look)
+        if row not in agents:
+            self._at_rest(partial(columns_first.look_at, self, [row]))
+        return agents[row]
 
     def _as_agents(self) -> None:
-        if self._by_rows and not self._closed:
-            self._at_rest(self._made_agents)
+        population = self.population
+        if self._by_rows and not self._closed and population is not None:
+            self._at_rest(partial(self._made_agents, range(len(population))))
 
     def _at_rest(self, function: Callable[[], Any]) -> Any:
         """Call a function on the loop where no row has its turn; return what it returns."""
@@ -225,14 +223,12 @@ class Society(Experiments):
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
         return function()
 
-    def _made_agents(self) -> None:
-        if self._by_rows:
-            self._by_rows = False
-            self.router.at_own_work = True  # many agents take seconds
-            try:
-                columns_first.become_agents(self, self._service_copies)
-            finally:
-                self.router.at_own_work = False
+    def _made_agents(self, rows: Iterable[int]) -> None:
+        self.router.at_own_work = True  # many agents take seconds
+        try:
+            columns_first.look_at(self, rows)
+        finally:
+            self.router.at_own_work = False
 
     def _make_ready(self) -> None:
         if self._by_rows:
@@ -241,7 +237,7 @@ class Society(Experiments):
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
         if self._by_rows and self.population is not None and not self._closed and group is None:
-            return [*map(str, self.population.ids.tolist())]
+            return self.population.all_ids() + [each.id for each in columns_first.others(self)]
         return super().ids(group)
 
     def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
@@ -251,13 +247,17 @@ class Society(Experiments):
                 "a Society delivers messages in its steps: instead of remove(drain=True), run a "
                 "step, then remove the agent"
             )
-        self._as_agents()
+        if self._by_rows and self.population is not None:
+            id = str(agent.id if isinstance(agent, Agent) else agent)
+            if (row := self.population._row(id)) is not None:
+                self._looked_at(row)
         super().remove(agent)
 
     def replace(self, agent: Agent, new: Agent) -> None:
         """Put an agent in the place of another of the same id, as every space does."""
-        self._as_agents()
         super().replace(agent, new)
+        if self._by_rows and self.population is not None and isinstance(new, CitizenAgent):
+            self.population.agents[self.population.row_of(new.id)] = new
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""

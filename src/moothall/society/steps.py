@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
-from moothall import Agent, ConfigError, InvalidArguments, StateError
+from moothall import Agent, ConfigError, DuplicateAgent, InvalidArguments, StateError
 from moothall.build import Delivery, Mailbox, Router, Space, tracing
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
@@ -29,7 +29,7 @@ from moothall.society.kernel.wants import Move, Pay, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
 from moothall.society.population.books import RowBooks
-from moothall.society.population.changing import change_rows
+from moothall.society.population.changing import change_rows, enter_row, leave_row
 from moothall.society.population.engine import Engine
 from moothall.society.population.messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
@@ -207,7 +207,7 @@ class Steps(Space):
 
     def _check_first_step(self) -> None:
         """Raise StateError if all citizens have failed in the first step: none has lived."""
-        if self.number != 1 or self.population is not None:
+        if self.number != 1 or len(self._citizens) < len(self.population or ()):
             return
         failed = {source for _, source, _ in self.books.faults.now}
         citizens = [each.id for each in self._citizens if each.lives]
@@ -369,7 +369,9 @@ class Steps(Space):
     def _add(self, agent: Agent, router: Router) -> Mailbox:
         if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
-        self._as_agents()
+        id, population = str(agent.id), self.population
+        if self._by_rows and population is not None and population._row(id) is not None:
+            raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
         return self._enter(agent, router)
 
     def _enter(self, agent: Agent, router: Router, *, now: bool = False) -> Mailbox:
@@ -392,14 +394,19 @@ class Steps(Space):
         if self._in_step:
             self._removed.append(mailbox.id)  # until the commit stage all see it in its place
         else:
-            self.books.leave(mailbox.id)
+            self._leave_books(mailbox.id)
+
+    def _leave_books(self, id: str) -> None:
+        self.books.leave(id)
+        if self._by_rows and not self._closed:
+            leave_row(self, id)
 
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
         leavers, self._removed = self._removed, []
         come, self._come = self._come, []
         for id in leavers:
-            self.books.leave(id)
+            self._leave_books(id)
         for mailbox in come:
             try:
                 if mailbox.open:
@@ -416,6 +423,8 @@ class Steps(Space):
             agent.shared = True  # in a society an agent has a single memory
         if not isinstance(agent, CitizenAgent):
             return
+        if self._by_rows:
+            enter_row(self, agent)
         self.books.enter(mailbox.id, agent.memory.status)
         if agent.llm is not None and isinstance(agent.memory, CitizenMemory):
             agent.memory.lead()
@@ -461,4 +470,6 @@ class Steps(Space):
         life.take_mailbox(self, agent, row)
 
     def _detach_row(self, agent: Agent, row: int) -> None:
-        self._detach(life.leave_mailbox(self, agent, row))
+        super()._detach(life.leave_mailbox(self, agent, row))
+        self._order = None
+        self.books.leave(str(agent.id))

@@ -144,6 +144,21 @@ class Books:
         other = self._holders.get(id(status), "")
         if self._status.get(other) is status:
             raise ConfigError(f"citizen {citizen!r} has the status of {other!r}: give each its own")
+        self.check_newcomer(citizen, status)
+        money, place, moving = (status[name] for name in ("money", "place", "moving"))
+        self._status[citizen] = status
+        self._holders[id(status)] = citizen
+        self.balances[citizen] = money
+        self.where[citizen] = place
+        if place is not None:
+            self.at[place][citizen] = None
+        if moving:
+            to, departure = moving["to"], moving.get("left", 0)
+            self.moving[citizen] = (to, moving["arrives"], moving.get("from") or to, departure)
+            self.coming[to] += 1
+
+    def check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
+        """Complete the status of a citizen that comes. Raises ConfigError if it cannot come."""
         money = status.setdefault("money", 0)
         check_integer(f"the money of citizen {citizen!r}, in cents,", money, 0, None)
         place, moving = status.get("place"), status.get("moving")
@@ -160,16 +175,6 @@ class Books:
             )
         status["place"] = place
         status.setdefault("moving", None)
-        self._status[citizen] = status
-        self._holders[id(status)] = citizen
-        self.balances[citizen] = money
-        self.where[citizen] = place
-        if place is not None:
-            self.at[place][citizen] = None
-        if moving:
-            to, departure = moving["to"], moving.get("left", 0)
-            self.moving[citizen] = (to, moving["arrives"], moving.get("from") or to, departure)
-            self.coming[to] += 1
 
     def leave(self, citizen: str) -> None:
         """Remove a citizen, and its money with it."""

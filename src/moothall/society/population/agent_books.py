@@ -9,7 +9,7 @@ from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service, Submission
-from moothall.society.kernel.wants import Answer
+from moothall.society.kernel.wants import WORD, Answer
 from moothall.society.population.population import Population
 
 
@@ -32,6 +32,22 @@ class AgentBooks(Books):
         status.update(self.population.settled_status(row))
         self._status[id] = status
         self._of_agents = None
+
+    def write_settled(self, row: int, status: Mapping[str, Any]) -> None:
+        """Write money, place, home and movement of a status into the columns of a row."""
+        population, moving = self.population, status.get("moving") or {}
+        population.put("money", row, status["money"])
+        for name, value in (
+            ("place", status["place"]),
+            ("home", status.get("home")),
+            ("moving_to", moving.get("to")),
+            ("moving_from", moving.get("from")),
+        ):
+            known = value if value in population._place else None  # a home may be anything
+            population.put(name, row, population.place_number(known))
+        population.put("arrives", row, moving.get("arrives", 0))
+        population.put("left", row, moving.get("left", 0))
+        population.put("mode", row, population.encoded(WORD, moving.get("mode")))
 
     def leave(self, id: str) -> None:
         """Remove a full agent; the citizen remains as a row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -68,6 +69,11 @@ class RowBooks(AgentBooks):
                     f"{there[crowded[0]]} citizens start at {population.places[crowded[0]]!r}, "
                     f"which holds {self.capacity[crowded[0]]}: give them other places or homes"
                 )
+
+    def _has_room(self, place: str) -> bool:
+        at = self.population.place_number(place)
+        here = self.at_place[at] + self.coming_to[at]
+        return self.capacity is None or bool(here < self.capacity[at])
 
     def count_places(self) -> None:
         """Count the citizens at each place and on the way to it."""
@@ -224,8 +230,9 @@ class RowBooks(AgentBooks):
         values = population.arrays[name][rows].astype(np.int64)
         for at in np.flatnonzero(population.full[rows]) if population.agents else ():
             status = population.agents[int(rows[at])].memory.status
-            value = column.of_status(name, status, population.place_number)
-            values[at] = value if isinstance(value, int) else default
+            with suppress(ConfigError):  # a status may name what is no place
+                value = column.of_status(name, status, population.place_number)
+                values[at] = value if isinstance(value, int) else default
         return values
 
     def end_step(self) -> None:

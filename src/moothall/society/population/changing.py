@@ -14,6 +14,8 @@ from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column, untouched
 from moothall.society.columns.lives import Changes
+from moothall.society.columns.register import is_number
+from moothall.society.kernel.draw import number_of, words_of
 from moothall.society.kernel.wants import PARTY, fields_in_rows, id_order
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
@@ -36,6 +38,32 @@ def change_rows(society: Any) -> None:
     new = {name: values[room] for name, values in born.items() if name}
     words = np.arange(population.next_id, population.next_id + len(room), dtype=np.uint64)
     rearrange(society, staying, words, new)
+
+
+def enter_row(society: Any, agent: Any) -> None:
+    """Give a citizen that comes into a town of rows a row of its own, if it has none."""
+    population: Population = society.population
+    id, status = str(agent.id), agent.memory.status
+    row = population._row(id)
+    if row is None:
+        society.books.check_newcomer(id, status)
+        everyone = np.arange(len(population))
+        rearrange(
+            society, everyone, [words_of([number_of(id)])[0]], name="" if is_number(id) else id
+        )
+        row = population.row_of(id)
+        population.agents[row] = agent
+        population.full[row] = True
+        society.books.write_settled(row, status)
+
+
+def leave_row(society: Any, id: str) -> None:
+    """Remove the row of a citizen that has left a town of rows."""
+    population: Population = society.population
+    row = population._row(id)
+    if row is not None:
+        population.agents.pop(row, None)
+        rearrange(society, np.delete(np.arange(len(population)), row))
 
 
 def rearrange(

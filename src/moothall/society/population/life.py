@@ -226,7 +226,8 @@ def take_mailbox(society: Any, agent: Any, row: int) -> None:
     """Give a promoted citizen the answers and messages of its row."""
     agent._mailbox.answers = answers_of(society.books, row)
     agent._mailbox.mail = messages_of(society, row)
-    if (messages := society.books.messages) is not None:
+    if agent._mailbox.mail:
+        messages = society.books.messages
         society.books.messages = messages.select(messages.receiver != row)
 
 

@@ -62,6 +62,9 @@ def deliver_to_rows(
 ) -> int:
     """Deliver messages to rows, besides earlier ones if `more`; return how many."""
     population, router, books = society.population, society.router, society.books
+    if len(population.agents) == len(population):
+        books.messages = None
+        return 0
     before = books.messages if more else None
     came: list[Sent] = []
     listed: list[tuple[int, int, int, int, int]] = []

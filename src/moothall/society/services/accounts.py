@@ -27,7 +27,7 @@ def citizens_of(books: Any, read: Iterable[str]) -> tuple[Any, Any, dict[str, An
         population = books.population
         rows = np.arange(len(population))
         columns = {name: books.column(name, rows, _READ[name][1]) for name in read}
-        return _RowNames(population.ids), population.ids, columns
+        return _RowNames(population), population.ids, columns
     names = sorted(books.where, key=id_order)
     places = () if books.city is None else books.city.ids()
     numbers = {place: at for at, place in enumerate(places)}
@@ -47,11 +47,11 @@ def citizens_of(books: Any, read: Iterable[str]) -> tuple[Any, Any, dict[str, An
 class _RowNames:
     """The names of a population's citizens, by row."""
 
-    def __init__(self, ids: Any) -> None:
-        self._ids = ids
+    def __init__(self, population: Any) -> None:
+        self._population = population
 
     def __getitem__(self, row: int) -> str:
-        return str(int(self._ids[row]))
+        return str(self._population.id_of(row))
 
 
 def pay_citizens(
