@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from moothall import StateError
 from moothall.agents.replies.state import memory_state, restore_memory
@@ -231,8 +231,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
             restore_memory(agent.memory, each["memory"], id)
         load_states(of_agent(mailbox.agent, mailbox.id), each)
         if society._by_rows and isinstance(agent, CitizenAgent):
-            books: Any = society.books
-            books.write_settled(books.population.row_of(id), agent.memory.status)
+            cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
     load_states(owners_of(society), data)
     society.city = society.changed.city()

@@ -6,19 +6,17 @@ becomes one, within a step too, once the rows have had their turn.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moothall import BROADCAST, ConfigError
 from moothall.foundation.lazily import is_ours
 from moothall.society import checkpoint
-from moothall.society.arrays import np
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
-from moothall.society.kernel.intervention import Intervention, set_values
+from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
@@ -108,27 +106,32 @@ class Citizens(Sequence[Any]):
 
     def __getitem__(self, at: Any) -> Any:
         index = range(len(self))[at]  # raises as a list does
-        return [*map(self._taken, index)] if isinstance(at, slice) else self._taken(index)
+        return [*map(self._agent_at, index)] if isinstance(at, slice) else self._agent_at(index)
 
-    def _taken(self, at: int) -> Any:
+    def _agent_at(self, at: int) -> Any:
         population = self._society.population
-        for number, mailbox in enumerate(others(self._society)):
+        for number, mailbox in enumerate(mailboxes_beside(self._society)):
             before = population.place_among(mailbox.id) + number
             if at <= before:
                 return mailbox.agent if at == before else self._society._looked_at(at - number)
-        return self._society._looked_at(at - len(others(self._society)))
+        return self._society._looked_at(at - len(mailboxes_beside(self._society)))
 
     def __iter__(self) -> Iterator[Any]:
         self._society._as_agents()
         return iter([mailbox.agent for mailbox in self._society.mailboxes])
 
 
-def others(society: Any) -> list[SocietyMailbox]:
+def mailboxes_beside(society: Any) -> list[SocietyMailbox]:
     """Return the mailboxes of agents that are no citizens, in order of id."""
     mailboxes = society.mailboxes
     if len(mailboxes) == len(society.population.agents):
         return []
     return [each for each in mailboxes if not isinstance(each.agent, CitizenAgent)]
+
+
+def ids_of(society: Any) -> list[str]:
+    """Return the ids of rows, and then of agents that are no citizens."""
+    return [*society.population.all_ids(), *(each.id for each in mailboxes_beside(society))]
 
 
 # -- agents made of rows ---------------------------------------------------------------------------
@@ -167,14 +170,16 @@ def members(society: Any) -> Iterator[tuple[str, Any]]:
     as_agent = CitizenAgent(0, blocks=_blocks_of(population))
     for row, id in enumerate(population.all_ids()):
         yield id, population.agents.get(row, as_agent)
-    yield from ((each.id, each.agent) for each in others(society))
+    yield from ((each.id, each.agent) for each in mailboxes_beside(society))
 
 
 def _agent_of(society: Any, row: int) -> Any:
     """Return a new agent with the status of a row."""
     population: Population = society.population
     name, memory = name_of(population, row), CitizenMemory(_status_of(society, row))
-    return CitizenAgent(row + 1, name, memory=memory, blocks=_blocks_of(population))
+    return CitizenAgent(
+        int(population.ids[row]), name, memory=memory, blocks=_blocks_of(population)
+    )
 
 
 def _blocks_of(population: Population) -> list[Any]:
@@ -224,50 +229,22 @@ def make_ready(society: Any) -> None:
 def _before_intervention(society: Any, intervention: Intervention) -> None:
     """Make agents of those whose status could not hold what an intervention says."""
     population, books, citizens = society.population, society.books, intervention.citizens
+    rows: Any = range(len(population))
     if isinstance(citizens, list):
-        rows: Any = [row for id in citizens if (row := population._row(id)) is not None]
-        strange = len({*citizens}) < len(citizens)
-    else:
-        try:
-            rows = books.rows_with(citizens or {})
-            strange = not len(rows)
-        except ConfigError:
-            strange = True
-    keeps = None if strange else _keeps(books, intervention.status, rows)
-    if keeps is None:
-        look_at(society, range(len(population)))
-    elif intervention.tell or society.number == 0 or not keeps:
+        rows = [row for id in citizens if (row := population._row(id)) is not None]
+    try:
+        if isinstance(citizens, dict):
+            rows = books.rows_with(citizens)
+        holds = not intervention.tell
+        for path, value in leaves(intervention.status):
+            number = books.number(name := books.column_at(path), value)
+            is_float = population.declared[name].stored.startswith("float")
+            holds &= type(number) is int or is_float
+            population.fitting(name, number)
+    except (ConfigError, KeyError):
+        holds = False
+    if not holds:
         look_at(society, map(int, rows))
-
-
-def _keeps(books: Any, values: Mapping[str, Any], rows: Any) -> bool | None:
-    """Return whether rows keep these values as agents do; None: a column of them cannot."""
-    population, arrays = books.population, books.population.arrays
-    columns = {name: each for path, each in leaves(values) if (name := books.column_at(path))}
-    alike = len(columns) == len([*leaves(values)])
-    keeps: bool | None = True
-    rows = [row for row in rows if not population.full[row]] or rows
-    for row in rows[:1] if alike else rows:
-        was = {name: np.copy(each[row]) for name, each in arrays.items()}
-        try:
-            keeps = None
-            for name, value in columns.items():
-                population.put(name, row, books.number(name, value))
-            keeps = bool(population.full[row])
-            if not keeps:
-                status = population.status_of(row)
-                set_values(status, values)
-                population.pull(row, status)
-                read_back = population.status_of(row)
-                keeps = json.dumps(read_back, sort_keys=True) == json.dumps(status, sort_keys=True)
-        except (ConfigError, AttributeError, KeyError, TypeError, ValueError):
-            pass
-        for name, each in was.items():
-            if not np.array_equal(arrays[name][row], each):  # a slot not written stays free
-                arrays[name][row] = each
-        if not keeps:
-            break
-    return keeps
 
 
 # -- what is told of all ---------------------------------------------------------------------------
@@ -285,5 +262,5 @@ def state_of(society: Any) -> dict[str, Any]:
             mailbox.agent.memory.status.update(population.settled_status(row))
             mailbox.answers, mailbox.mail = _inbox_of(society, row)
         mailboxes.append(mailbox)
-    mailboxes = sorted([*mailboxes, *others(society)], key=lambda each: each.rank)
+    mailboxes = sorted([*mailboxes, *mailboxes_beside(society)], key=lambda each: each.rank)
     return checkpoint.state_of(society, mailboxes)

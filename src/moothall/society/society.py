@@ -87,8 +87,7 @@ class Society(Experiments):
             seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
             columns, to the same effect, unless there is a model, a journal, an engine, a service
             or a function for `facts` of your own. A citizen that is taken, `agents[n]`, is an
-            agent among them from then on, with an empty stream. What asks for all makes all
-            agents, such as going through `agents`, `add` or `load_state_dict`
+            agent among them from then on, with an empty stream; going through `agents` takes all
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -237,7 +236,7 @@ class Society(Experiments):
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
         if self._by_rows and self.population is not None and not self._closed and group is None:
-            return self.population.all_ids() + [each.id for each in columns_first.others(self)]
+            return columns_first.ids_of(self)
         return super().ids(group)
 
     def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:

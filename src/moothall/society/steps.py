@@ -343,6 +343,13 @@ class Steps(Space):
         """The population that the society was given; None where drawn citizens live in columns."""
         return None if self._by_rows else self.population
 
+    @property
+    def rows(self) -> Population | None:
+        """The population, if any citizen of it is a row."""
+        population = self.population
+        all_full = self._by_rows and population and len(population.agents) == len(population)
+        return None if all_full else population
+
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
         """Yield the id, the name and the status of each citizen, in id order."""
         for mailbox in self._citizens:

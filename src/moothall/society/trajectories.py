@@ -50,7 +50,7 @@ def header(values: Sequence[str] = ()) -> bytes:
 def check_values(society: Steps, values: Any) -> tuple[str, ...]:
     """Return which values of citizens a table is to have. Raises ConfigError: none has one."""
     names = () if isinstance(values, bool) else several(values, "trajectories")
-    population = society.population
+    population = society.rows
     for name in names:
         if not isinstance(name, str) or name in COLUMNS or "," in name:
             raise ConfigError(f"trajectories must be True, or names of values, got {name!r:.80}")
@@ -67,7 +67,7 @@ def types_of(society: Steps, values: Sequence[str]) -> dict[str, str]:
 
 def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
     """Return a value of each citizen: numbers, NaN for none; or numbers of texts, and these."""
-    if (population := society.population) is not None:
+    if (population := society.rows) is not None:
         texts = population.declared[path].texts(population.places)
         values = population.columns[path]
         return (values + 0.0, None) if texts is None else (values % len(texts), [*texts])

@@ -24,7 +24,7 @@ def friend_columns(friends: int) -> dict[str, Column]:
     """Return the columns of relations, in the order of the first contacts."""
     return {
         # The friend's row + 1; 0 for none; below 0 an agent that is not a citizen.
-        "friends": Column("int32", width=friends, own=True, slots=True, who=True),
+        "friends": Column("int32", width=friends, own=True, slots=True, citizen=True),
         # The strength, 0 … 1000, and from bit 10 what the friend is to the citizen: see `KIN`.
         "friendship": Column("int16", width=friends, own=True, slots=True),
         "faded": Column("int32", -1),  # the day on which they last faded

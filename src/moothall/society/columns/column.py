@@ -41,8 +41,8 @@ class Column:
         own: whether the block's `to_status` and `from_status` bring it into a status and back
         slots: whether each of the `width` values lies with those of the other citizens, so that
             slots that nobody uses take no memory; its default must be 0
-        who: whether its numbers are rows + 1 of citizens, or below 0 of agents that are no rows:
-            they follow a row whose number changes
+        citizen: whether its numbers are rows + 1 of citizens (below 0: agents that are no rows), so
+            that they follow a row whose number changes
     """
 
     dtype: str = "int64"
@@ -53,7 +53,7 @@ class Column:
     words: tuple[str | None, ...] = ()
     own: bool = False
     slots: bool = False
-    who: bool = False
+    citizen: bool = False
 
     def __post_init__(self) -> None:
         if self.width is not None:

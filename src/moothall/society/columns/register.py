@@ -89,8 +89,8 @@ class Register:
 
     def id_of(self, row: int) -> str:
         """Return the id of a row."""
-        named = row - len(self.ids) + len(self.names)
-        return str(int(self.ids[row])) if named < 0 else self.names[named]
+        number = row - len(self.ids) + len(self.names)
+        return str(int(self.ids[row])) if number < 0 else self.names[number]
 
     def all_ids(self) -> list[str]:
         """Return the ids of all rows, in order."""

@@ -137,22 +137,17 @@ class Books:
                 if service.place is not None:
                     self._by_place[kind].setdefault(service.place, service)
 
-    # -- citizens ----------------------------------------------------------------------------------
-
     def enter(self, citizen: str, status: dict[str, Any]) -> None:
         """Enter a citizen with its status' money and place. Raises ConfigError if it cannot be."""
         other = self._holders.get(id(status), "")
         if self._status.get(other) is status:
             raise ConfigError(f"citizen {citizen!r} has the status of {other!r}: give each its own")
         self.check_newcomer(citizen, status)
-        money, place, moving = (status[name] for name in ("money", "place", "moving"))
-        self._status[citizen] = status
-        self._holders[id(status)] = citizen
-        self.balances[citizen] = money
-        self.where[citizen] = place
-        if place is not None:
-            self.at[place][citizen] = None
-        if moving:
+        self._status[citizen], self._holders[id(status)] = status, citizen
+        self.balances[citizen], self.where[citizen] = status["money"], status["place"]
+        if status["place"] is not None:
+            self.at[status["place"]][citizen] = None
+        if moving := status["moving"]:
             to, departure = moving["to"], moving.get("left", 0)
             self.moving[citizen] = (to, moving["arrives"], moving.get("from") or to, departure)
             self.coming[to] += 1

@@ -33,9 +33,10 @@ class AgentBooks(Books):
         self._status[id] = status
         self._of_agents = None
 
-    def write_settled(self, row: int, status: Mapping[str, Any]) -> None:
-        """Write money, place, home and movement of a status into the columns of a row."""
+    def write_settled(self, id: str, status: Mapping[str, Any]) -> None:
+        """Write money, place, home and movement of a status into the columns of its citizen."""
         population, moving = self.population, status.get("moving") or {}
+        row = population.row_of(id)
         population.put("money", row, status["money"])
         for name, value in (
             ("place", status["place"]),
@@ -43,8 +44,8 @@ class AgentBooks(Books):
             ("moving_to", moving.get("to")),
             ("moving_from", moving.get("from")),
         ):
-            known = value if value in population._place else None  # a home may be anything
-            population.put(name, row, population.place_number(known))
+            place = value if value in population._place else None  # a home may be anything
+            population.put(name, row, population.place_number(place))
         population.put("arrives", row, moving.get("arrives", 0))
         population.put("left", row, moving.get("left", 0))
         population.put("mode", row, population.encoded(WORD, moving.get("mode")))

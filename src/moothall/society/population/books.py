@@ -16,7 +16,7 @@ from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Service, Submission, end_services
 from moothall.society.kernel.draw import turn_keys
-from moothall.society.kernel.intervention import nobody_with, set_values
+from moothall.society.kernel.intervention import has_values, nobody_with, set_values
 from moothall.society.kernel.wants import (
     Answer,
     Move,
@@ -260,17 +260,18 @@ class RowBooks(AgentBooks):
                 return [nobody_with(citizens)]
         population.note_change()
         other_paths: list[tuple[str, ...]] = []
-        for path, value in leaves(values):
+        own = [int(each) for each in rows if not population.full[each]]
+        for path, value in leaves(values) if own else ():
             if not (name := self.column_at(path)):
                 other_paths.append(path)
                 continue
             try:
-                population.put(name, rows, self.number(name, value))
+                population.put(name, own, self.number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
         if fits:
-            failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, other_paths)]
+            failed += [f"status: {why}" for why in self._set_by_blocks(values, own, other_paths)]
         for row in set(rows) & {*population.agents} if fits else ():
             set_values(population.agents[row].memory.status, values)
         return failed
@@ -280,7 +281,6 @@ class RowBooks(AgentBooks):
     ) -> list[str]:
         """Set what blocks write into columns of their own, such as opinions; return what failed."""
         population, handled, blocks = self.population, set[tuple[str, ...]](), []
-        rows = [int(each) for each in rows if not population.full[each]]
         for block in population.blocks if rows else ():
             if hasattr(block, "to_status"):
                 sample: dict[str, Any] = {}
@@ -302,13 +302,15 @@ class RowBooks(AgentBooks):
     def rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values. ConfigError: no status can."""
         population = self.population
-        fits = np.ones(len(population), bool)
-        for path, value in leaves(values):
+        fits = ~population.full
+        for path, value in leaves(values) if fits.any() else ():
             if not (name := self.column_at(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
-            own, number = population.columns[name], self.number(name, value)
+            own, number = population.pulled(name), self.number(name, value)
             same = np.shape(number) == own.shape[1:]
             fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
+        for row, agent in population.agents.items():
+            fits[row] = has_values(agent.memory.status, values)
         return np.flatnonzero(fits)
 
     def column_at(self, path: tuple[str, ...]) -> str:

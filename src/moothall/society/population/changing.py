@@ -54,7 +54,7 @@ def enter_row(society: Any, agent: Any) -> None:
         row = population.row_of(id)
         population.agents[row] = agent
         population.full[row] = True
-        society.books.write_settled(row, status)
+        society.books.write_settled(id, status)
 
 
 def leave_row(society: Any, id: str) -> None:
@@ -78,11 +78,13 @@ def rearrange(
         at: population.id_of(int(staying[at])) for at in np.flatnonzero(staying >= first).tolist()
     }
     names |= {len(ids) - 1: name} if name else {}
-    named = sorted(names, key=lambda at: id_order(names[at]))
-    plain = np.delete(np.arange(len(ids)), named)
-    order = np.append(plain[np.argsort(ids[plain], kind="stable")], named).astype(np.int64)
+    last_rows = sorted(names, key=lambda at: id_order(names[at]))
+    order: Any = slice(None)
+    if names or (ids[1:] < ids[:-1]).any():
+        plain = np.delete(np.arange(len(ids)), last_rows)
+        order = np.append(plain[np.argsort(ids[plain], kind="stable")], last_rows).astype(np.int64)
     moved = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
-    moved[staying] = np.argsort(order, kind="stable")[:count]
+    moved[staying] = np.argsort(np.arange(len(ids))[order], kind="stable")[:count]
     services = [each for each in society.services.values() if hasattr(each, "of_population")]
     states = [each.state_dict() for each in services]
     _renumber(society, moved)
@@ -90,13 +92,13 @@ def rearrange(
         values, of_new = population.arrays[column_name], column.new_array(len(new_ids))
         if column_name in new:
             of_new[...] = new[column_name]
-        if column.who:
+        if column.citizen:
             some = values.nonzero()
             values[some] = _codes(population, values[some], moved)
-        population.arrays[column_name] = _joined(column, values, staying, of_new, order)
-    population.names = [names[at] for at in named]
-    if len(plain):
-        population.next_id = max(population.next_id, int(ids[plain].max()) + 1)
+        population.arrays[column_name] = _column_after(column, values, staying, of_new, order)
+    population.names = [names[at] for at in last_rows]
+    numbers = ids[order][: len(ids) - len(names)]
+    population.next_id = max(population.next_id, *map(int, numbers[-1:] + np.uint64(1)), 0)
     settle_ids(population, ids[order])
     if population.places:
         society.books.count_places()
@@ -107,17 +109,17 @@ def rearrange(
     society._turned = turned[turned >= 0].tolist()
 
 
-def _joined(column: Column, values: Any, staying: Any, new: Any, order: Any) -> Any:
+def _column_after(column: Column, values: Any, staying: Any, new: Any, order: Any) -> Any:
     """Return a column of those that stay and of new citizens."""
     if not column.slots:
         return np.concatenate([values[staying], new])[order]
-    joined = untouched((len(order), *values.shape[1:]), values.dtype)
+    array = untouched((len(staying) + len(new), *values.shape[1:]), values.dtype)
     for slot in range(values.shape[1]):  # what is not written takes no memory
         of_new = new[:, slot] if slot < new.shape[1] else np.zeros(len(new), values.dtype)
-        both = np.concatenate([values[staying, slot], of_new])
-        if both.any():
-            joined[:, slot] = both[order]
-    return joined
+        values_in_slot = np.concatenate([values[staying, slot], of_new])
+        if values_in_slot.any():
+            array[:, slot] = values_in_slot[order]
+    return array
 
 
 def settle_ids(population: Population, ids: Any) -> None:

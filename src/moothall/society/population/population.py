@@ -332,6 +332,10 @@ class Population(Register):
 
     def put(self, name: str, rows: Any, value: Any) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
+        self.arrays[name][rows] = self.fitting(name, value)
+
+    def fitting(self, name: str, value: Any) -> Any:
+        """Return a value as a column has it. Raises ConfigError: it does not fit."""
         own = self.arrays[name]
         try:
             with np.errstate(invalid="ignore", over="ignore"):
@@ -339,7 +343,7 @@ class Population(Register):
             fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
             if cast.shape != own.shape[1:] or not fits.all():
                 raise ValueError
-            own[rows] = cast
+            return cast
         except (TypeError, ValueError, OverflowError):
             fit = f"{name} must fit its column of {own.dtype}"
             raise ConfigError(f"{fit}, got {excerpt(value)}") from None

@@ -169,7 +169,7 @@ class Firm(Service):
             at = arrays["place"][sender]
             here &= at == place
             if table.kind is Work and "home" in arrays:  # one may work from home
-                here |= (at >= 0) & (at == arrays["home"][sender])
+                here |= (at >= 0) & (at == books.column("home", sender, -1))
         here &= town.open_at(books, ledger.place, books.clock.time)[of]
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
