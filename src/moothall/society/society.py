@@ -248,8 +248,8 @@ class Society(Experiments):
             )
         if self._by_rows and self.population is not None:
             id = str(agent.id if isinstance(agent, Agent) else agent)
-            if (row := self.population._row(id)) is not None:
-                self._looked_at(row)
+            if id in self.books.where:
+                self._looked_at(self.population.row_of(id))
         super().remove(agent)
 
     def replace(self, agent: Agent, new: Agent) -> None:

@@ -377,7 +377,7 @@ class Steps(Space):
         if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         id, population = str(agent.id), self.population
-        if self._by_rows and population is not None and population._row(id) is not None:
+        if self._by_rows and population is not None and id in self.books.where:
             raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
         return self._enter(agent, router)
 

@@ -44,8 +44,7 @@ def enter_row(society: Any, agent: Any) -> None:
     """Give a citizen that comes into a town of rows a row of its own, if it has none."""
     population: Population = society.population
     id, status = str(agent.id), agent.memory.status
-    row = population._row(id)
-    if row is None:
+    if id not in society.books.where:
         society.books.check_newcomer(id, status)
         everyone = np.arange(len(population))
         rearrange(
@@ -60,8 +59,8 @@ def enter_row(society: Any, agent: Any) -> None:
 def leave_row(society: Any, id: str) -> None:
     """Remove the row of a citizen that has left a town of rows."""
     population: Population = society.population
-    row = population._row(id)
-    if row is not None:
+    if id in society.books.where:
+        row = population.row_of(id)
         population.agents.pop(row, None)
         rearrange(society, np.delete(np.arange(len(population)), row))
 
