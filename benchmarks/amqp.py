@@ -85,7 +85,7 @@ class Caller(Agent):
     @action
     async def tell_all(self, count: int, window: int, handled: bool) -> None:
         before = await self.ask("echo", "count")
-        publisher = self._mailbox.router.broker.publisher  # type: ignore[union-attr]
+        publisher = self.space_mailbox.router.broker.publisher  # type: ignore[union-attr]
         message = {"to": "echo", "action": {"name": "tell", "args": {"n": 1}}}
         for n in range(count):
             self.send(message)

@@ -29,7 +29,7 @@ class Laned(Holder):
 
     answers: bool | Gate = True
 
-    def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
+    def find_lane(self, message: dict[str, Any], handling: Any) -> str | None:
         if message["action"]["name"] == "note":
             return None
         name = message["action"]["args"].get("name", "?")
@@ -109,10 +109,10 @@ def test_sixteen_lanes_are_side_by_side_and_further_ones_wait_their_turn(space: 
 
 def test_lanes_messages_without_a_lane_run_one_at_a_time(space: Any) -> None:
     class Two(Laned):
-        def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
+        def find_lane(self, message: dict[str, Any], handling: Any) -> str | None:
             if message["action"]["args"].get("name", "").startswith("none"):
                 return None
-            return super()._lane(message, handling)
+            return super().find_lane(message, handling)
 
     laned, me = space.add(Two("laned")), space.add(Agent("me"))
     requests = held(me, "none1 none2 a b")
@@ -358,7 +358,7 @@ def test_lanes_begin_once_after_add_has_ended(space: Any) -> None:
 
 def test_lane_that_cannot_be_told_is_none(space: Any, log: Log) -> None:
     class Confused(Laned):
-        def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
+        def find_lane(self, message: dict[str, Any], handling: Any) -> str | None:
             raise LookupError("no idea")
 
     space.add(Confused("laned"))
@@ -388,7 +388,7 @@ class Talker(Agent):
         super().__init__(id)
         self.together = together
 
-    def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
+    def find_lane(self, message: dict[str, Any], handling: Any) -> str | None:
         return "all"
 
     @action

@@ -94,6 +94,12 @@ class AnySpace(Protocol):
     def remove(self, agent: Agent | str | int) -> None:
         """Remove an agent."""
 
+    def agent(self, id: str) -> Agent | None:
+        """Return the agent of this id that is in this process, or None."""
+
+    def note_keeper(self, agent: Agent, sender: str) -> None:
+        """Note that an agent keeps a conversation with a sender, who may leave."""
+
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, or of those in a group."""
 
@@ -135,7 +141,7 @@ class Agent(Messaging):
     """Whether another agent answers for it, in another place."""
     is_untracked: bool = False
     """Whether nobody knows what it has read: its words count as from outside."""
-    _lanes: int = 16
+    max_lanes: int = 16
     """How many lanes are handled side by side."""
     _moothall_actions: ClassVar[dict[str, tuple[str, MarkedOptions]]]
 
@@ -166,8 +172,8 @@ class Agent(Messaging):
             self.receive_own_broadcasts = False
         if concurrency is not None:
             check_integer(f"agent {id!r}: concurrency=", concurrency)
-            if overrides(self, "_lane") or concurrency != self.concurrency:
-                self.concurrency = self._lanes = concurrency
+            if overrides(self, "find_lane") or concurrency != self.concurrency:
+                self.concurrency = self.max_lanes = concurrency
         if approver is not None:
             check_approver(approver, f"agent {id!r}")
             self.approver = approver
@@ -250,7 +256,7 @@ class Agent(Messaging):
     @property
     def space(self) -> AnySpace | None:
         """The space that the agent is in, or None."""
-        return None if self._mailbox is None else self._mailbox.space
+        return None if self.space_mailbox is None else self.space_mailbox.space
 
     @property
     def current_message(self) -> dict[str, Any] | None:
@@ -267,14 +273,21 @@ class Agent(Messaging):
             return None
         return handling.idempotency_key
 
-    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
+    def find_lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message to this agent, or None; called on the loop when it arrives.
 
-        The messages of one lane are handled one at a time, in order. Up to `_lanes` lanes run side
-        by side; more lanes take turns, message by message. Messages without a lane are handled
+        The messages of one lane are handled one at a time, in order. Up to `max_lanes` lanes run
+        side by side; more lanes take turns, message by message. Messages without a lane are handled
         beside them, as many at a time as `concurrency` says.
         """
         return None
+
+    def note_senders(self) -> None:
+        """Have its space tell it when the senders of its conversations leave."""
+
+    def sender_left(self, sender: str, within: str | None = None) -> list[str]:
+        """Drop the threads of a sender that has left; return their ids."""
+        return []
 
     def resumes(self, action: str) -> bool:
         """Return whether an action that a killed process had begun resumes when called again."""
@@ -327,8 +340,8 @@ class Agent(Messaging):
 
     def find_approver(self) -> Approver | None:
         """Return its own approver, or its space's."""
-        if self.approver is None and self._mailbox is not None:
-            return self._mailbox.approver
+        if self.approver is None and self.space_mailbox is not None:
+            return self.space_mailbox.approver
         return self.approver
 
     def __repr__(self) -> str:

@@ -103,7 +103,7 @@ class Messaging(Workflow):
     """The messages of an agent that is in a space."""
 
     id: str | int
-    _mailbox: AgentMailbox | None = None
+    space_mailbox: AgentMailbox | None = None
 
     def send(
         self,
@@ -124,7 +124,7 @@ class Messaging(Workflow):
             ConfigError: `delay` or `at` is not valid
             NotInSpace: the agent is in no space
         """
-        mailbox = self._mailbox
+        mailbox = self.space_mailbox
         if mailbox is None:
             raise self._not_in_space("send")
         envelope = self._outgoing(message, mailbox.id)
@@ -153,9 +153,9 @@ class Messaging(Workflow):
             InvalidMessage: the message does not conform to the schema
             NotInSpace: the agent is in no space
         """
-        return self._request(message, timeout, wait)
+        return self.send_request(message, timeout, wait)
 
-    def _request(
+    def send_request(
         self,
         message: Message | dict[str, Any],
         timeout: float | None,
@@ -164,7 +164,7 @@ class Messaging(Workflow):
         caller_context: Any = None,
     ) -> Pending[Any]:
         """Send a request that, over a broker, an agent begins within `expires` seconds, if ever."""
-        mailbox = self._mailbox
+        mailbox = self.space_mailbox
         if mailbox is None:
             raise self._not_in_space("request")
         envelope = in_reply(self, check_message(message, mailbox.id))
@@ -214,7 +214,7 @@ class Messaging(Workflow):
         if unnamed:
             text = f"ask({to!r}, {action!r:.80}, …) takes the action's arguments by name: a=1"
             raise DefinitionError(text)
-        mailbox = self._mailbox
+        mailbox = self.space_mailbox
         if mailbox is None:
             raise self._not_in_space("ask")
         if (

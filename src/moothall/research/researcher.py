@@ -134,7 +134,7 @@ class Researcher(RecordedAgent, ProgressView):
     environment: ClassVar[Environment] = Environment()
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
     run_kind: str = recording.KIND
-    _model: Model | str | None = None
+    model_or_name: Model | str | None = None
     _judge: Model | str | bool | None = None
     state_type: type[Any] = Progress
     reasons_with_text: frozenset[str] = WITH_TEXT | {"budget", "deadline"}
@@ -228,7 +228,7 @@ class Researcher(RecordedAgent, ProgressView):
     def model(self, model: Model | str | None) -> None:
         if model is not None:
             check_model(model, self.id)
-        self._model = model
+        self.model_or_name = model
 
     @property
     def judge(self) -> Model | None:
@@ -251,13 +251,13 @@ class Researcher(RecordedAgent, ProgressView):
 
     def model_of(self, step: str) -> Model | None:
         """Return the model of a step, by its name; None in the extractive form."""
-        model = self._models.get(step, self._model)
+        model = self._models.get(step, self.model_or_name)
         if isinstance(model, str):
             model = by_name(model)
             if step in self._models:
                 self._models[step] = model
             else:
-                self._model = model
+                self.model_or_name = model
         return model
 
     # -- what is known of its own objectives -------------------------------------------------------
@@ -431,7 +431,7 @@ class Researcher(RecordedAgent, ProgressView):
         if request.answer is not None:
             raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
         if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
-            by_rules = self._models.get("plan", self._model) is None
+            by_rules = self._models.get("plan", self.model_or_name) is None
             check_tools(self.tools, self.id, extractive=by_rules)
         # A run of its own objectives also resumes with more of them.
         request.resumed = (
@@ -501,7 +501,7 @@ class Researcher(RecordedAgent, ProgressView):
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:
         """Let the models skip the answers that are recorded, and charge the budget for them."""
         if not self._models and isinstance(self._judge, bool | None):
-            catch_up_models(record, self._model, self.model, budget)
+            catch_up_models(record, self.model_or_name, self.model, budget)
             return
         steps = {step: self.model_of(step) for step in ("", *_ASKING)} | {"judge": self.judge}
         for model in {id(each): each for each in steps.values() if each is not None}.values():
@@ -509,7 +509,7 @@ class Researcher(RecordedAgent, ProgressView):
             catch_up_models(record, model, model, budget, partial(recording.is_of, own))
 
     def _mark_known(self, record: Record[Progress], budget: Any) -> None:
-        for each in (self._model, *self._models.values(), self.judge):
+        for each in (self.model_or_name, *self._models.values(), self.judge):
             mark_known(record, each, budget)
 
     def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:

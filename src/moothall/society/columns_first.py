@@ -148,7 +148,7 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
         population.full[row] = True
         society._mailbox_of_row(agent, row)
         if society._want_tables is not None:  # the row has had its turn
-            agent._mailbox.answers = agent._mailbox.mail = ()
+            agent.space_mailbox.answers = agent.space_mailbox.mail = ()
             society._turned.append(row)
 
 
@@ -256,7 +256,7 @@ def state_of(society: Any) -> dict[str, Any]:
     mailboxes = []
     for row in range(len(population)):
         agent = population.agents.get(row)
-        mailbox: Any = None if agent is None else agent._mailbox
+        mailbox: Any = None if agent is None else agent.space_mailbox
         if mailbox is None:
             mailbox = SocietyMailbox(_agent_of(society, row), society, society.router)
             mailbox.agent.memory.status.update(population.settled_status(row))

@@ -240,7 +240,7 @@ class Steps(Space):
         self._settle(to_services, tables)
         while self._turned:
             number = self._turned.pop()
-            mailbox = cast(Any, self.population).agents[number]._mailbox
+            mailbox = cast(Any, self.population).agents[number].space_mailbox
             mailbox.answers = life.answers_of(books, number)
         books.end_step()
         books.check(total)

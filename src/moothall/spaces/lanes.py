@@ -17,7 +17,7 @@ logger: logging.Logger = logging.getLogger("moothall.space")
 
 
 class LanedMailbox(Mailbox):
-    """Orders the messages of an agent that assigns them to lanes (`Agent._lane`).
+    """Orders the messages of an agent that assigns them to lanes (`Agent.find_lane`).
 
     Waiting lanes form a line. After each message a lane goes to the end of the line, so that a lane
     of a hundred messages takes one place and delays no other. Messages without a lane are handled
@@ -29,7 +29,7 @@ class LanedMailbox(Mailbox):
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
         self.limit = 0  # the box does not hold all waiting messages
-        self.side_by_side: int = agent._lanes  # how many lanes run at a time
+        self.side_by_side: int = agent.max_lanes  # how many lanes run at a time
         self._waiting: dict[str, MessageLine] = {}  # by lane
         self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
@@ -86,7 +86,7 @@ class LanedMailbox(Mailbox):
         if message is None:
             return None
         try:
-            return self.agent._lane(message, delivery)
+            return self.agent.find_lane(message, delivery)
         except BaseException:  # the agent's own code
             logger.exception("the lane of %s is not known, so it has none", delivery)
             return None

@@ -92,7 +92,7 @@ class LoopThread:
 
     def _end_soon(self) -> None:
         if hasattr(self, "loop") and not self.closed:  # it has started, and is not over
-            self.enter(self._stop)
+            self.enter(self.end)
 
     # -- the way in --------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class LoopThread:
         """End the loop and wait for its end, except on the loop of a space."""
         if self.inherited:
             return
-        self.enter(self._stop)
+        self.enter(self.end)
         if self._thread is not None and not on_a_space():
             self._thread.join()
 
@@ -299,7 +299,8 @@ class LoopThread:
             self.ident = 0
             self._on_end()
 
-    def _stop(self) -> None:
+    def end(self) -> None:
+        """End the loop; called on it."""
         if not self._stopping:
             self._stopping = True
             self.loop.stop()

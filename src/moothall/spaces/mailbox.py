@@ -320,6 +320,11 @@ class Mailbox:
 
         return resume
 
+    def suspend(self) -> None:
+        """Start no messages until another agent takes the place of this one; on the loop."""
+        if self.suspended is None:
+            self.suspended = self.pause()
+
     def put_back(self, delivery: Delivery) -> None:
         """Put a message back at the front of the box."""
         delivery.state = QUEUED

@@ -52,16 +52,15 @@ class NativeSpace(Space):
     ) -> None:
         super().__init__(approver=approver, mailbox=mailbox, mailbox_bytes=mailbox_bytes)
         check_seconds("NativeSpace: grace=", grace, zero=True, optional=True)
-        self._grace_s = grace
+        self.grace_s = grace
 
     # By sender, the agents that keep threads of it, which they drop when it leaves.
     _keepers: dict[str, WeakValueDictionary[str, Agent]] | None = None
 
     def _came(self, agent: Any) -> None:
-        if (threads := getattr(agent, "_threads", None)) is not None:
-            agent._note_threads(*threads)
+        agent.note_senders()
 
-    def _note_keeper(self, agent: Agent, sender: str) -> None:
+    def note_keeper(self, agent: Agent, sender: str) -> None:
         """Note that an agent keeps a thread of a sender; empty for an unknown one."""
         keepers = self._keepers
         if keepers is None:
@@ -86,6 +85,6 @@ class NativeSpace(Space):
         for sender, thread in departures:
             own = {**keepers.get(sender, {}), **keepers.get("", {})}
             for id, keeper in own.items():
-                dropped = keeper.sender_left(sender, thread)  # type: ignore[attr-defined]
+                dropped = keeper.sender_left(sender, thread)
                 departures += [(id, each) for each in dropped]
         keepers.pop(mailbox.id, None)

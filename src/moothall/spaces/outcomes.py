@@ -198,8 +198,8 @@ class Outcomes:
             return
         envelope, original_id = answer
         if envelope.to not in self.mailboxes:
-            if forget := getattr(delivery.agent, "sender_left", None):
-                forget(envelope.to)  # its message has made a thread since
+            if delivery.agent is not None:
+                delivery.agent.sender_left(envelope.to)  # its message has made a thread since
             if self.observers:
                 self._show(envelope)
             logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)

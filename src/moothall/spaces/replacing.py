@@ -52,12 +52,12 @@ def check_successor(old: Agent, new: Agent) -> None:
         raise DefinitionError(
             f"agent {new.id!r} cannot take the place of agent {old.id!r}: make it with that id"
         )
-    if overrides(new, "_lane") != overrides(old, "_lane"):
+    if overrides(new, "find_lane") != overrides(old, "find_lane"):
         raise DefinitionError(
             f"agent {old.id!r}: a {type(new).__name__} cannot take the place of a "
             f"{type(old).__name__}, whose messages are in other lanes: remove it first"
         )
-    if new is not old and new._mailbox is not None and not new._mailbox.space._closed:
+    if new is not old and new.space_mailbox is not None and not new.space_mailbox.space._closed:
         raise DefinitionError(f"agent {new.id!r} is in a space; remove it there first")
 
 
@@ -85,16 +85,16 @@ async def retire(mailbox: Mailbox) -> None:
 async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> None:
     """Give a paused mailbox to an agent, and run its `after_add`; `took` comes in between."""
     old = mailbox.agent
-    if old is not new and old._mailbox is mailbox:
-        old._mailbox = None
+    if old is not new and old.space_mailbox is mailbox:
+        old.space_mailbox = None
     mailbox.agent = new
-    new._mailbox = mailbox
+    new.space_mailbox = mailbox
     mailbox.has_before_action = overrides(new, "before_action")
     mailbox.has_after_action = overrides(new, "after_action")
     mailbox.offers = Offer.all_of(mailbox)
     mailbox.concurrency = new.concurrency
     if isinstance(mailbox, LanedMailbox):
-        mailbox.side_by_side = new._lanes
+        mailbox.side_by_side = new.max_lanes
     took()
     if overrides(new, "after_add"):
         await mailbox.carry(partial(call_callback, mailbox, new.after_add))

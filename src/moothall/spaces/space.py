@@ -52,11 +52,11 @@ class Space:
 
     mailbox_type: type[Mailbox] | None = None
     """The class of all mailboxes of a space with an order of its own: a subclass of `Mailbox`."""
-    _grace_s: float | None = None
+    grace_s: float | None = None
     """How long `close` lets started actions continue; None to cancel them at once."""
     _keeps_waiting = False
     """Whether messages that wait when the space is closed wait elsewhere for the next one."""
-    _on_removed: Callable[[Agent], None] | None = None
+    on_removed: Callable[[Agent], None] | None = None
     """Told, on the loop, of each agent that leaves the space."""
     _ended_request: Callable[[Delivery], None] | None = None
 
@@ -196,7 +196,7 @@ class Space:
         self._thread.run(self._replace, mailbox, new).result()
 
     async def _replace(self, mailbox: Mailbox, new: Agent) -> None:
-        self._suspend(mailbox)
+        mailbox.suspend()
         if not mailbox.retired:
             await retire(mailbox)
             mailbox.retired = True
@@ -205,12 +205,16 @@ class Space:
         if resume is not None:
             resume()
 
-    def _suspend(self, mailbox: Mailbox) -> None:
-        """Handle no more messages of an agent until another takes its place; on the loop."""
-        if mailbox.suspended is None:
-            mailbox.suspended = mailbox.pause()
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of its agents; None before the first is added."""
+        return None if self._router is None else self._router.loop
 
-    def _meter(self, on_end: Callable[[Delivery], None]) -> None:
+    def suspend(self, agent: Agent) -> None:
+        """Have an agent handle no more messages until another takes its place."""
+        self._thread.enter(self._mailbox_of(agent).suspend)
+
+    def meter(self, on_end: Callable[[Delivery], None]) -> None:
         """Call `on_end(delivery)`, on the loop, with each request to an agent here at its end."""
         self._ended_request = on_end
         if self._router is not None:
@@ -246,13 +250,16 @@ class Space:
                 members.setdefault(group, []).append(id)
         return members
 
-    def _local_agent(self, id: str) -> Agent | None:
+    def note_keeper(self, agent: Agent, sender: str) -> None:
+        """Note that an agent keeps a conversation with a sender, who may leave."""
+
+    def agent(self, id: str) -> Agent | None:
         """Return the agent of this id that is in this process, or None."""
         router = self._router
         mailbox = None if router is None or self._closed else router.mailboxes.get(id)
         return None if mailbox is None else mailbox.agent
 
-    async def _all_ids(self, group: str | None = None) -> list[str]:
+    async def all_ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, or of a group, of all processes that share the space."""
         return self.ids(group)
 
@@ -435,7 +442,7 @@ class Space:
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
         id = address(agent.id)
-        kind = self.mailbox_type or (LanedMailbox if overrides(agent, "_lane") else Mailbox)
+        kind = self.mailbox_type or (LanedMailbox if overrides(agent, "find_lane") else Mailbox)
         mailbox = kind(agent, self, router)
         with self._members:
             if self._closed or router.ending:
@@ -445,13 +452,13 @@ class Space:
                     f"an agent {id!r} is in the space already, and ids are unique; "
                     f"to replace it, space.remove({id!r}) first"
                 )
-            if agent._mailbox is not None and not agent._mailbox.space._closed:
+            if agent.space_mailbox is not None and not agent.space_mailbox.space._closed:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
             if overrides(agent, "after_add"):
                 mailbox.arriving = self._delivery(mailbox, "after_add")
                 mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
-            agent._mailbox = mailbox
+            agent.space_mailbox = mailbox
         router.enter(router.mark_added, mailbox)
         return mailbox
 
@@ -544,8 +551,8 @@ class Space:
             # Another agent may have the id by now, and this one be in another space.
             if router.mailboxes.get(mailbox.id) is mailbox:
                 del router.mailboxes[mailbox.id]
-            if mailbox.agent._mailbox is mailbox:
-                mailbox.agent._mailbox = None
+            if mailbox.agent.space_mailbox is mailbox:
+                mailbox.agent.space_mailbox = None
         if mailbox.open:
             dropped = mailbox.detach(router.stopped_error(mailbox.id), spared)
             if dropped and router.ending:
@@ -553,15 +560,15 @@ class Space:
             elif dropped:
                 messages = counted(dropped, "message")
                 logger.warning("agent %r was removed before it handled %s", mailbox.id, messages)
-        if self._on_removed is not None:
-            self._on_removed(mailbox.agent)
+        if self.on_removed is not None:
+            self.on_removed(mailbox.agent)
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""
         router = self._router
         assert router is not None
-        if self._grace_s is not None:
-            await drained(router, self._grace_s)
+        if self.grace_s is not None:
+            await drained(router, self.grace_s)
         with self._members:
             router.ending = True  # no agent is added any more
         leaving = [

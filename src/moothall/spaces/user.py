@@ -117,7 +117,7 @@ class User(Agent):
         Raises:
             NotInSpace: the person is in no space, or no longer in one
         """
-        if self._mailbox is None:
+        if self.space_mailbox is None:
             raise self._not_in_space("run")
         addressed: dict[str, None] = {}  # agents of other processes among them
         while (line := await self._terminal.ask("")) is not None:
@@ -129,10 +129,10 @@ class User(Agent):
                     if notice := why_undelivered(self, message["to"]):
                         self._terminal.show(notice)
             except MoothallError as error:
-                if self._mailbox is None:
+                if self.space_mailbox is None:
                     raise
                 self._terminal.show(f"not sent: {escaped(str(error))}")
-        if patience_s > 0 and self._mailbox is not None:
+        if patience_s > 0 and self.space_mailbox is not None:
             await self._answered(patience_s, addressed)
 
     def run_sync(self, patience_s: float = PATIENCE_S) -> None:
@@ -149,7 +149,7 @@ class User(Agent):
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own_id = str(self.id)
         space: Any = self.space
-        ids = await space._all_ids() if BROADCAST in addressed else space.ids()
+        ids = await space.all_ids() if BROADCAST in addressed else space.ids()
         receivers = dict.fromkeys(ids) | addressed
         waiting_for = [id for id in receivers if id not in (own_id, BROADCAST)]
         end = time.monotonic() + patience_s

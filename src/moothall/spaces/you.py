@@ -69,7 +69,7 @@ class You(Agent):
         """Ask the other processes for their agents."""
         if self.is_shared:
             space: Any = self.space
-            self.ids_elsewhere = dict.fromkeys(await space._all_ids())
+            self.ids_elsewhere = dict.fromkeys(await space.all_ids())
 
     async def offers_of(self, id: str) -> Help:
         """Return what an agent offers; empty if it does not answer in time."""

@@ -31,7 +31,7 @@ class DoorsTab(Tab):
         for agent, of in self._connected():
             row = {"id": str(agent.id), "of": of}
             try:
-                connected.append({**row, **agent._door()})
+                connected.append({**row, **agent.door_row()})
             except MoothallError as error:  # such as an invalid lock file
                 connected.append({**row, "fault": str(error)})
         return {"connected": connected, "served": served_here()}
@@ -39,9 +39,9 @@ class DoorsTab(Tab):
     def accept(self, id: str, shown_hash: str) -> dict[str, Any]:
         """Accept the definitions of a server's tools that a page has shown; return the state."""
         agent = next((each for each, _ in self._connected() if str(each.id) == id), None)
-        if agent is None or not hasattr(agent, "_accept"):
+        if agent is None or not hasattr(agent, "accept_offer"):
             raise ConfigError(f"there is no MCP server {id!r:.80} here")
-        agent._accept(shown_hash)
+        agent.accept_offer(shown_hash)
         return self.state()
 
     def _connected(self) -> Iterator[tuple[Any, str | None]]:
@@ -49,10 +49,10 @@ class DoorsTab(Tab):
         space: Any = self._user.space
         ids: set[int] = set()
         for name in () if space is None else space.ids():
-            agent = space._local_agent(name)
+            agent = space.agent(name)
             sources = getattr(getattr(agent, "actions", None), "sources", ())
             for each, of in ((agent, None), *((source, name) for source in sources)):
-                if hasattr(each, "_door") and id(each) not in ids:
+                if hasattr(each, "door_row") and id(each) not in ids:
                     ids.add(id(each))
                     yield each, of
 

@@ -80,7 +80,7 @@ class SpaceTab(Tab):
         name, args = message["action"]["name"], message["action"]["args"]
         sender, to = message["from"], message["to"]
         for id in space.ids() if to == BROADCAST else self._members(to) or [to]:
-            self._hub.growing.watch(space._local_agent(id))
+            self._hub.growing.watch(space.agent(id))
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
@@ -113,7 +113,7 @@ class SpaceTab(Tab):
         space: Any = self.user.space
         if group := self._members(id):
             return {"here": True, "members": group}
-        agent = None if space is None else space._local_agent(id)
+        agent = None if space is None else space.agent(id)
         if agent is None:
             return {"here": False}
         members = (getattr(agent, name, None) for name in ("human_agent", "reactive_agent"))

@@ -558,4 +558,4 @@ def test_hooks_run_on_the_loop_of_the_space() -> None:
         async def here() -> Any:
             return asyncio.get_running_loop()
 
-        assert asyncio.run(asker._mailbox.carry(here)) is loops[0]  # type: ignore[union-attr]
+        assert asyncio.run(asker.space_mailbox.carry(here)) is loops[0]  # type: ignore[union-attr]

@@ -607,8 +607,8 @@ def test_mcp_agent_calls_agents_behind_a_door_over_http(serve: Serve) -> None:
         assert me.ask("far", "price", item="lamp").result(20) == {"item": "lamp", "price": 3}
         with pytest.raises(ActionError, match="the till is stuck"):
             me.ask("far", "fail").result(20)
-        assert far._offer is not None
-        assert far._offer.revision == "2026-07-28"
+        assert far.offer is not None
+        assert far.offer.revision == "2026-07-28"
 
 
 @pytest.mark.parametrize("stated", ("2025-06-18, 2025-11-25", "2031-01-01", "x", ""))

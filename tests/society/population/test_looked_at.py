@@ -41,7 +41,7 @@ def of_agents() -> Society:
 
 def known(agent: Any) -> str:
     """All that a citizen is and remembers, byte by byte."""
-    box = agent._mailbox
+    box = agent.space_mailbox
     return json.dumps([agent.id, agent.name, agent.memory.state_dict(), repr([*box.answers])])
 
 
@@ -227,8 +227,8 @@ async def test_taken_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_
         assert town.population is not None
         assert town.population.full.sum() == 2  # whom it has told something
         assert town.agents[29].id == 30
-        assert [each.envelope.args for each in town.agents[29]._mailbox.mail] == [
-            each.envelope.args for each in every[29]._mailbox.mail
+        assert [each.envelope.args for each in town.agents[29].space_mailbox.mail] == [
+            each.envelope.args for each in every[29].space_mailbox.mail
         ]
         for each in (town, agents):
             await each.run(steps=3)

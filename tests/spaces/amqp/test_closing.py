@@ -66,7 +66,7 @@ def test_amqp_close_ends_running_handlers_and_leaves_queued_messages(make_space:
 class Laned(Holder):
     """Handles what it holds in one lane, and what it notes in another."""
 
-    def _lane(self, message: dict[str, Any], handling: Any) -> str:
+    def find_lane(self, message: dict[str, Any], handling: Any) -> str:
         return str(message["action"]["name"])
 
 
@@ -102,7 +102,7 @@ def test_amqp_close_keeps_the_concurrency_limit_of_lanes(
     make_space: MakeSpace,
 ) -> None:
     class Noting(Holder):
-        def _lane(self, message: dict[str, Any], handling: Any) -> str:
+        def find_lane(self, message: dict[str, Any], handling: Any) -> str:
             return str(message["action"]["args"]["name"])
 
     there, me = make_space(grace=WAIT_S), make_space().add(Agent("me"))

@@ -66,7 +66,7 @@ def unreadable(inbox: Path) -> Iterator[None]:
 class Laned(Holder):
     """Handles its messages in one lane."""
 
-    def _lane(self, message: dict[str, Any], handling: Any) -> str:
+    def find_lane(self, message: dict[str, Any], handling: Any) -> str:
         return "lane"
 
 

@@ -166,7 +166,7 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     space: Any = agent.space
     ids: Iterable[str | int] = which
     if isinstance(which, str):
-        ids = await space._all_ids(which[1:] if is_group(which) else None)
+        ids = await space.all_ids(which[1:] if is_group(which) else None)
     other_ids = [id for id in dict.fromkeys(map(str, ids)) if id != own_id]
     helps = await asyncio.gather(*(_help_of(agent, id) for id in other_ids))
     by_name: dict[str, Action] = {}

@@ -136,25 +136,25 @@ class Looping(RecordedAgent):
     system_prompt: SystemPrompt | None = None
     actions: ActionRegistry
     telling_budget: TellingBudget | None = None
-    _goals: list[Goal] | None = None
-    _model: Model | str
+    stated_goals: list[Goal] | None = None
+    model_or_name: Model | str
 
     @property
     def model(self) -> Model:
         """Return the model; one given by name is made at its first use."""
-        model = self._model
+        model = self.model_or_name
         if isinstance(model, str):
             from moothall.models.names import model as by_name
 
-            model = self._model = by_name(model)
+            model = self.model_or_name = by_name(model)
         return model
 
     @model.setter
     def model(self, model: Model | str) -> None:
         check_model(model, self.id)
-        self._model = model
+        self.model_or_name = model
 
-    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
+    def show_actions(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them."""
         raise NotImplementedError
 

@@ -141,7 +141,7 @@ class ReActAgent(Looping):
         if not isinstance(model, AnsweringModel):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
-        self._model = model
+        self.model_or_name = model
         self.actions = registry_of(actions)
         if self.blocks:
             register_blocks(self.actions, self.blocks)
@@ -177,7 +177,7 @@ class ReActAgent(Looping):
         own = self.all_threads.default
         if not makes_memories(self._memory):  # whether it makes one for this thread, it knows
             self._memory_of(own)
-        actions = self._show(own, ()).actions
+        actions = self.show_actions(own, ()).actions
         describe(actions)
         return self.model, actions or None
 
@@ -191,8 +191,8 @@ class ReActAgent(Looping):
     @memory.setter
     def memory(self, memory: MemoryPart) -> None:
         self._memory = memory_part(memory, self.id)
-        if self._threads is not None:
-            for thread in (self._threads.default, *self._threads):
+        if self.own_threads is not None:
+            for thread in (self.own_threads.default, *self.own_threads):
                 thread.memory = thread.last_checked = None
 
     def _memory_of(self, thread: Thread) -> Memory:
@@ -247,20 +247,20 @@ class ReActAgent(Looping):
     @property
     def goals(self) -> list[Goal]:
         """Return the agent's goals."""
-        if self._goals is None:
-            self._goals = []
-        return self._goals
+        if self.stated_goals is None:
+            self.stated_goals = []
+        return self.stated_goals
 
     @goals.setter
     def goals(self, goals: Iterable[Goal]) -> None:
-        self._goals = checked_goals(goals, self.id)
+        self.stated_goals = checked_goals(goals, self.id)
 
     @property
     def discovered(self) -> dict[str, Action]:
         """Return other agents' actions, by name, as the last reply of its own thread found them."""
         return self.all_threads.default.discovered or {}
 
-    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
+    def show_actions(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them, without denied ones."""
         actions = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
@@ -295,7 +295,7 @@ class ReActAgent(Looping):
         """
         threads = {
             thread.id: memory_state(thread.memory)
-            for thread in self._threads or ()
+            for thread in self.own_threads or ()
             if thread.memory is not None and not getattr(thread.memory, "is_in_file", False)
         }
         return state(KIND, memory=memory_state(self.memory), threads=threads)
@@ -311,7 +311,7 @@ class ReActAgent(Looping):
         threads = state.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
-        for thread in self._threads or ():
+        for thread in self.own_threads or ():
             assert thread.id is not None
             self.forget_memory(thread.id)
         restored = Threads(self.shared)
@@ -319,7 +319,7 @@ class ReActAgent(Looping):
             restore_memory(self._memory_of(restored.get(id)), of_thread, self.id)
         restore_memory(self.memory, state.get("memory"), self.id)
         restored.default.memory = self.memory
-        self._threads = restored
+        self.own_threads = restored
         self._note_threads(*restored)
 
     def check_request(self, request: ReplyRequest) -> None:
@@ -352,7 +352,7 @@ class ReActAgent(Looping):
         return run.reply()
 
     async def _reply_as_prepared(self, run: LoopRun, record: Record[LoopState]) -> Reply:
-        if self.discover is not None and self._mailbox is not None:
+        if self.discover is not None and self.space_mailbox is not None:
             await self.discover_actions(run.thread)
         if record.run.parked:
             await show_open(self, run.request, record, run.memory)

@@ -173,7 +173,9 @@ def program_of(agent: Looping) -> dict[str, Any]:
         "system_prompt": {"function": getattr(prompt, "__qualname__", type(prompt).__qualname__)}
         if callable(prompt)
         else prompt,
-        "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
+        "goals": [
+            [goal.priority, goal.name, goal.description] for goal in agent.stated_goals or ()
+        ],
         "actions": sorted(
             [action.name, action.description, action.parameters]
             for action in agent.actions.get_actions()
@@ -203,7 +205,7 @@ def catch_up(
         catch_up_memory(memory, record)
     except Exception as error:
         raise Stop.on_memory(agent.id, error) from error
-    catch_up_models(record, agent._model, agent.model, budget)
+    catch_up_models(record, agent.model_or_name, agent.model, budget)
 
 
 def catch_up_models(

@@ -121,7 +121,7 @@ class LongResults:
         self._request = request
         self._record = record
         self._thread = request.state
-        self._model = model
+        self.model_or_name = model
 
     def remember(self, messages: Iterable[dict[str, Any]], turn: LoopTurn) -> None:
         """Take the results in messages that are remembered from an earlier process."""
@@ -180,7 +180,7 @@ class LongResults:
         results = self._thread.results
         if results is None:
             results = self._thread.results = ThreadResults()
-        results.page = page_chars(result_chars(self._model, self._agent.max_result_chars, 1))
+        results.page = page_chars(result_chars(self.model_or_name, self._agent.max_result_chars, 1))
         results.read_value = None if self._record is None else self._record.stored_value
         return results
 

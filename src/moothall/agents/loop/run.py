@@ -304,7 +304,7 @@ class LoopRun:
         """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
         assert record is not None
-        record.at_end = partial(mark_known, record, self.agent._model, self.budget)
+        record.at_end = partial(mark_known, record, self.agent.model_or_name, self.budget)
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.found_actions = self.state.defers, (*self.state.joined,)

@@ -77,7 +77,7 @@ class Showing:
         """Show the actions that the agent has now."""
         agent = self._agent
         try:
-            self.offered = agent._show(self.thread, self._request.offered)
+            self.offered = agent.show_actions(self.thread, self._request.offered)
         except DefinitionError as error:  # of an action that was registered since
             log_failure(logger, f"the actions of agent {agent.id!r} cannot be shown", error)
             raise Stop("error", str(error), error) from error
@@ -135,9 +135,9 @@ class Showing:
             own_prompt = texts.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
         descriptions = self._last_descriptions = self.offered.descriptions
-        if own_prompt or agent._goals or guidance or texts:
+        if own_prompt or agent.stated_goals or guidance or texts:
             more = [text for key, text in texts.items() if key != _SYSTEM]
-            parts = (own_prompt, *guidance, *more, format_goals(agent._goals or ()))
+            parts = (own_prompt, *guidance, *more, format_goals(agent.stated_goals or ()))
             if system := "\n\n".join(filter(None, parts)):
                 ours = prompt = [{"role": "system", "content": system}, *messages]
             if self._outside_lines:  # which does not count as the program's

@@ -82,7 +82,7 @@ class ChattyAI(Threaded):
         check_system_prompt(system_prompt, id)
         self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
         check_model(model, id)
-        self._model = model
+        self.model_or_name = model
         if memory is not None:
             self._memory = memory_part(memory, id)
             if not has_threads(self._memory):
@@ -103,11 +103,11 @@ class ChattyAI(Threaded):
     @property
     def model(self) -> Model:
         """The model; one given by name is made on first use."""
-        if isinstance(self._model, str):
+        if isinstance(self.model_or_name, str):
             from moothall import model
 
-            self._model = model(self._model)
-        return self._model
+            self.model_or_name = model(self.model_or_name)
+        return self.model_or_name
 
     @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:

@@ -406,10 +406,10 @@ class ConversationalAgent(Threaded):
         id = thread_id(thread)
         if self.shared and id is not None:
             item["content"], id = marked_with(id, item.get("content")), None
-        if self._mailbox is None:
+        if self.space_mailbox is None:
             await self._observe(item, id)
             return
-        await self._mailbox.carry(lambda: self._observe(item, id))
+        await self.space_mailbox.carry(lambda: self._observe(item, id))
 
     def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
         """Interrupt a reply under way: it stops its current work and continues with this text.
@@ -507,8 +507,8 @@ class ConversationalAgent(Threaded):
                 request.thread, request.content
             )
             request.thread = None
-        if self._mailbox is not None:
-            return self._mailbox.carry(lambda: self._in_turn(request))
+        if self.space_mailbox is not None:
+            return self.space_mailbox.carry(lambda: self._in_turn(request))
         return self._in_turn(request)
 
     async def _in_turn(self, request: ReplyRequest) -> Reply:

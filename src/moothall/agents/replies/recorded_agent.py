@@ -172,7 +172,7 @@ class RecordedAgent(ConversationalAgent):
         """Send a late reply to the sender of the message that asked for it, if it was a message."""
         assert self._journal is not None
         start = begun_of(self._journal.entries(run.id, most=FIRST)) or {}
-        sender, mailbox = start.get("asked_by"), self._mailbox
+        sender, mailbox = start.get("asked_by"), self.space_mailbox
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
@@ -250,7 +250,7 @@ class RecordedAgent(ConversationalAgent):
         if await WORKERS.run(asyncio.get_running_loop(), look):
             thread.forget()
             self.forget_memory(thread.id)
-            self._drop_in_members(thread.id)
+            self.drop_in_members(thread.id)
 
     async def _begin(self, journal: Journal, request: ReplyRequest) -> RunPart:
         """Open the run of a request, new or resumed."""

@@ -282,7 +282,7 @@ def sources_here(agent: Any) -> list[str]:
 def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
     """Return the agent with an id, and whether it is in this process; None if it is unknown."""
     space = agent.space
-    find = getattr(space, "_local_agent", None)
+    find = getattr(space, "agent", None)
     if find is None:  # a space of another kind, such as a society, is one process
         return None, True
     local_agent = find(id)
@@ -293,7 +293,7 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
     """Return the outside sources that an agent has read, in one thread or in all, and its texts."""
     if is_untracked(agent):
         return [f"agent {agent.id}"], None
-    all_threads = getattr(agent, "_threads", None)
+    all_threads = getattr(agent, "own_threads", None)
     if all_threads is None:
         return [], None
     threads: list[Thread] = [all_threads.default]
@@ -307,7 +307,7 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
 def sources_told_to(agent: Any, sender: str) -> list[str]:
     """Return the outside sources that an agent has read in its conversations with a sender."""
     own = [f"agent {agent.id}"] if is_untracked(agent) else []
-    all_threads = getattr(agent, "_threads", None)
+    all_threads = getattr(agent, "own_threads", None)
     threads = [] if all_threads is None else [all_threads.default, *all_threads.of_sender(sender)]
     read = (each.texts.sources for each in threads if each.texts is not None)
     return union(chain(own, *read))

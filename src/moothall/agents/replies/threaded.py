@@ -41,7 +41,7 @@ class Threaded(Replier, Agent):
     trusted: frozenset[str] = frozenset()
     answers_in_turn: bool = False
     """Whether replies of different threads wait for each other."""
-    _threads: Threads | None = None
+    own_threads: Threads | None = None
     _watchers: Watchers | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -101,8 +101,8 @@ class Threaded(Replier, Agent):
             MissingExtra: the extra that the model needs is not installed
             DefinitionError: an action cannot be described, or the memory is not valid
         """
-        if self._mailbox is not None:
-            await self._mailbox.carry(self._prepare)
+        if self.space_mailbox is not None:
+            await self.space_mailbox.carry(self._prepare)
         else:
             await self._prepare()
 
@@ -128,14 +128,14 @@ class Threaded(Replier, Agent):
     @property
     def all_threads(self) -> Threads:
         """Return its threads in this process."""
-        if self._threads is None:
+        if self.own_threads is None:
             with _GUARD:  # several OS threads may be here at once
-                self._threads = self._threads or Threads(self.answers_in_turn)
-        return self._threads
+                self.own_threads = self.own_threads or Threads(self.answers_in_turn)
+        return self.own_threads
 
     def _take_thread(self, id: str | None) -> Thread:
         """Return a thread for a use, which `_release` ends."""
-        threads = self._threads or self.all_threads
+        threads = self.own_threads or self.all_threads
         if id is None:  # the agent's own is never dropped
             return threads.default
         thread = threads.take(id)
@@ -144,11 +144,15 @@ class Threaded(Replier, Agent):
 
     def _note_threads(self, *threads: Thread) -> None:
         """Let the space tell this agent when the senders of these threads leave."""
-        space = None if self._mailbox is None else self._mailbox.space
-        if (note := getattr(space, "_note_keeper", None)) is not None:
-            for each in threads:
-                if each.id is not None:
-                    note(self, sender_of_thread(each.id))
+        if self.space_mailbox is None:
+            return
+        for each in threads:
+            if each.id is not None:
+                self.space_mailbox.space.note_keeper(self, sender_of_thread(each.id))
+
+    def note_senders(self) -> None:
+        """Have its space tell it when the senders of its conversations leave."""
+        self._note_threads(*(self.own_threads or ()))
 
     def _thread_to_steer(self, thread: str | int | None) -> Thread:
         threads = self.all_threads
@@ -182,7 +186,7 @@ class Threaded(Replier, Agent):
             return answered or None
         return thread_of_sender(sender, handling.within if thread is None else thread_id(thread))
 
-    def _lane(self, message: dict[str, Any], handling: Handling) -> str | None:
+    def find_lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message: its thread's, or None for a message that needs no order."""
         sent = message["action"]
         name = sent["name"]
@@ -216,8 +220,8 @@ class Threaded(Replier, Agent):
     def sender_left(self, sender: str, within: str | None = None) -> list[str]:
         """Drop the threads of a sender that has left, or one of a colleague's; return their ids."""
         dropped: list[str] = []
-        if self._threads is not None:
-            dropped = self._threads.forget_sender(sender, within)
+        if self.own_threads is not None:
+            dropped = self.own_threads.forget_sender(sender, within)
             for thread in dropped:
                 self.forget_memory(thread)
         for member in self.member_agents:
@@ -228,15 +232,16 @@ class Threaded(Replier, Agent):
     def _release(self, thread: Thread) -> None:
         """End a use of a thread; if its sender has left meanwhile, members forget it too."""
         if thread.id is not None and self.all_threads.release(thread):
-            self._drop_in_members(thread.id)
+            self.drop_in_members(thread.id)
 
     def end_thread(self, thread: str) -> None:
         """Drop a thread that nobody comes back to."""
         self.all_threads.drop(thread)
         self.forget_memory(thread)
-        self._drop_in_members(thread)
+        self.drop_in_members(thread)
 
-    def _drop_in_members(self, thread: str) -> None:
+    def drop_in_members(self, thread: str) -> None:
+        """Have the members drop a thread."""
         for member in self.member_agents:
             if isinstance(member, Threaded):
                 member.end_thread(thread)

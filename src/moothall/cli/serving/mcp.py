@@ -173,6 +173,6 @@ def _read(
     server: Any = target[0] if len(target) == 1 else list(target)
     with MCPAgent(id, server, timeout_s=timeout, **options) as agent:
         _ = agent.offers
-        if agent._offer is None:
+        if agent.offer is None:
             raise NotBegun(f"{id} does not say what it offers")
-        return agent._offer
+        return agent.offer

@@ -132,7 +132,7 @@ class A2AAgent(ConversationalAgent):
         self._counted = [0, 0]  # replies, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed
 
-    def _door(self) -> dict[str, Any]:
+    def door_row(self) -> dict[str, Any]:
         """Return what it is connected to, for a page."""
         parts = urlsplit(self.url)
         where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

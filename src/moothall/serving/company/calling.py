@@ -127,7 +127,7 @@ class Calling:
         action = {"name": call.action, "args": args}
         message = {"id": run_id, "to": call.to, "action": action}
         # A person's time has no limit, but the message of a company that died must not stay.
-        request = sender._request(message, None, wait=True, expires=timeout)
+        request = sender.send_request(message, None, wait=True, expires=timeout)
         work: asyncio.Future[Any] = asyncio.ensure_future(request)
         if await _ends_within(timeout, work, partial(_asks, run_id)):
             return work.result()

@@ -231,8 +231,8 @@ class Company:
             raise ConfigError("\n".join(f"{self.name}: {each}" for each in faults))
 
     def _start(self) -> None:
-        self.space._on_removed = self._on_left
-        self.space._meter(self._metrics.count_request)
+        self.space.on_removed = self._on_left
+        self.space.meter(self._metrics.count_request)
         for name, agent_settings in self.settings.agents.items():
             self._task(self._keep(name, agent_settings))
         if self._space.journal is not None and self._calls:
@@ -323,7 +323,7 @@ class Company:
             await asyncio.to_thread(self._server.join, _STREAMS_S)
             self._server.stop(at_once=True)
             await asyncio.to_thread(self._server.join, _STREAMS_S)
-        self.space._grace_s = seconds_left()
+        self.space.grace_s = seconds_left()
         await asyncio.to_thread(self._space.close)
         self._leave(False)  # another company of this process may have the same agents
 
@@ -371,7 +371,7 @@ class Company:
         try:
             await self._space.enter(agent, old, part)
             departure.clear()  # an attempt to add it that failed set this
-            if agent._mailbox is None:  # it has left since
+            if agent.space_mailbox is None:  # it has left since
                 departure.set()
             if self._served is not None:
                 self._served.put(agent)
@@ -402,7 +402,7 @@ class Company:
     async def _in_background(self, agent: Agent) -> None:
         """Run an agent's `background()`; return at once if it has none."""
         background = getattr(agent, "background", None)
-        mailbox = agent._mailbox
+        mailbox = agent.space_mailbox
         if background is None or "background" in agent.offers or mailbox is None:
             return
         await mailbox.carry(partial(call_user, background))

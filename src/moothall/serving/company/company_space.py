@@ -150,8 +150,8 @@ class CompanySpace:
 
     def loops(self) -> list[asyncio.AbstractEventLoop]:
         """Return the loop that has opened it, and the space's own if there is one."""
-        router = self.space._router
-        return [self._loop] if router is None else [self._loop, router.loop]
+        own_loop = self.space.loop
+        return [self._loop] if own_loop is None else [self._loop, own_loop]
 
     def _budget(self, budget_settings: BudgetSettings, name: str) -> Budget:
         """Return a budget of its own, shared by the journal if there is one."""
@@ -178,7 +178,7 @@ class CompanySpace:
 
     async def enter(self, agent: Agent, old: Agent | None, supervised: Supervised) -> None:
         """Add an agent to the space: in place of one that died, or once its id is free."""
-        if old is not None and old._mailbox is not None and str(old.id) in self.space.ids():
+        if old is not None and old.space_mailbox is not None and str(old.id) in self.space.ids():
             await asyncio.to_thread(self.space.replace, old, agent)
             return
         while True:
@@ -219,10 +219,8 @@ class CompanySpace:
 
     def suspend(self, agent: Agent) -> None:
         """Stop a dead agent from handling messages; they wait for the agent that replaces it."""
-        mailbox = agent._mailbox
-        if mailbox is not None:
-            with suppress(MoothallError):
-                self.space._thread.enter(self.space._suspend, mailbox)
+        with suppress(MoothallError):
+            self.space.suspend(agent)
 
     def leave(self, agent: Agent) -> None:
         """Remove an agent that is given up; requests that wait for it end as `AgentStopped`."""
@@ -234,7 +232,7 @@ class CompanySpace:
         # `add` runs in a thread: two firings at once would both add the sender.
         async with self._adding:
             agent = self._senders.get(id)
-            if agent is None or agent._mailbox is None:
+            if agent is None or agent.space_mailbox is None:
                 agent = Agent(id, receive_own_broadcasts=False)
                 await asyncio.to_thread(self.space.add, agent)
                 self._senders[id] = agent
@@ -251,7 +249,7 @@ class CompanySpace:
         }
         with suppress(TimeoutError, MoothallError):
             async with asyncio.timeout(_CONFIRM_S):
-                await self.space._report_dead(name, message, reason)
+                await self.space.report_dead(name, message, reason)
 
     def resumes_stopped(self, run: Outline) -> bool:
         """Return whether the agent resumes a run by itself, since nothing else does.

@@ -86,7 +86,7 @@ class Supervised:
     restarts: int = 0
     error: str = ""
     _dead: bool = False  # whether it has not run since its last death
-    _ran: float | None = None  # since when it runs, on the monotonic clock
+    running_since: float | None = None  # since when it runs, on the monotonic clock
 
     def running(self) -> None:
         """Note that the part runs; its work calls this once it has started."""
@@ -94,7 +94,7 @@ class Supervised:
         if self._dead:
             self.restarts += 1
             self._dead = False
-        self._ran = time.monotonic()
+        self.running_since = time.monotonic()
         self.set("running")
 
     def set(self, state: State) -> None:
@@ -102,7 +102,8 @@ class Supervised:
         self.state, self.since = state, time.time()
         self.changed(self)
 
-    def _died(self, error: BaseException) -> None:
+    def note_death(self, error: BaseException) -> None:
+        """Count a death, and note its error."""
         self.deaths += 1
         self.error = error_text(error, 1000)
         self._dead = True
@@ -169,16 +170,18 @@ class Supervisor:
         try:
             while True:
                 part.set("starting")
-                part._ran = None
+                part.running_since = None
                 try:
                     await work(part)
                     return
                 # A cancellation is the end of the part, and no death.
                 except Exception as error:
                     now = time.monotonic()
-                    steady = part._ran is not None and now - part._ran >= rule.steady
+                    steady = (
+                        part.running_since is not None and now - part.running_since >= rule.steady
+                    )
                     in_a_row = 1 if steady else in_a_row + 1
-                    part._died(error)
+                    part.note_death(error)
                     log_failure(logger, f"{name!r} died", error)
                     # Where none is allowed, `times` stays empty and the first death is the last.
                     if len(times) == rule.most and (not times or now - times[0] <= rule.within):

@@ -92,7 +92,7 @@ def served_here() -> list[dict[str, Any]]:
     """Return what each door of this process serves, to whom and how much."""
     with _SERVING:
         doors = list(_SERVED)
-    return [each._door() for each in doors]
+    return [each.door_row() for each in doors]
 
 
 class _Sender(Agent):
@@ -176,7 +176,7 @@ class Served:
         if isinstance(agent, Threaded):
             agent.watch(self._tell)
 
-    def _door(self) -> dict[str, Any]:
+    def door_row(self) -> dict[str, Any]:
         """Return who is served to whom, and how much, for a page."""
         callers = [*self.callers.tokens] if self.callers.tokens is not None else [LOCAL]
         calls, under_way = dict(self._counted), sum(self._busy.values())
@@ -235,7 +235,7 @@ class Served:
         if on_progress is not None:
             context.hears = partial(_tell_on, caller.loop, on_progress)
         with self._under_way(sender, caller, context) as agent:
-            return await agent._request(message, None, caller_context=context)
+            return await agent.send_request(message, None, caller_context=context)
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
         """Return what a run of an agent waits for in its journal."""
@@ -281,7 +281,7 @@ class Served:
         context = self._call_context(caller)
         with self._under_way(sender, caller, context) as agent:
             delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
-            delivery.mailbox, delivery.state = agent._mailbox, RUNNING
+            delivery.mailbox, delivery.state = agent.space_mailbox, RUNNING
             delivery.caller_context = context
             # As if a message were handled: what the reply leads to finds its caller by `CURRENT`.
             before = CURRENT.set(delivery)
@@ -314,7 +314,7 @@ class Served:
             return
         action = {"name": "say", "args": {"content": content}}
         message: Any = {"from": sender, "to": str(agent.id), "action": action}
-        mailbox: Any = agent._mailbox
+        mailbox: Any = agent.space_mailbox
         # On the loop of its space, where its code runs otherwise, too.
         decision = await mailbox.carry(lambda: call_user(agent.request_permission, message))
         if decision is not True:
@@ -325,7 +325,7 @@ class Served:
         """Remove a thread that was made for one reply."""
         agent.all_threads.drop(thread)
         agent.forget_memory(thread)
-        agent._drop_in_members(thread)
+        agent.drop_in_members(thread)
 
     async def close(self) -> None:
         """Close the space, if it was made here."""

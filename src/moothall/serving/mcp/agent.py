@@ -100,7 +100,7 @@ class MCPAgent(Agent):
     concurrency = 16
     _connection: ServerConnection | None = None
     _actions: Actions | None = None
-    _offer: ServerOffer | None = None
+    offer: ServerOffer | None = None
     _closed = False
 
     def __init__(
@@ -192,10 +192,10 @@ class MCPAgent(Agent):
         if self._lock is None:
             raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
         _ = self.offers
-        if self._offer is None:
+        if self.offer is None:
             raise MCPServerError(f"{self._name} is not connected: await connect() first")
-        DefinitionLock(self._lock).accept(str(self.id), self._offer.locked)
-        self._take_offer(self._offer)
+        DefinitionLock(self._lock).accept(str(self.id), self.offer.locked)
+        self._take_offer(self.offer)
 
     def __enter__(self) -> Self:
         return self
@@ -250,12 +250,12 @@ class MCPAgent(Agent):
 
     # -- what a person is shown of it --------------------------------------------------------------
 
-    def _door(self) -> dict[str, Any]:
+    def door_row(self) -> dict[str, Any]:
         """Return what it is connected to, what is locked and what has changed, for a page."""
-        server, connection = self._offer, self._connection
+        server, connection = self.offer, self._connection
         target = self._target
         address = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
-        live = connection is not None and not connection.is_closed and connection._live is not None
+        live = connection is not None and connection.is_live
         facts = {"kind": "MCP server", "where": address, "connected": live, "lock": self._lock}
         tools = {} if server is None else server.tools
         changed, removed = dict[str, dict[str, Any]](), list[str]()
@@ -280,9 +280,9 @@ class MCPAgent(Agent):
             "last_fault": self._fault,
         }
 
-    def _accept(self, shown_hash: str) -> None:
+    def accept_offer(self, shown_hash: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
-        server = self._offer
+        server = self.offer
         if self._lock is None or server is None or _hash_of(server.locked) != shown_hash:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
         DefinitionLock(self._lock).accept(str(self.id), server.locked)
@@ -323,7 +323,7 @@ class MCPAgent(Agent):
         lock = None if self._lock is None else DefinitionLock(self._lock)
         settings = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
         actions = Actions(str(self.id), offered, *settings)
-        self._offer, self._actions = offered, actions
+        self.offer, self._actions = offered, actions
         self._tell_unknown(actions.names)
         self._renew()
 
@@ -340,7 +340,7 @@ class MCPAgent(Agent):
             )
 
     def _renew(self) -> None:
-        renew: Callable[[], None] | None = getattr(self._mailbox, "renew", None)
+        renew: Callable[[], None] | None = getattr(self.space_mailbox, "renew", None)
         if renew is not None:
             renew()
 
@@ -359,7 +359,7 @@ class MCPAgent(Agent):
         """Send a request, if the tool is still the one that was permitted."""
 
         async def checked(client: mcp.Client) -> Any:
-            tools = None if self._offer is None else self._offer.tools
+            tools = None if self.offer is None else self.offer.tools
             if definition is not None and self._lock is not None and tools is not None:
                 now = tools.get(definition.name)
                 if now is None or now.sha256 != definition.sha256:

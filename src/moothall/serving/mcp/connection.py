@@ -120,7 +120,12 @@ class ServerConnection:
         if wait:
             self._thread.stop()
         else:
-            self._thread.enter(self._thread._stop)
+            self._thread.enter(self._thread.end)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the server answers."""
+        return self._live is not None and not self.is_closed
 
     @property
     def is_closed(self) -> bool:

@@ -55,7 +55,7 @@ class Telemetry(MessageSpans):
                 attributes[f"{names.OF_RUN}.{name}"] = value
         if thread is not None:
             attributes[names.CONVERSATION_ID] = thread
-        model = getattr(agent, "_model", None)
+        model = getattr(agent, "model_or_name", None)
         if kind in names.WORKFLOWS:
             operation = attributes[names.OPERATION] = names.INVOKE_WORKFLOW
         else:

@@ -253,7 +253,7 @@ class CitizenAgent(Agent):
             NotInSpace: the citizen is not in a society
             DefinitionError: `want` is not a Want
         """
-        mailbox: Any = self._mailbox
+        mailbox: Any = self.space_mailbox
         if not hasattr(mailbox, "want"):
             raise NotInSpace(f"agent {self.id!r} cannot want: it is not in a Society")
         if not isinstance(want, Want):

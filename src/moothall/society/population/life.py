@@ -224,9 +224,9 @@ def set_length(society: Any, new: int) -> None:
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:
     """Give a promoted citizen the answers and messages of its row."""
-    agent._mailbox.answers = answers_of(society.books, row)
-    agent._mailbox.mail = messages_of(society, row)
-    if agent._mailbox.mail:
+    agent.space_mailbox.answers = answers_of(society.books, row)
+    agent.space_mailbox.mail = messages_of(society, row)
+    if agent.space_mailbox.mail:
         messages = society.books.messages
         society.books.messages = messages.select(messages.receiver != row)
 
@@ -234,5 +234,5 @@ def take_mailbox(society: Any, agent: Any, row: int) -> None:
 def leave_mailbox(society: Any, agent: Any, row: int) -> Any:
     """Give a demoted agent's messages to its row; return the agent's mailbox."""
     society.population.full[row] = False
-    deliver_to_rows(society, list(agent._mailbox.mail), True)
-    return agent._mailbox
+    deliver_to_rows(society, list(agent.space_mailbox.mail), True)
+    return agent.space_mailbox

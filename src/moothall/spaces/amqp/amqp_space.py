@@ -136,7 +136,7 @@ class AMQPSpace(Space):
             mailbox, mailbox_bytes, float(keep), prefetch, prefetch_bytes, deliveries
         )
         self._quorum = quorum
-        self._grace_s = float(grace)
+        self.grace_s = float(grace)
         self._on_connection = on_connection
         self._router: AMQPRouter
 
@@ -152,7 +152,8 @@ class AMQPSpace(Space):
         else:
             added.result()
 
-    async def _all_ids(self, group: str | None = None) -> list[str]:
+    async def all_ids(self, group: str | None = None) -> list[str]:
+        """Return the ids of the agents of all processes."""
         future = self._thread.run(self._router.requests.all_ids, group)
         return [*self.ids(group), *await asyncio.wrap_future(future)]
 
@@ -164,7 +165,8 @@ class AMQPSpace(Space):
         self._start()
         return await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
 
-    async def _report_dead(self, agent: str, message: dict[str, Any], reason: str) -> None:
+    async def report_dead(self, agent: str, message: dict[str, Any], reason: str) -> None:
+        """Publish a dead letter about an agent."""
         import pika
 
         from moothall.spaces.amqp.dead_letters import publish_dead_letter

@@ -213,7 +213,7 @@ class Conversations:
 
     def _agent(self, id: str) -> Any:
         space: Any = self._person.space
-        return None if space is None else space._local_agent(id)
+        return None if space is None else space.agent(id)
 
     def _journal(self, id: str) -> Journal | None:
         journal: Journal | None = getattr(self._agent(id), "journal", None)
