@@ -44,7 +44,7 @@ _MOST_LOGGED: Final = 10  # of the failures of an intervention, so many are logg
 class Steps(Space):
     """A space in virtual time; `Society` runs and records its steps."""
 
-    mailbox_type = SocietyMailbox
+    mailbox_type: type[Mailbox] | None = SocietyMailbox
 
     city: Any
     seed: int
