@@ -21,11 +21,9 @@ ADDED = (
         '    Limit("actions", "actions"),\n',
         '    Limit("pages", "pages", measured=True, option_help="pages."),\n',
     ),
-    ("    actions: int\n", "    pages: int\n"),
-    ("    usd: float | Decimal | None\n", "    pages: int | None\n"),
+    ("    actions: W\n", "    pages: W\n"),
+    ("    actions: W = _NONE\n", "    pages: W = _NONE\n"),
     ("    max_seconds: float | None = None\n", "    max_pages: int | None = None\n"),
-    ("    seconds: float = 0.0\n", "    pages: int = 0\n"),
-    ("    seconds: float | None = None\n", "    pages: int | None = None\n"),
 )
 SPENT_BY_CALLS = {
     "budget/limits.py": ADDED,
@@ -109,10 +107,7 @@ assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages 
 def test_limit_classes_have_the_limits_of_the_list() -> None:
     names = [each.name for each in limits.LIMITS]
     assert {*limits.Limits.__annotations__} == {*names}
-    assert {*limits.Amounts.__annotations__} == {*names} - {"seconds"}
-    assert {*limits.Minimums.__annotations__} == {*names} - {"seconds"}
-    measured = {each.name for each in limits.LIMITS if each.measured}
-    assert {*limits.Measured.__annotations__} == measured
+    assert {*limits.ByName.__annotations__} == {*names} - {"seconds"}
     assert is_typeddict(limits.Limits)
     for kept in (limits.Spent, limits.Left):
         assert [each.name for each in fields(kept)] == names

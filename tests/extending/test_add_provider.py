@@ -13,8 +13,8 @@ from moothall.models.remote.openai import OpenAIModel
 class AcmeModel(OpenAIModel):
     pass
 
-def of_provider(provider, name, api_key, batch):
-    return AcmeModel(name, api_key=api_key, provider=provider, batch=batch)
+def of_provider(provider, name, api_key, **options):
+    return AcmeModel(name, api_key=api_key, provider=provider, **options)
 """
 ROW = (
     (

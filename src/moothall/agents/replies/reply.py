@@ -257,6 +257,14 @@ class OpenReply(_InCell):
     """A `Reply` made in a third of the time: as that is frozen, it sets each field by a call."""
 
     __slots__ = Reply.__slots__
+    text: str
+    messages: list[dict[str, Any]]
+    usage: Usage
+    stop_reason: str
+    detail: str
+    run_id: str
+    r_runs: int
+    reactive_usage: Usage
 
     def __init__(self, answer: tuple[Any, ...], end: tuple[Any, ...], outside: Any) -> None:
         self.text, self.value, self.messages, self.steps, self.usage = answer

@@ -87,7 +87,7 @@ class RemoteModel(AnsweringModel):
         self._forms = SchemaForms(provider.schema_beside_actions)
         self._adapting = Adapting(provider.call_ids, provider.answer_before_user)
         self._not_back = () if provider.gives_back else KEPT_FIELDS
-        self.failures = Failures(settings.name, settings.base_url, settings.where_key)
+        self.failures: Failures = Failures(settings.name, settings.base_url, settings.where_key)
         self._given_key, self._given_headers = settings.key, settings.headers
         self.failures.key = None if callable(settings.key) else settings.key
         self.request_fields: dict[str, Any] = settings.request_fields
