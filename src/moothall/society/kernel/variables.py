@@ -167,25 +167,28 @@ def _drop(owner: Any, name: str) -> None:
 @functools.cache
 def _names_of_class(kind: type) -> frozenset[str]:
     """Return the names that our classes give an object of a kind: what their methods assign."""
-    names = set[str]()
-    for each in kind.__mro__:
-        if not is_ours(each):
-            continue
-        names.update(vars(each).get("__annotations__", ()))
-        for name, part in vars(each).items():
-            if isinstance(part, functools.cached_property):
-                names.add(name)
-            if stored := getattr(part, "stored_name", ""):  # of a number that a ledger may keep
-                names.add(stored)
-            parts = [
-                part,
-                *(getattr(part, function_name, None) for function_name in ("fget", "fset", "func")),
-            ]
-            parts.append(getattr(part, "__func__", None))
-            for function in parts:
-                function = getattr(function, "__wrapped__", function)
-                if isinstance(function, FunctionType):
-                    names.update(_assigned(function.__code__))
+    return frozenset().union(*map(_assigned_by_class, filter(is_ours, kind.__mro__)))
+
+
+# By each class: a user's classes, of which one may be made for each agent, share ours.
+@functools.cache
+def _assigned_by_class(kind: type) -> frozenset[str]:
+    """Return the names of attributes that one of our classes itself declares or assigns."""
+    names = set(vars(kind).get("__annotations__", ()))
+    for name, part in vars(kind).items():
+        if isinstance(part, functools.cached_property):
+            names.add(name)
+        if stored := getattr(part, "stored_name", ""):  # of a number that a ledger may keep
+            names.add(stored)
+        parts = [
+            part,
+            *(getattr(part, function_name, None) for function_name in ("fget", "fset", "func")),
+        ]
+        parts.append(getattr(part, "__func__", None))
+        for function in parts:
+            function = getattr(function, "__wrapped__", function)
+            if isinstance(function, FunctionType):
+                names.update(_assigned(function.__code__))
     return frozenset(names)
 
 
