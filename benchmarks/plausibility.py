@@ -57,7 +57,11 @@ TRAVEL_2022 = "National Household Travel Survey 2022"
 TRAVEL_2001 = "National Household Travel Survey 2001, in Bureau of Transportation Statistics 2003"
 POVERTY = "Census Bureau, Poverty in the United States: 2022"
 THRESHOLDS = (0, 14_880, 18_900, 23_280, 29_950, 35_510, 40_160, 45_690, 50_670)
-"""The poverty thresholds of households of 1, 2, … persons, dollars a year (POVERTY)."""
+"""Poverty thresholds of households of 1, 2, … persons, dollars a year: the means of 2022, assumed.
+
+The Census Bureau's are 48, by size and age: in 2021 13,788 of one below 65, 27,479 of two and two
+children (Center for Poverty and Inequality Research, Davis).
+"""
 MILE = 1609
 LAYERS = "Zhou, Sornette, Hill, Dunbar 2005, Proceedings of the Royal Society B 272"
 JOLTS = "Bureau of Labor Statistics, Job Openings and Labor Turnover, July 2022"
@@ -338,7 +342,7 @@ FACTS = (
          _percent(lambda t: t.by_mode("walk", 18, MILE))),
     Fact("under 12 with a grown-up of their home, % of trips but to school",
          "Shaw et al. 2013, Children's independent mobility",
-         "75 of those of 7 to 11 may not go alone (England 2010)", 75, 100,
+         "75 at primary school may not come home alone (England 2010)", 75, 100,
          _percent(lambda t: t.accompanied / max(1, t.outings))),
     Fact("poor, % of all", POVERTY, "11.5, 12.4", 10, 14, _percent(lambda t: t.poor())),
     Fact("poor, % of 65 and older", POVERTY, "10.2", 8.5, 12, _percent(lambda t: t.poor(65))),

@@ -44,7 +44,7 @@ from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.journal.journal_argument import as_journal
 from moothall.society import arguments, checkpoint, columns_first
-from moothall.society.checkpoint import KIND, SocietyState
+from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import CitizenModelCalls
@@ -518,7 +518,8 @@ class Society(Experiments):
             "seed": self.seed,
             "time": [length, count],
             "start": self._start_time,
-            **({} if population is None else {"population": population.program()}),
+            # A run of another version is told by its state, which the columns' meaning depends on.
+            **({} if population is None else {f"population {VERSION}": population.program()}),
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
             "interventions": [each.as_json() for each in planned],

@@ -115,15 +115,16 @@ class PeopleParams(BaseModel):
             1 to 5 or more: of 100 households 8.5 have none, 60.4 two or more (ACS 2021); 18 of 100
             persons alone have none, and 4 of 100 other households (National Household Travel Survey
             2001, in Bureau of Transportation Statistics 2003). The split by size is fitted to these
-        bicycles: of 100 households of each size, which have bicycles, one for each member: some
-            half of all (Oke et al. 2015, "Tracking global bicycle ownership patterns"); the split
-            is assumed
+        bicycles: of 100 households of each size, which have bicycles, one for each member: assumed,
+            some half of all; in the world 42 have one, in four groups of countries 20 to 81 (Oke et
+            al. 2015, "Tracking global bicycle ownership patterns")
         licences: from which age on how many of 1,000 have a driving licence (Federal Highway
             Administration, Highway Statistics 2008, table DL-20; from 75 on rounded)
         values: how much the ten of `blocks.columns.VALUES` matter in the mean, in hundredths of a
-            scale from −1 to 7 (Schwartz, Bardi 2001, "Value Hierarchies Across Cultures", Journal
-            of Cross-Cultural Psychology 32); that persons deviate by 100 is assumed
-        renters: of 100 households, which rent their home: 65 own it (ACS 2022, table DP04)
+            scale from −1 to 7: in the order of Schwartz, Bardi 2001, "Value Hierarchies Across
+            Cultures", Journal of Cross-Cultural Psychology 32; how far apart the means are, and
+            that persons deviate by 100, is assumed
+        renters: of 100 households, which rent their home: 65.2 own it (ACS 2022)
         offers: how many jobs of the whole town one compares at a time (gravity model, Zipf 1946)
         near: metres that are added to each distance, where they are compared; a job's weight is
             1 ÷ (metres + near)²

@@ -22,7 +22,7 @@ from moothall.society.kernel.wants import WORD
 
 _CARE: Final = {"age", "along", "friends", "friendship", "item_do", "work"}
 _PARENT: Final = KIN.index("parent")
-_BUSY: Final = [code(each) for each in BUSY]
+_IS_BUSY: Final = np.isin(np.arange(256), [code(each) for each in BUSY])  # by `item_do`
 
 
 def settle(books: Any, table: Table) -> None:
@@ -70,10 +70,7 @@ def _with_room(books: Any, sender: Any, place: Any, to: Any, reachable: Any) -> 
     comes = np.flatnonzero(tight[to])
     goes = np.flatnonzero((place >= 0) & reachable & tight[place])
     if not len(goes) and reachable[comes].all():
-        comes = comes[books.hearing_order(sender[comes])]
-        comes = comes[np.argsort(to[comes], kind="stable")]
-        accepted[comes] = turn_of(to[comes]) < room[to[comes]]
-        return accepted
+        return _first_heard(books, sender, to, room)
     # Whether one leaves a place depends on whether it finds room elsewhere: one after the other.
     room_left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
     rows = np.union1d(comes, goes)
@@ -87,6 +84,16 @@ def _with_room(books: Any, sender: Any, place: Any, to: Any, reachable: Any) -> 
                 room_left[there] -= 1
             if here in room_left:
                 room_left[here] += 1
+    return accepted
+
+
+def _first_heard(books: Any, rows: Any, to: Any, room: Any) -> Any:
+    """Return who finds room where nobody leaves: at each place those who are heard first."""
+    accepted = np.ones(len(to), bool)
+    comes = np.flatnonzero((np.bincount(to, minlength=len(room)) > room)[to])
+    comes = comes[books.hearing_order(rows[comes])]
+    comes = comes[np.argsort(to[comes], kind="stable")]
+    accepted[comes] = turn_of(to[comes]) < room[to[comes]]
     return accepted
 
 
@@ -131,35 +138,41 @@ def _take_along(books: Any, movers: Any) -> None:
     arrays, population = books.population.arrays, books.population
     age, home, place, to = (arrays[name] for name in ("age", "home", "place", "moving_to"))
     movers = movers[age[movers] >= ADULT]
-    leaves = np.zeros(len(population.places) + 1, bool)  # the last: of no home
-    leaves[home[movers]] = True
-    leaves[-1] = False
-    kids = np.flatnonzero(age < CHILD)
-    kids = kids[leaves[home[kids]] & (place[kids] >= 0)]
-    if not len(kids):
+    if not len(movers):
         return
-    free, along = ~np.isin(arrays["item_do"][kids], _BUSY), arrays["along"][kids]
+    origin = arrays["moving_from"]
+    goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
+    goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
+    of_home, left, is_taken = np.zeros((3, len(population.places) + 1), bool)  # the last: nowhere
+    of_home[home[movers]] = left[origin[movers]] = True
+    is_taken[origin[movers[goes[movers] == 1]]] = True
+    of_home[-1] = left[-1] = is_taken[-1] = False
+    kids = np.flatnonzero(age < CHILD)
+    kids = kids[left[place[kids]]]
+    kids = kids[of_home[home[kids]]]
+    free, along = ~_IS_BUSY[arrays["item_do"][kids]], arrays["along"][kids]
     for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
         status = population.agents[int(kids[at])].memory.status
         item, along[at] = item_of(status), bool(status.get("along"))
         free[at] = item is None or item["do"] not in BUSY
-    free &= place[kids] == home[kids]
-    kids, free, along = (each[along | free] for each in (kids, free, along))
+    here = place[kids]
+    free &= (here == home[kids]) & is_taken[here]
+    some = along | free
+    if not some.any():
+        return
+    kids, free, along, here = (each[some] for each in (kids, free, along, here))
     kid, parent = _parents(arrays, kids)
-    here = place[kids[kid]]
-    goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
-    goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
 
     def has(chosen: Any) -> Any:
         return np.bincount(kid[chosen], minlength=len(kids)) > 0
 
-    leavers = arrays["moving_from"][parent] == here
+    leavers = (goes[parent] > 0) & (origin[parent] == here[kid])
     takes = leavers & (goes[parent] == 1)
-    stays = has(place[parent] == here)
+    stays = has(place[parent] == here[kid])
     coin = belows(2, books.seed, population.ids[kids], books.step, ALONG) == 0
     joins = has(takes) & np.where(along, ~stays, free & (~stays | coin))
-    for row in kids[along & ~joins & ~stays & has(leavers)].tolist():
-        _set_along(books, row, False)  # its parent has gone to work
+    # Its parent has gone to work.
+    _set_along(books, kids[along & ~joins & ~stays & has(leavers)], False)
     if not joins.any():
         return
     by = np.full(len(kids), len(age))
@@ -167,34 +180,34 @@ def _take_along(books: Any, movers: Any) -> None:
     kids, by = kids[joins], by[joins]
     goal = to[by].astype(np.int64)
     if books.capacity is not None:
-        room = books.capacity - books.at_place - books.coming_to
-        order = books.hearing_order(kids)
-        order = order[np.argsort(goal[order], kind="stable")]
-        kids, by, goal = kids[order], by[order], goal[order]
-        fits = turn_of(goal) < room[goal]
+        fits = _first_heard(books, kids, goal, books.capacity - books.at_place - books.coming_to)
         kids, by, goal = kids[fits], by[fits], goal[fits]
     _depart(books, kids, goal, arrays["arrives"][by], arrays["mode"][by])
-    for row, is_out in zip(kids.tolist(), (goal != home[kids]).tolist(), strict=True):
-        _set_along(books, row, is_out)
+    _set_along(books, kids, goal != home[kids])
 
 
 def _parents(arrays: Any, kids: Any) -> tuple[Any, Any]:
     """Return pairs of a position in `kids` and the row of a parent."""
     pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for slot in range(arrays["friends"].shape[1]):
-        bonds = arrays["friendship"][:, slot][kids]
+        bonds, others = arrays["friendship"][:, slot][kids], arrays["friends"][:, slot]
         at = np.flatnonzero(bonds >> KIND == _PARENT)
         if len(at):
-            pairs.append((at, arrays["friends"][:, slot][kids[at]].astype(np.int64) - 1))
+            codes = others[kids[at]].astype(np.int64)
+            pairs.append((at[codes > 0], codes[codes > 0] - 1))  # others are no citizens
+        elif not bonds.any() and not others[kids].any():  # relations fill the first slots
+            break
     kid, parent = (np.concatenate(each) for each in zip(*pairs, strict=True))
     return kid, parent
 
 
-def _set_along(books: Any, row: int, value: bool) -> None:
+def _set_along(books: Any, rows: Any, values: Any) -> None:
     population = books.population
-    population.arrays["along"][row] = value
-    if population.full[row]:
-        population.agents[row].memory.status["along"] = value
+    population.arrays["along"][rows] = values
+    if population.agents:
+        for row in rows[population.full[rows]].tolist():
+            along = bool(population.arrays["along"][row])
+            population.agents[row].memory.status["along"] = along
 
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:

@@ -6,8 +6,8 @@ monthly earnings, up to 1,024, up to 6,172 and above, in dollars). The mean earn
 of what one's skill earns by full work: fitted to benefits of 1,669 dollars a month in the mean
 (Social Security Administration, June 2022). They are paid from contributions of 124 of 1,000 of
 wages, as of worker and employer there. 35 of 100 households rent (American Community Survey 2022:
-65 own their home), for 31 of 100 of their income (the same, median of renters). Rents go to those
-who own theirs, in equal parts: who owns which home is assumed not to matter.
+65.2 own their home), for 31 of 100 of their income, which is assumed. Rents go to those who own
+theirs, in equal parts: who owns which home is assumed not to matter.
 """
 
 from __future__ import annotations
