@@ -74,9 +74,8 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     if (flags < 0).any():
         new = np.unique(time[flags < 0])
         places = rows.population.of_kind(kind, LOOKED_AT)
-        for at in new.tolist():
-            both = open_at(rows, places, at) & open_at(rows, places, at + 1800)
-            by_time[at] = bool(both.any())
+        both = open_at(rows, places, new[:, None]) & open_at(rows, places, new[:, None] + 1800)
+        by_time[new] = both.any(axis=1)
         flags = by_time[time]
     return flags
 

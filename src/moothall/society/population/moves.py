@@ -143,12 +143,14 @@ def _take_along(books: Any, movers: Any) -> None:
     origin = arrays["moving_from"]
     goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
     goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
-    of_home, left, is_taken = np.zeros((3, len(population.places) + 1), bool)  # the last: nowhere
-    of_home[home[movers]] = left[origin[movers]] = True
+    of_home, is_left, is_taken = np.zeros(
+        (3, len(population.places) + 1), bool
+    )  # the last: nowhere
+    of_home[home[movers]] = is_left[origin[movers]] = True
     is_taken[origin[movers[goes[movers] == 1]]] = True
-    of_home[-1] = left[-1] = is_taken[-1] = False
+    of_home[-1] = is_left[-1] = is_taken[-1] = False
     kids = np.flatnonzero(age < CHILD)
-    kids = kids[left[place[kids]]]
+    kids = kids[is_left[place[kids]]]
     kids = kids[of_home[home[kids]]]
     free, along = ~_IS_BUSY[arrays["item_do"][kids]], arrays["along"][kids]
     for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
@@ -190,12 +192,12 @@ def _parents(arrays: Any, kids: Any) -> tuple[Any, Any]:
     """Return pairs of a position in `kids` and the row of a parent."""
     pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for slot in range(arrays["friends"].shape[1]):
-        bonds, others = arrays["friendship"][:, slot][kids], arrays["friends"][:, slot]
+        bonds, friend = arrays["friendship"][:, slot][kids], arrays["friends"][:, slot]
         at = np.flatnonzero(bonds >> KIND == _PARENT)
         if len(at):
-            codes = others[kids[at]].astype(np.int64)
+            codes = friend[kids[at]].astype(np.int64)
             pairs.append((at[codes > 0], codes[codes > 0] - 1))  # others are no citizens
-        elif not bonds.any() and not others[kids].any():  # relations fill the first slots
+        elif not bonds.any() and not friend[kids].any():  # relations fill the first slots
             break
     kid, parent = (np.concatenate(each) for each in zip(*pairs, strict=True))
     return kid, parent
