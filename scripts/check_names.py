@@ -48,7 +48,7 @@ EXCEPTIONS = {
     "journal/deleting.py left": "public: `Deleted.left`",
     "journal/entry.py began": "public, and a key of `moothall runs --json`",
     "journal/entry.py held": "public, and a key of `moothall runs --json`",
-    "journal/entry.py who": "public, and recorded",
+    "journal/wait.py who": "public, and recorded",
     "journal/journal.py kept": "public: `Journal.kept`",
     "models/wrappers/prices.py stated": "public: an argument of `Prices`",
     "memory/summarizing.py settled": "public: `SummarizingMemory.settled`",

@@ -163,9 +163,11 @@ FLOORS = {
     "journal": (
         "stop_reason",
         "attributes",
+        "tally",
+        "wait",
+        "describe",
         "entry",
         "doubt",
-        "tally",
         "store",
         "commits",
         "find",
@@ -176,10 +178,8 @@ FLOORS = {
         "moving",
         "books",
         "run_parts",
-        "describe",
         "waits",
         "journal",
-        "journal_argument",
     ),
     "journal.store": (
         "shapes",

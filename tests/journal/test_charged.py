@@ -27,7 +27,6 @@ from moothall import (
     ScriptedModel,
     Usage,
 )
-from moothall.journal.describe import entry_line
 from standing_clock import StandingClock
 
 PRICES = Prices({"mine:x": Price(input=1, output=100)})
@@ -190,7 +189,7 @@ def test_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) ->
         first = asyncio.run(main(journal))
         assert first.spent.tokens > 1000
         (charged,) = (entry for entry in journal.entries("r") if "charged" in entry.data)
-        line = entry_line(charged)
+        line = charged.line
         assert line.startswith("model call 1 ")
         assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100271 US dollars")
         second = budget()

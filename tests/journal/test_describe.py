@@ -10,13 +10,12 @@ import pytest
 
 from moothall import Journal, ModelReply, ReActAgent, ScriptedModel
 from moothall.journal import Entry
-from moothall.journal.describe import entry_line
 
 ANSWER = {"type": "ModelReply", "text": "Yes", "calls": [], "usage": [9, 2]}
 
 
 def lines(journal: Journal) -> list[str]:
-    return [entry_line(entry) for entry in journal.entries("r")]
+    return [entry.line for entry in journal.entries("r")]
 
 
 def look(at: str) -> str:
@@ -170,4 +169,4 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
     ),
 )
 def test_entry_in_words(kind: str, data: dict[str, Any], line: str) -> None:
-    assert entry_line(Entry(1, "", kind, 0.0, data)) == line
+    assert Entry(1, "", kind, 0.0, data).line == line

@@ -6,8 +6,7 @@ from typing import Any, Literal, assert_type
 from moothall import Budget, Journal, ModelReply, ReActAgent, ScriptedModel, Spent
 from moothall.agents.replies.record import APPENDED, recorded
 from moothall.agents.replies.step import StepHandle
-from moothall.journal import Done, Entry, Outline
-from moothall.journal.doubt import Doubt
+from moothall.journal import Done, Doubt, Entry, Outline
 
 
 def look(journal: Journal) -> list[str]:

@@ -17,10 +17,7 @@ from moothall import NoSuchRun, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
 from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
-from moothall.journal import Doubt, Entry, Journal, Outline
-from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import DECISIONS
-from moothall.journal.stop_reason import FINAL
+from moothall.journal import REASONS, Doubt, Entry, Journal, Outline
 from moothall.studio.orders import AnyOrder, ResumeRefusal, order_of, resume_refusal, without_keys
 
 NO_AGENT: Final = "MODULE:AGENT"
@@ -85,7 +82,7 @@ class RecordedRun:
 
     def ways(self, stop_reason: str) -> list[tuple[str, str]]:
         """Return the ways to continue after a stop reason, as (words, command); none if over."""
-        if stop_reason in FINAL:
+        if stop_reason in REASONS.final:
             return []
         if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
             return self._decisions(doubts)
@@ -118,7 +115,7 @@ class RecordedRun:
         if self.agent == NO_AGENT:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
         ways = []
-        for word, kind in DECISIONS.items():
+        for word, kind in Doubt.decisions.items():
             if kind.type is None or len(doubts) == 1:
                 values = [] if kind.type is None else [f"{doubts[0]}={kind.value_name}"]
                 command = decide("resume", f"--{word}", *values)
@@ -188,7 +185,7 @@ def print_doubts(
     these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
     click.echo(f"outcome unknown, the run was cut off while {these} running:", err=to_stderr)
     for doubt in doubts:
-        click.echo(f"  {doubt.number}  {doubt_line(doubt)}", err=to_stderr)
+        click.echo(f"  {doubt.number}  {doubt.line}", err=to_stderr)
     click.echo(f"Look whether {each} took effect, and then:", err=to_stderr)
     ways = recorded.ways("in_doubt")
     width = max(len(words) for words, _ in ways) + 1

@@ -32,8 +32,7 @@ from moothall.cli.recorded_runs import RecordedRun, named_run
 from moothall.cli.run.act import screen_of
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, reading
-from moothall.journal import Entry
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal import REASONS, Entry
 
 _TURN_OF_H = re.compile(r"H\d+(\.again)?")
 """The part of a dual act's run that is a turn of its H."""
@@ -75,7 +74,7 @@ def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) 
     reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
     if isinstance(reply, dict):  # of the user's own orchestrator
         click.echo(json.dumps(reply, indent=2))
-        return 0 if reply["over"]["reason"] in ANSWERED else 1
+        return 0 if reply["over"]["reason"] in REASONS.answered else 1
     uncut_actions = (
         [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
     )

@@ -32,10 +32,7 @@ from moothall.cli.shared_options import (
     mismatch_option,
     opened,
 )
-from moothall.journal import Outline
-from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import DECISIONS
-from moothall.journal.store.shapes import OURS
+from moothall.journal import Doubt, Outline
 from moothall.studio.orders import (
     ActOrder,
     AnyOrder,
@@ -56,7 +53,7 @@ _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 
 def _decision_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each decision about a call in doubt."""
-    for word, kind in reversed(DECISIONS.items()):  # the last is shown first
+    for word, kind in reversed(Doubt.decisions.items()):  # the last is shown first
         if kind.type is None:
             purpose = f"{kind.purpose[0].upper()}{kind.purpose[1:]}".format("call N")
             help = f"{purpose}: {kind.meaning}. Without N, all undecided calls."
@@ -119,7 +116,7 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    decisions = _decisions({word: options.pop(word) for word in DECISIONS})
+    decisions = _decisions({word: options.pop(word) for word in Doubt.decisions})
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     with opened(journal) as store:
         run_id = named_run(store, run_id)
@@ -194,7 +191,7 @@ def _agent_named(name: str, kind: str) -> Any:
 
 def _print_next(recorded: RecordedRun, outline: Outline, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
-    if outline.kind not in OURS:  # the user's own orchestrator, which no agent of a module is
+    if not outline.is_ours:  # the user's own orchestrator, which no agent of a module is
         kind = escaped(outline.kind)
         next = f"to resume it, run the program of {kind} again with run_id={recorded.run_id!r}"
         click.echo(f"recorded; {next}" if decided else f"moothall: {next}", err=True)
@@ -241,7 +238,7 @@ def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
 def _decisions(by_word: Mapping[str, Iterable[str]]) -> dict[int, Any]:
     """Return the decision about each call by its number; 0 stands for all the others."""
     pairs: list[tuple[str, Any]] = []
-    for word, kind in DECISIONS.items():
+    for word, kind in Doubt.decisions.items():
         for each in by_word[word]:
             if kind.type is None:
                 pairs.append((each, word))
@@ -257,7 +254,7 @@ def _decisions(by_word: Mapping[str, Iterable[str]]) -> dict[int, Any]:
             )
         if by_number.setdefault(0 if number == _ALL_CALLS else int(number), decision) != decision:
             calls = "all calls that are left" if number == _ALL_CALLS else f"call {number}"
-            *most, last = (f"--{word}" for word in DECISIONS)
+            *most, last = (f"--{word}" for word in Doubt.decisions)
             raise click.UsageError(f"{calls}: give one of {', '.join(most)} and {last}")
     return by_number
 
@@ -296,8 +293,8 @@ def _decide(recorded: RecordedRun, decisions: dict[int, Any]) -> bool:
         )
     doubts = recorded.journal.decide(recorded.run_id, choice, by=user_name(None))
     for doubt in doubts:
-        word = DECISIONS.recorded(decisions.get(doubt.number, for_rest))["decision"]
-        print(f"{doubt_line(doubt)} {DECISIONS[word].outcome}", file=sys.stderr, flush=True)
+        word = Doubt.decisions.recorded(decisions.get(doubt.number, for_rest))["decision"]
+        print(f"{doubt.line} {Doubt.decisions[word].outcome}", file=sys.stderr, flush=True)
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)
     return bool(doubts)

@@ -24,10 +24,7 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
-from moothall.journal import ATTRIBUTES, Journal, Outline, Sums
-from moothall.journal.describe import doubt_line
-from moothall.journal.find import SORTS
-from moothall.journal.stop_reason import state_in_words
+from moothall.journal import ATTRIBUTES, REASONS, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, order_line, order_of
 
 _MOST_LISTED = 100
@@ -92,9 +89,9 @@ def _filter_options(function: Callable[..., int]) -> Callable[..., int]:
 @_filter_options
 @click.option(
     "--sort",
-    type=OneOf((*SORTS, *(f"-{each}" for each in SORTS))),
+    type=OneOf((*Outline.sorts, *(f"-{each}" for each in Outline.sorts))),
     metavar="BY",
-    help=f"Order by {', '.join(SORTS[:-1])} or {SORTS[-1]}; -BY: the largest first.",
+    help=f"Order by {', '.join(Outline.sorts)}; -BY: the largest first.",
 )
 @click.option(
     "--limit",
@@ -181,7 +178,7 @@ def _chosen(filters: dict[str, Any]) -> dict[str, Any]:
 def print_outline(outline: Outline, detail: str = "") -> None:
     """Print the head of a run: id, state with the detail of its end, agent and task."""
     click.echo(escaped(outline.id))
-    words = state_in_words(outline.state, detail)
+    words = REASONS.state_in_words(outline.state, detail)
     began_text = datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M:%S")
     agent = f"{outline.kind} {outline.agent}"
     entries = f"{outline.entries:,} entr{'y' if outline.entries == 1 else 'ies'}"
@@ -310,7 +307,7 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
         click.echo(_fitting(line, 2))
     if outline.under_way:
         for doubt in doubts:
-            click.echo(f"running: {doubt_line(doubt)}")
+            click.echo(f"running: {doubt.line}")
         return
     if fork_ids := forks_of(recorded.journal, recorded.run_id):
         click.echo(f"it was forked as: {escaped(', '.join(fork_ids))}")

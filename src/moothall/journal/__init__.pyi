@@ -2,12 +2,13 @@
 
 from moothall.journal.attributes import ATTRIBUTES as ATTRIBUTES
 from moothall.journal.deleting import Deleted as Deleted
-from moothall.journal.doubt import Done as Done
 from moothall.journal.doubt import Doubt as Doubt
 from moothall.journal.entry import Entry as Entry
 from moothall.journal.entry import Outline as Outline
 from moothall.journal.entry import Sums as Sums
-from moothall.journal.entry import Wait as Wait
 from moothall.journal.journal import Journal as Journal
 from moothall.journal.run_parts import RunPart as RunPart
+from moothall.journal.stop_reason import REASONS as REASONS
+from moothall.journal.wait import Done as Done
+from moothall.journal.wait import Wait as Wait
 from moothall.journal.waits import Waits as Waits

@@ -16,7 +16,7 @@ from weakref import ref
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
-from moothall.journal.doubt import in_doubt
+from moothall.journal.doubt import Doubt
 from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import Holders, Pace, count_deletion, names_values
 from moothall.journal.opening import Runs
@@ -195,7 +195,7 @@ class Deletions:
                 return "it waits for a person: calls are in doubt"
             if state is None:
                 entries = [entry for entry, _ in self._file.read(db, number, id)]
-                if in_doubt(entries):
+                if Doubt.among(entries):
                     return "it waits for a person: calls are in doubt"
         return ""
 

@@ -8,28 +8,23 @@ from typing import Any, Final
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
-from moothall.journal.doubt import DECISIONS, Doubt
-from moothall.journal.entry import RESUME, Entry, call_line, stamp, wait_of, waits_for
+from moothall.journal.tally import about_in
+from moothall.journal.wait import DECISIONS, RESUME, stamp, wait_of, waits_for
+from moothall.models.protocol import call_line
 
 _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
 """What a line says of an answer's `meta`, in words, beside its text and calls."""
 
 
-def entry_line(entry: Entry) -> str:
+def entry_line(kind: str, data: dict[str, Any]) -> str:
     """Return what happened, in one line of plain words."""
-    tell = _KINDS.get(entry.kind)
+    tell = _KINDS.get(kind)
     if tell is not None:
         try:
-            return escaped(tell(entry.data))
+            return escaped(tell(data))
         except (KeyError, TypeError, AttributeError, ValueError):
             pass
-    return f"{escaped(entry.kind)} {escaped_json(entry.data)}"
-
-
-def doubt_line(doubt: Doubt) -> str:
-    """Return a call in doubt in one line, without its number: `pay(coins=3)`, and its part."""
-    where = f" ({doubt.path})" if doubt.path else ""
-    return escaped(call_line(doubt.action, doubt.args) + where)
+    return f"{escaped(kind)} {escaped_json(data)}"
 
 
 def is_refused(action: Any, result: Any) -> bool:
@@ -70,6 +65,26 @@ def fault_line(error: Any) -> str:
     if colon and not message.strip():
         return "cancelled" if kind == "CancelledError" else kind
     return kind + colon + message
+
+
+def fault_in(kind: str, data: dict[str, Any]) -> str:
+    """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
+    details = about_in(data)
+    if kind == "state":  # what was wrong with the answer of a model
+        state = data.get("state")
+        return str(state.get("faults") or "") if isinstance(state, dict) else ""
+    if kind == "failed":
+        return "" if data.get("cancelled") else fault_line(str(data.get("error")))
+    result = data.get("result") if kind == "ended" else None
+    if is_refused(details.get("action"), data.get("result")):
+        return ""
+    if "action" in details and isinstance(result, dict):
+        result = result.get("result")
+    if not isinstance(result, dict):
+        return ""
+    # In a society, a missing answer is recorded as a result.
+    fault = result.get("error") if "action" in details else result.get("failed")
+    return "" if fault is None or not details else fault_line(str(fault))
 
 
 def _begin_line(data: dict[str, Any]) -> str:

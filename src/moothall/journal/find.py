@@ -19,6 +19,7 @@ from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, wanted_paths
+from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import STATES
 from moothall.journal.tally import SUMMED
 
@@ -27,11 +28,6 @@ Moment: TypeAlias = float | datetime
 
 NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
 """The states of runs that go on only if a person, or the program of the agent, does something."""
-
-CUT_OFF: Final = ("stopped", "in_doubt")
-"""The states of runs whose process has ended."""
-
-SORTS: Final = ("began", "changed", "seconds", *SUMMED, "entries")
 
 
 def _sum_of(name: str) -> str:
@@ -116,8 +112,8 @@ class RunQuery:
         """
         condition, values = self._condition(leased, attribute)
         column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
-        if column not in SORTS:
-            names = ", ".join(SORTS)
+        if column not in Outline.sorts:
+            names = ", ".join(Outline.sorts)
             raise ConfigError(
                 f"runs: sort= must be one of {names}, or one of them with a '-' before it for the "
                 f"largest first, got {self.sort!r:.80}"
@@ -221,7 +217,7 @@ def _of_thread(name: str, value: Any, _: StateNow) -> Terms:
 
 
 def _in_states(name: str, states: Sequence[str], state_now: StateNow) -> Terms:
-    if {*states} <= {*CUT_OFF}:
+    if {*states} <= {*Outline.cut_off}:
         yield "open", ()  # by its index, however many others there are
     yield f"{state_now()} IN ({', '.join('?' * len(states)) or 'NULL'})", states
 

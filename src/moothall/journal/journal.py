@@ -22,24 +22,17 @@ from moothall.journal.books import SharedBudgets
 from moothall.journal.changing import forked
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
-from moothall.journal.doubt import Decision, Doubt, in_doubt
-from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
-from moothall.journal.find import (
-    CUT_OFF,
-    FILTERS,
-    OUTLINED,
-    Filters,
-    RunFilter,
-    RunQuery,
-    with_filters,
-)
+from moothall.journal.doubt import Doubt
+from moothall.journal.entry import Entry, Outline, Outlines, Sums
+from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuery, with_filters
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.by_path import opened
-from moothall.journal.store.copies import back_up, faults
+from moothall.journal.store.copies import back_up, faults, restore_journal
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUMMED, TASK_CHARS
+from moothall.journal.wait import Decision, Wait
 from moothall.journal.waits import Waits
 
 _ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark
@@ -90,6 +83,17 @@ class Journal:
         self.deletions: Deletions = Deletions(self.file, self.held_runs)
         self.waits: Waits = Waits(self.file, self.held_runs)
 
+    @classmethod
+    def from_argument(cls, journal: Journal | str | os.PathLike[str], owner: str) -> Journal:
+        """Return what is given as `journal=`, opened if it is a path; an error names the owner."""
+        if isinstance(journal, Journal):
+            return journal
+        if isinstance(journal, str | os.PathLike):
+            return cls(journal)
+        raise ConfigError(
+            f"{owner}: journal= must be a Journal or the path of one, got {journal!r:.80}"
+        )
+
     @property
     def path(self) -> str:
         """The file, as it was given."""
@@ -108,8 +112,6 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- looking -----------------------------------------------------------------------------------
 
     @with_filters
     def runs(
@@ -275,9 +277,7 @@ class Journal:
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read, or is damaged
         """
-        return in_doubt(self.entries(run_id))
-
-    # -- waiting -----------------------------------------------------------------------------------
+        return Doubt.among(self.entries(run_id))
 
     def waiting(
         self,
@@ -307,8 +307,6 @@ class Journal:
             NoSuchRun: there is no run of that id
         """
         self.waits.answer(run_id, key, value, by)
-
-    # -- deciding ----------------------------------------------------------------------------------
 
     def decide(
         self, run_id: str, decisions: Mapping[int, Decision] | Decision, *, by: str | None = None
@@ -373,9 +371,8 @@ class Journal:
 
         Raises:
             NoSuchRun: there is no run of that id
-            ConfigError: there is a run of the new id, or the new id is not valid
-            ConfigError: `upto` is not the number of an entry, or `results` names no ended step, or
-                steps of different turns
+            ConfigError: there is a run of the new id, or it is not valid; `upto` is not the number
+                of an entry, or `results` names no ended step, or steps of different turns
             JournalError: the file cannot be written, or is damaged
         """
         return forked(self.file, run_id, new_id, upto, results, permitted)
@@ -448,8 +445,6 @@ class Journal:
         """
         return self.file.size()
 
-    # -- moving ------------------------------------------------------------------------------------
-
     def export(self, run_id: str, path: str | os.PathLike[str], *, move: bool = False) -> None:
         """Write a run to a file of JSON lines: about it, its large values, and its entries.
 
@@ -500,8 +495,7 @@ class Journal:
 
         Raises:
             FileError: the file cannot be read, or is not an exported run; the text says where
-            ConfigError: there is a run of that id
-            ConfigError: `run_id` is not a valid id
+            ConfigError: there is a run of that id, or `run_id` is not a valid id
             JournalError: the journal cannot be written
         """
         return imported(self.file, named_file(path), run_id)
@@ -521,6 +515,17 @@ class Journal:
         """
         back_up(self.file, Path(os.path.abspath(named_file(path))))
 
+    @classmethod
+    def restore(cls, backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Path | None:
+        """Put a copy of a backup in the place of a journal; return where the old one is, if any.
+
+        Raises:
+            ConfigError: the backup is the journal itself
+            JournalError: the backup is damaged, or a process has the journal open
+            FileError: the copy cannot be written
+        """
+        return restore_journal(Path(named_file(backup)).resolve(), Path(named_file(path)).resolve())
+
     def check(self) -> list[str]:
         """Return what is damaged, in words: tables, entries of runs, values; empty if all is whole.
 
@@ -530,8 +535,6 @@ class Journal:
             JournalError: the journal cannot be read
         """
         return faults(self.file)
-
-    # -- budgets -----------------------------------------------------------------------------------
 
     # -- working -----------------------------------------------------------------------------------
 
@@ -551,7 +554,7 @@ class Journal:
 
     def runs_to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
-        cut_off = self.runs(state=CUT_OFF, kind=kind, agent=agent)
+        cut_off = self.runs(state=Outline.cut_off, kind=kind, agent=agent)
         blocked = map(self.run, self.waits.after_others(agent))
         waited = [
             run
@@ -566,8 +569,6 @@ class Journal:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
         new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attrs))
         return RunPart(await self.held_runs.begin(run_id, new))
-
-    # -- what it says ------------------------------------------------------------------------------
 
     def _outlines(
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None

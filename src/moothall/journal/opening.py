@@ -20,7 +20,7 @@ from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import RunHeld, StateError
 from moothall.foundation.threads import WORKERS, renewed
 from moothall.journal.commits import Commits, OpenRun
-from moothall.journal.doubt import in_doubt
+from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN
 from moothall.journal.store.store import Place, Store, Unfinished
@@ -175,7 +175,7 @@ class Runs:
             raise
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past_entries)
         for part in past_entries.values():
-            run.open_calls.update((each.path, each.key) for each in in_doubt(part))
+            run.open_calls.update((each.path, each.key) for each in Doubt.among(part))
             for each in (each for each in part if each.kind in DECISION_ENTRIES):
                 run.decided.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}

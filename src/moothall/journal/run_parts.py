@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.foundation.errors import StateError
 from moothall.journal.commits import OpenRun
-from moothall.journal.entry import ROOT, Entry
+from moothall.journal.entry import ROOT, Entry, subpath
 
 
 class RunPart:
@@ -61,13 +61,6 @@ class ReadPart:
     def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
         self.run_id: str = run_id
         self.past_entries: list[Entry] = [entry for entry in entries if entry.path == ROOT]
-
-
-def subpath(path: str, name: str) -> str:
-    """Return the path of a part; a slash in an id is quoted, so that no two parts share a path."""
-    turn, slash, id = name.partition("/")
-    name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"
-    return f"{path}/{name}" if path else name
 
 
 # By class of agent: the module whose `replayed(part)` rebuilds a run. These modules import the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 StopReason: TypeAlias = Literal[
@@ -40,7 +41,9 @@ goes on when that is there
 """
 
 
-class _Meaning(NamedTuple):
+class Meaning(NamedTuple):
+    """What a stop reason means: in words, for who resumes the run, and for a group."""
+
     state: str  # for a person
     explanation: str
     is_final: bool  # whether the run is over; if not, the next call resumes it
@@ -50,35 +53,72 @@ class _Meaning(NamedTuple):
     in_group: Literal["failed", "passes", "all"] = "failed"
 
 
-REASONS: Final[dict[StopReason, _Meaning]] = {
-    "done": _Meaning("done", "the model has answered", is_final=True, answered=True),
-    "terminal": _Meaning("done", "the last action's result is the answer", True, answered=True),
-    "terminated": _Meaning("done", "the review accepted it", is_final=True, answered=True),
-    "max_loops": _Meaning("stopped", "the review did not accept it", is_final=True),
-    "max_iterations": _Meaning(
-        "stopped", "the iterations were used up without an answer", is_final=True
-    ),
-    "no_progress": _Meaning("stopped", "the model repeated the same calls", is_final=True),
-    "unreadable": _Meaning(
-        "stopped", "the model's answer could not be used", is_final=True, in_group="passes"
-    ),
-    "budget": _Meaning("stopped", "budget limit reached", is_final=False, in_group="all"),
-    "deadline": _Meaning("stopped", "time limit reached", is_final=False, in_group="all"),
-    "in_doubt": _Meaning(
-        "in doubt", "the outcome of an action is unknown", is_final=False, in_group="all"
-    ),
-    "waiting": _Meaning(
-        "waiting", "for an answer, a result or a moment", is_final=False, in_group="all"
-    ),
-    "cancelled": _Meaning("cancelled", "it was interrupted", is_final=False, in_group="passes"),
-    "error": _Meaning("failed", "", is_final=False),
-}
+class StopReasons(dict[StopReason, Meaning]):
+    """Why runs end, each reason with what it means."""
 
-FINAL: Final = frozenset(reason for reason, meaning in REASONS.items() if meaning.is_final)
-"""The reasons for which a run is over. After any other, the next call resumes it."""
+    @cached_property
+    def final(self) -> frozenset[str]:
+        """The reasons for which a run is over; after any other, the next call resumes it."""
+        return frozenset(reason for reason, meaning in self.items() if meaning.is_final)
 
-ANSWERED: Final = frozenset(reason for reason, meaning in REASONS.items() if meaning.answered)
-"""The reasons for which a reply's text is an answer."""
+    @cached_property
+    def answered(self) -> frozenset[str]:
+        """The reasons for which a reply's text is an answer."""
+        return frozenset(reason for reason, meaning in self.items() if meaning.answered)
+
+    def in_words(self, reason: str, detail: str = "") -> str:
+        """Return how a run ended, and why; a program's own reason is its own word."""
+        meaning = self.get(cast("StopReason", reason))
+        state, why = meaning[:2] if meaning else ("stopped", reason)
+        if reason == "max_iterations":  # the words say the first part of it
+            detail = detail.partition("; ")[2]
+        if detail and reason in _SAY_ALL:
+            return f"{state}: {detail.removeprefix('waiting ')}"
+        return (f"{state}: {why}" if why else state) + (f" ({detail})" if detail else "")
+
+    def explain(self, reason: str, detail: str = "") -> str:
+        """Return why a run ended, without its state."""
+        return self.in_words(reason, detail).partition(": ")[2]
+
+    def state_in_words(self, state: str, detail: str = "") -> str:
+        """Return how a run stands, by the state of its outline, whatever did its work."""
+        if state in self.answered:
+            return "done"
+        return {
+            "running": "running",
+            "stopped": "stopped: its process ended",
+            ELSEWHERE_STATE: "it may go on where it was copied from or moved to",
+        }.get(state) or self.in_words(state, detail)
+
+
+REASONS: Final = StopReasons(
+    {
+        "done": Meaning("done", "the model has answered", is_final=True, answered=True),
+        "terminal": Meaning("done", "the last action's result is the answer", True, answered=True),
+        "terminated": Meaning("done", "the review accepted it", is_final=True, answered=True),
+        "max_loops": Meaning("stopped", "the review did not accept it", is_final=True),
+        "max_iterations": Meaning(
+            "stopped", "the iterations were used up without an answer", is_final=True
+        ),
+        "no_progress": Meaning("stopped", "the model repeated the same calls", is_final=True),
+        "unreadable": Meaning(
+            "stopped", "the model's answer could not be used", is_final=True, in_group="passes"
+        ),
+        "budget": Meaning("stopped", "budget limit reached", is_final=False, in_group="all"),
+        "deadline": Meaning("stopped", "time limit reached", is_final=False, in_group="all"),
+        "in_doubt": Meaning(
+            "in doubt", "the outcome of an action is unknown", is_final=False, in_group="all"
+        ),
+        "waiting": Meaning(
+            "waiting", "for an answer, a result or a moment", is_final=False, in_group="all"
+        ),
+        "cancelled": Meaning("cancelled", "it was interrupted", is_final=False, in_group="passes"),
+        "error": Meaning("failed", "", is_final=False),
+    }
+)
+
+FINAL: Final = REASONS.final
+ANSWERED: Final = REASONS.answered
 
 FOR_ALL: Final = frozenset(
     reason for reason, meaning in REASONS.items() if meaning.in_group == "all"
@@ -103,22 +143,6 @@ _SAY_ALL: Final = ("waiting", "cancelled", "error")
 """Whose detail says all that the words for the reason say."""
 
 
-def in_words(reason: str, detail: str = "") -> str:
-    """Return how a run ended, and why, for a person; a program's own reason is its own word."""
-    meaning = REASONS.get(cast("StopReason", reason))
-    state, why = ("stopped", reason) if meaning is None else (meaning.state, meaning.explanation)
-    if reason == "max_iterations":  # the words say the first part of it
-        detail = detail.partition("; ")[2]
-    if detail and reason in _SAY_ALL:
-        return f"{state}: {detail.removeprefix('waiting ')}"
-    return (f"{state}: {why}" if why else state) + (f" ({detail})" if detail else "")
-
-
-def why_ended(reason: str, detail: str = "") -> str:
-    """Return why a run ended, without its state."""
-    return in_words(reason, detail).partition(": ")[2]
-
-
 def cut_off(cause: str, questions: Sequence[str]) -> str:
     """Return why a run was cancelled, with what it waited for then."""
     return (
@@ -126,14 +150,3 @@ def cut_off(cause: str, questions: Sequence[str]) -> str:
         if questions
         else cause
     )
-
-
-def state_in_words(state: str, detail: str = "") -> str:
-    """Return how a run stands, whatever did its work."""
-    if state in ANSWERED:
-        return "done"
-    return {
-        "running": "running",
-        "stopped": "stopped: its process ended",
-        ELSEWHERE_STATE: "it may go on where it was copied from or moved to",
-    }.get(state) or in_words(state, detail)

@@ -6,14 +6,13 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import json_text
-from moothall.journal.doubt import DECISIONS, Decision, Doubt, decisions_for, in_doubt, state_of
-from moothall.journal.entry import KINDS, RESUME, Wait, kinds_of, stamp, wait_of, waits_for
+from moothall.journal.doubt import Doubt, decisions_for, state_of
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import FINAL, cut_off
 from moothall.journal.store.due_runs import DueRuns
@@ -21,9 +20,18 @@ from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
 from moothall.journal.store.wait_rows import DOUBT, WaitOutcome, doubt_key, end_rows, tell_doubt
-
-OF_A_PERSON: Final = tuple(kind for kind, wait_kind in KINDS.items() if wait_kind.by_person)
-"""The kinds that a person answers."""
+from moothall.journal.wait import (
+    DECISIONS,
+    KINDS,
+    RESUME,
+    Decision,
+    Wait,
+    WaitKind,
+    kinds_of,
+    stamp,
+    wait_of,
+    waits_for,
+)
 
 _OPEN: Final = "NOT taken AND value IS NULL AND place > 0"
 _COLUMNS: Final = (
@@ -41,7 +49,17 @@ _TOLD_DOUBTS: Final = (
 
 
 class Waits(DueRuns):
-    """What the runs of a journal wait for."""
+    """What the runs of a journal wait for.
+
+    Attributes:
+        kinds: the kinds of waits, by their words
+        of_a_person: the kinds that a person answers
+    """
+
+    kinds: ClassVar[Mapping[str, WaitKind]] = KINDS
+    of_a_person: ClassVar[tuple[str, ...]] = tuple(
+        kind for kind, wait_kind in KINDS.items() if wait_kind.by_person
+    )
 
     def __init__(self, file: Store, runs: Runs) -> None:
         super().__init__(file)
@@ -88,7 +106,7 @@ class Waits(DueRuns):
             if doubts is None:
                 doubts = self._read[number, changed] = []
                 with self._file.skipping_damaged(run):
-                    doubts += in_doubt([entry for entry, _ in self._file.read(db, number, run)])
+                    doubts += Doubt.among([entry for entry, _ in self._file.read(db, number, run)])
             for each in doubts:
                 key = doubt_key(each.path, each.key)
                 wait_values = (
@@ -179,8 +197,8 @@ class Waits(DueRuns):
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
-        undecided = {(each.path, each.key) for each in in_doubt(entries)}
-        for doubt in in_doubt(entries, with_decided=True):
+        undecided = {(each.path, each.key) for each in Doubt.among(entries)}
+        for doubt in Doubt.among(entries, decided=True):
             at = (doubt.path, doubt.key)
             if at in undecided and doubt_key(*at) == key:  # perhaps again: its repetition, too
                 self.decide(run_id, {doubt.number: value}, by)
@@ -208,7 +226,7 @@ class Waits(DueRuns):
                 (entry for part in run.past_entries.values() for entry in part),
                 key=lambda e: e.sequence,
             )
-            decided = decisions_for(in_doubt(entries, with_decided=True), decisions)
+            decided = decisions_for(Doubt.among(entries, decided=True), decisions)
             for doubt, data in decided:
                 run.note(doubt.path, "decided", data if by is None else {**data, "by": by})
             run.commit_now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
@@ -20,6 +21,7 @@ from typing import (
 )
 
 from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import escaped_json
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -54,6 +56,23 @@ class Call:
     id: str
     name: str
     args: dict[str, Any] | str
+
+    @property
+    def line(self) -> str:
+        """The call in words, such as `pay(coins=3)`."""
+        return call_line(self.name, self.args)
+
+
+def call_line(name: str, args: Any) -> str:
+    """Return a call of an action in words, such as `pay(coins=3)`."""
+    if isinstance(args, str):  # as the model wrote them
+        try:
+            args = json.loads(args)
+        except ValueError:
+            pass
+    if not isinstance(args, dict):
+        return f"{name}({'' if args is None else escaped_json(args)})"
+    return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"
 
 
 _ALWAYS_SHOWN = ("input_tokens", "output_tokens")

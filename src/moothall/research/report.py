@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from moothall import FileError, Reply, StateError, StopReason, Usage
 from moothall.build import counted, display, one_line
 from moothall.foundation.arguments import named_elsewhere
-from moothall.journal.stop_reason import in_words
+from moothall.journal import REASONS
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
@@ -42,7 +42,7 @@ QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 def end_in_words(reason: str, detail: str = "") -> str:
     """Return how research ended, and why, for a person."""
     if reason not in QUIET:
-        return in_words(reason, detail)
+        return REASONS.in_words(reason, detail)
     return f"done: {phrase(reason, '')}" + (f" ({detail})" if detail else "")
 
 
@@ -252,7 +252,7 @@ def report_of(
         end = phrase("quotes" if are_quotes else stop, all_topics)
         end += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)
     elif not under_way:
-        state, _, reason = in_words(stop, as_text(progress.detail)).partition(": ")
+        state, _, reason = REASONS.in_words(stop, as_text(progress.detail)).partition(": ")
         end = reason or f"it {state}"
     usd = cost(progress.used, prices)
     parts.append("---\n\n" + foot(progress, citations, end, usd, extractive))

@@ -42,7 +42,6 @@ from moothall.build import (
 )
 from moothall.foundation.threads import is_async
 from moothall.journal import Journal
-from moothall.journal.journal_argument import as_journal
 from moothall.society import arguments, checkpoint, columns_first
 from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
@@ -174,7 +173,7 @@ class Society(Experiments):
         self._engine = LocalEngine() if engine is None else engine
         self._asking = CitizenModelCalls(model_timeout_s, budget, once=ask_once)
         self._turn_timeout_s = turn_timeout_s
-        self._journal = None if journal is None else as_journal(journal, "Society")
+        self._journal = None if journal is None else Journal.from_argument(journal, "Society")
         try:
             if population is not None:
                 begin_life(self, population)

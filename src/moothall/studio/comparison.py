@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from moothall.build import json_line
 from moothall.journal import Entry
-from moothall.journal.tally import about_in
 from moothall.studio.run_view import Totals, cut, entry_row
 
 _STEPS: Final = 2_000
@@ -29,7 +28,7 @@ class _ComparedStep:
     @property
     def name(self) -> tuple[str, str, str]:
         """What was called, where, and with what."""
-        about = about_in(self.entry.data)
+        about = self.entry.subject
         target = str(about.get("action", about.get("model")))
         return (self.entry.path, target, json_line(self.args))
 
@@ -68,7 +67,7 @@ def _steps(entries: Sequence[Entry]) -> list[_ComparedStep]:
     open_entries: dict[tuple[str, Any], Entry] = {}
     steps: list[_ComparedStep] = []
     for entry in entries:
-        key, details = (entry.path, entry.data.get("key")), about_in(entry.data)
+        key, details = (entry.path, entry.data.get("key")), entry.subject
         if entry.kind == "started":
             open_entries[key] = entry
         if entry.kind not in ("ended", "failed") or not details.keys() & {"action", "model"}:

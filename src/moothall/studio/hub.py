@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError, Journal, JournalError
 from moothall.build import state_file
-from moothall.journal.journal_argument import as_journal
 from moothall.studio.cards import Cards
 from moothall.studio.feed import EventFeed
 from moothall.studio.growing import Growing
@@ -78,7 +77,7 @@ class Hub:
                     f"its folder cannot be made ({error.strerror}): name another journal by "
                     "--journal, MOOTHALL_JOURNAL or journal=",
                 ) from error
-        self._journal = as_journal(journal, "the studio")
+        self._journal = Journal.from_argument(journal, "the studio")
 
     def _close_journal(self) -> None:
         """Drop the journal and its cards; close it unless it was given as a `Journal`."""

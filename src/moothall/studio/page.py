@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from moothall import ConfigError, MoothallError, StateError
 from moothall.agents.decision import DECISIONS
 from moothall.budget import RUN_LIMITS, Limit
-from moothall.journal import Journal
-from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
-from moothall.journal.stop_reason import FINAL
+from moothall.journal import REASONS, Doubt, Journal
 
 if TYPE_CHECKING:
     from fastapi import Response
@@ -229,7 +227,7 @@ def _doubt_decisions() -> list[dict[str, Any]]:
     """Return what may be decided about a call in doubt, as a page offers and explains it."""
     return [
         {"word": word, "label": kind.label, "meaning": kind.meaning, "value": kind.value_name}
-        for word, kind in DOUBT_DECISIONS.items()
+        for word, kind in Doubt.decisions.items()
     ]
 
 
@@ -284,7 +282,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
-    data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
+    data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(REASONS.final)}
     bounds = [each.bound for each in Journal.filters.values() if each.bound is not None]
     data |= {
         "bounds": [each._asdict() for each in bounds],

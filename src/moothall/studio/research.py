@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall import ConfigError
 from moothall.journal import Entry, Outline
-from moothall.journal.entry import ROOT
 from moothall.models import budget_of, made_model
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS, QUIET, end_in_words
@@ -57,7 +56,7 @@ class ResearchTab(Tab):
         """Return the entries of a run after a number, cut, and what forms are called."""
         _, recorded = self._recorded(run, after)
         forms = {ending: form.title for ending, form in FORMS.items()}
-        entries = [progress_entry(each) for each in recorded if each.path == ROOT]
+        entries = [progress_entry(each) for each in recorded if not each.path]
         return {"entries": entries, "forms": forms}
 
     def report(self, run: str) -> Report:

@@ -10,12 +10,7 @@ from typing import Any, Final
 
 from moothall.agents.replies.reply_context import is_under_way
 from moothall.build import shorten
-from moothall.journal import Entry, Outline
-from moothall.journal.describe import fault_line, is_refused, origins_in
-from moothall.journal.entry import ROOT
-from moothall.journal.run_parts import subpath
-from moothall.journal.stop_reason import why_ended
-from moothall.journal.tally import about_in, spent_in
+from moothall.journal import REASONS, Entry, Outline
 from moothall.studio.orders.order import order_line
 
 _TEXT: Final = 2_000
@@ -36,23 +31,24 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
         row["data"] = cut(data := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != data:
             row["cut"] = True
-    if spent := spent_in(entry.kind, entry.data):
+    if spent := entry.spent:
         row["spent"] = {**asdict(spent), "usd": _plain(spent.usd)}
-    if fault := _fault(entry):
+    if fault := entry.fault:
         row["fault"] = shorten(fault, _LINE)
-    origins, sources = origins_in(entry.data.get("result"))
     if entry.kind == "over":
-        row["why"] = why_ended(str(entry.data.get("reason")), str(entry.data.get("detail") or ""))
-    if origins:
+        row["why"] = REASONS.explain(
+            str(entry.data.get("reason")), str(entry.data.get("detail") or "")
+        )
+    if origins := entry.origins:
         row["origins"] = {
             name: [asdict(each) for each in name_origins] for name, name_origins in origins.items()
         }
-    if sources:
+    if sources := entry.sources:
         row["outside"] = sources
-    if _is_refused(entry):
+    if entry.is_refused:
         row["refused"] = True
-    if entry.kind == "started" and isinstance(entry.data.get("part"), str):
-        row["part"] = subpath(entry.path, entry.data["part"])
+    if entry.part is not None:
+        row["part"] = entry.part
     return row
 
 
@@ -94,19 +90,19 @@ class Totals:
         if self._at and not self._rests and not is_decided:
             self._seconds += max(entry.at - self._at, 0.0)
         self._at = entry.at
-        self._rests = is_decided or (entry.kind == "over" and entry.path == ROOT)
-        self._count["errors"] += bool(_fault(entry))
-        self._count["refused"] += _is_refused(entry)
-        if "action" in about_in(entry.data):  # a call resumed after a crash starts twice
+        self._rests = is_decided or (entry.kind == "over" and not entry.path)
+        self._count["errors"] += bool(entry.fault)
+        self._count["refused"] += entry.is_refused
+        if "action" in entry.subject:  # a call resumed after a crash starts twice
             self._tools.add((entry.path, str(entry.data.get("key"))))
-        if spent := spent_in(entry.kind, entry.data):
+        if spent := entry.spent:
             for name in _COUNTS:
                 self._count[name] += getattr(spent, name)
             if spent.usd is None:
                 self._count["unpriced"] += spent.tokens
             else:
                 self._usd += spent.usd
-            if (model := about_in(entry.data).get("model")) is not None:
+            if (model := entry.subject.get("model")) is not None:
                 key = (str(model), int(entry.at // 3600))
                 calls, tokens, usd = self._by_model.get(key, (0, 0, None))
                 usd = usd if spent.usd is None else (usd or Decimal(0)) + spent.usd
@@ -131,31 +127,6 @@ class Totals:
 
 def _plain(usd: Decimal | None) -> str | None:
     return None if usd is None else format(usd.normalize(), "f")
-
-
-def _is_refused(entry: Entry) -> bool:
-    """Return whether a call was not permitted."""
-    return is_refused(about_in(entry.data).get("action"), entry.data.get("result"))
-
-
-def _fault(entry: Entry) -> str:
-    """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
-    data, details = entry.data, about_in(entry.data)
-    if entry.kind == "state":  # what was wrong with the answer of a model
-        state = data.get("state")
-        return str(state.get("faults") or "") if isinstance(state, dict) else ""
-    if entry.kind == "failed":
-        return "" if data.get("cancelled") else fault_line(str(data.get("error")))
-    if _is_refused(entry):
-        return ""
-    result = data.get("result") if entry.kind == "ended" else None
-    if "action" in details and isinstance(result, dict):
-        result = result.get("result")
-    if not isinstance(result, dict):
-        return ""
-    # In a society, a missing answer is recorded as a result.
-    fault = result.get("error") if "action" in details else result.get("failed")
-    return "" if fault is None or not details else fault_line(str(fault))
 
 
 def cut(value: Any, max_items: int = _VALUES, deep: int = _DEPTH) -> Any:

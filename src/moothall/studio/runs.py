@@ -19,10 +19,7 @@ from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.agents.loop.prompt_record import recorded_prompt
 from moothall.build import guard, renewed, shorten
 from moothall.foundation.jsonvalue import deep_json
-from moothall.journal import Outline
-from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import in_doubt
-from moothall.journal.stop_reason import FINAL
+from moothall.journal import REASONS, Doubt, Outline
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.orders.order import order_in, order_line
@@ -41,7 +38,7 @@ _MOST_MATCHES: Final = 500
 _LINE: Final = 200
 _CONTEXT_CHARS: Final = 60
 """How much is told of the line of an entry, and before the words, where the line lacks them."""
-_AT_REST: Final = FINAL - {"unreadable"}
+_AT_REST: Final = REASONS.final - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
 _KNOWN_MODELS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
@@ -158,7 +155,7 @@ class RunsTab(Tab):
         for key in [each for each in keys if each not in self._doubtful][:_OLD]:
             self._doubtful[key] = False
             with suppress(MoothallError):  # it is damaged, or was deleted meanwhile
-                self._doubtful[key] = bool(in_doubt(self._journal.entries(key[0])))
+                self._doubtful[key] = bool(Doubt.among(self._journal.entries(key[0])))
         doubtful = {id for id, entries in keys if self._doubtful.get((id, entries))}
         return [
             replace(each, state="in_doubt") if each.id in doubtful else each for each in outlines
@@ -225,14 +222,14 @@ class RunsTab(Tab):
         outline = self._journal.run(run)
         rests_now = outline.under_way or outline.state in _AT_REST
         entries = [] if rests_now else self._journal.entries(run)
-        open_still = {each.number for each in in_doubt(entries)}
-        doubts = in_doubt(entries, with_decided=True)
+        open_still = {each.number for each in Doubt.among(entries)}
+        doubts = Doubt.among(entries, decided=True)
         return {
             **told_of(outline),
             "in_doubt": [
                 {
                     "number": each.number,
-                    "line": doubt_line(each),
+                    "line": each.line,
                     "decided": each.number not in open_still,
                 }
                 for each in doubts

@@ -11,7 +11,7 @@ from moothall import ConfigError, Done, Event, Reply, ReplyStream
 from moothall.agents.replies.stream import R_co
 from moothall.build import one_line
 from moothall.foundation.text import shown_lines
-from moothall.journal.stop_reason import ANSWERED, in_words
+from moothall.journal import REASONS
 
 _WIDTH = 200
 """The most characters shown of a call's arguments or result."""
@@ -133,8 +133,8 @@ class _Printer:
         reply = event.reply
         if reply.text and reply.text.strip() != self._last_text.strip():
             self._say(reply.text)
-        if reply.stop_reason not in ANSWERED:
-            self._line(f"({in_words(reply.stop_reason, reply.detail)})")
+        if reply.stop_reason not in REASONS.answered:
+            self._line(f"({REASONS.in_words(reply.stop_reason, reply.detail)})")
 
     def _ignore(self, event: Any) -> None: ...
 

@@ -15,8 +15,8 @@ from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
-from moothall.journal.doubt import DECISIONS
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
+from moothall.journal.wait import DECISIONS
 
 if TYPE_CHECKING:
     from moothall.journal import Entry

@@ -71,9 +71,11 @@ class RecordedAgent(ConversationalAgent):
 
     @journal.setter
     def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        from moothall.journal.journal_argument import as_journal
+        from moothall.journal.journal import Journal
 
-        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
+        self._journal = (
+            None if journal is None else Journal.from_argument(journal, f"agent {self.id!r}")
+        )
 
     def load_parts(self) -> tuple[Any, list[Action] | None]:
         """Import and make what a reply needs."""

@@ -18,7 +18,7 @@ from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
 from moothall.journal.entry import begun_of
-from moothall.journal.stop_reason import ANSWERED, FINAL, cut_off, why_ended
+from moothall.journal.stop_reason import ANSWERED, FINAL, REASONS, cut_off
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _cut_off_reason(error: BaseException, questions: Sequence[str]) -> str:
     if isinstance(error, Exception):
         return error_text(error)
     why = error_message(error)
-    return cut_off(why or why_ended("cancelled"), questions) if questions else why
+    return cut_off(why or REASONS.explain("cancelled"), questions) if questions else why
 
 
 def _rests(record: Record[Any]) -> bool:

@@ -15,10 +15,9 @@ from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later
 from moothall.actions.approval.decision import DECISION_KINDS, Decision, Refused
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.threads import WORKERS, is_cancelled
-from moothall.journal.doubt import DoubtDecision
-from moothall.journal.entry import Wait, in_words, wait_of
 from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
+from moothall.journal.wait import DoubtDecision, Wait, in_words, wait_of
 
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun

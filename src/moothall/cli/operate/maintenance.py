@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import click
 
-from moothall import ConfigError
+from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING, OLDER, delete, tell
 from moothall.cli.shared_options import (
@@ -19,8 +18,7 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import Age, FileToWrite, WholeNumberType
 from moothall.foundation.postgres import is_url
-from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.copies import restore_journal
+from moothall.journal import REASONS
 
 
 @click.command(short_help="Delete old runs.")
@@ -97,7 +95,7 @@ def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
         with as_usage_error():
             state = store.run(run_id).state
             store.export(run_id, jsonl, move=move)
-        if not move and state not in FINAL:
+        if not move and state not in REASONS.final:
             click.echo(
                 f"run {escaped(run_id)} is not over, and goes on here: where the file is "
                 "imported, only after `moothall runs adopt`; --move ends it here",
@@ -183,7 +181,7 @@ def restore(path: str, journal: str | None) -> int:
         raise click.UsageError("no journal was named: give --journal PATH")
     if is_url(journal):
         raise click.UsageError("a server's journal is restored by its own program: psql")
-    old = restore_journal(Path(path).resolve(), Path(journal).resolve())
+    old = Journal.restore(path, journal)
     click.echo(escaped(f"restored from {path}"))
     if old is not None:
         click.echo(escaped(f"what was there is {old}"))

@@ -23,9 +23,7 @@ from moothall.cli.shared_options import (
     print_json,
 )
 from moothall.foundation.text import escaped_json
-from moothall.journal import Journal, Wait
-from moothall.journal.entry import KINDS
-from moothall.journal.waits import OF_A_PERSON
+from moothall.journal import Journal, Wait, Waits
 
 _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
@@ -52,7 +50,7 @@ def _for_option(permits: bool) -> Callable[[Callable[..., Any]], Callable[..., A
 @click.command()
 @journal_option("The journal.")
 @click.option("--agent", metavar="ID", help="Only what runs of this agent wait for.")
-@click.option("--kind", metavar="KIND", help=f"Only one kind: {', '.join(KINDS)}.")
+@click.option("--kind", metavar="KIND", help=f"Only one kind: {', '.join(Waits.kinds)}.")
 @json_data_option
 def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: bool) -> None:
     """List what runs wait for, the longest first: approvals, questions, results, moments, doubts.
@@ -140,7 +138,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
     with opened(journal) as store:
         kinds = {each.key: each.kind for each in store.waiting(run_id)}
         answer_value: Any = value
-        if value is not None and not (key in kinds and KINDS[kinds[key]].is_text):
+        if value is not None and not (key in kinds and Waits.kinds[kinds[key]].is_text):
             try:
                 answer_value = json.loads(value)
             except (ValueError, RecursionError) as error:
@@ -174,7 +172,7 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with opened(journal) as store:
-        waits = store.waiting(kind=OF_A_PERSON)
+        waits = store.waiting(kind=Waits.of_a_person)
         asking = _asking(store, None)
     if as_json:
         print_json(approvals=waits, asking=asking)
@@ -272,7 +270,7 @@ def _decide(journal: str | None, hash: str, decision: Any, name: str | None) -> 
 
 def _wait_of(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
     """Return what waits under the beginning of a hash, or else waited: it says who answered."""
-    waits = [each for each in journal.waiting(kind=OF_A_PERSON) if each.key.startswith(hash)]
+    waits = [each for each in journal.waiting(kind=Waits.of_a_person) if each.key.startswith(hash)]
     waits = waits or [each for each in decided if each.key.startswith(hash)]
     if len(waits) != 1:
         many = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"

@@ -7,7 +7,7 @@ from typing import Final
 
 from moothall import Reply, Step
 from moothall.build import shorten
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal import REASONS
 
 _COMMANDS: Final = ("run_command", "shell_command")
 _EXIT: Final = re.compile(r"(?:^|\n)\[(exit code \d+|killed by [^\]\n]+)\]\Z")
@@ -20,7 +20,7 @@ _SMALL: Final = (
 
 def exit_code(reply: Reply) -> int:
     """Return 0 if the reply is an answer, else 1."""
-    return 0 if reply.stop_reason in ANSWERED else 1
+    return 0 if reply.stop_reason in REASONS.answered else 1
 
 
 def unsuccessful(reply: Reply) -> str:

@@ -31,8 +31,8 @@ from moothall.cli.shared_options import (
     run_limits,
 )
 from moothall.cli.values import WholeNumberType
-from moothall.journal.entry import call_line
-from moothall.journal.stop_reason import FINAL
+from moothall.journal import REASONS
+from moothall.models import Call
 from moothall.research.report import end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.orders import (
@@ -324,7 +324,7 @@ class ResearchDisplay(RunDisplay):
             self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
         elif event.block == "research":
             for task in data["results"]:  # a task that could not be called had no start
-                line = call_line(task["tool"], task["args"])
+                line = Call("", task["tool"], task["args"]).line
                 if task["error"] is not None and line not in self._shown_ends:
                     self._task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
@@ -357,7 +357,7 @@ class ResearchDisplay(RunDisplay):
             self._line(self.notes.pop(0), "yellow", "    ", "      ")
 
     def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
-        line = call_line(tool, args)
+        line = Call("", tool, args).line
         self._shown_ends.add(line)
         failed = error is not None
         first = "  ✗ " if failed else "  ✓ "
@@ -387,7 +387,7 @@ class ResearchDisplay(RunDisplay):
     def print_ways(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         super()._ways(stop_reason)
-        if self._recorded is None and stop_reason not in FINAL:
+        if self._recorded is None and stop_reason not in REASONS.final:
             self._line("with --journal FILE it would be recorded and could be resumed")
 
 

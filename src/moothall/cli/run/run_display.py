@@ -26,7 +26,7 @@ from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code, hint, unsuccessful
 from moothall.cli.screen import Screen
 from moothall.foundation.text import escaped_json
-from moothall.journal.stop_reason import in_words
+from moothall.journal import REASONS
 
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""
@@ -267,7 +267,7 @@ class RunDisplay:
         self._set_apart(shown_on)
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
-        words = in_words(reply.stop_reason, reply.detail)
+        words = REASONS.in_words(reply.stop_reason, reply.detail)
         self._line(f"{words}; {failed}" if failed else words, style)
         if advice := hint(reply, self._model):
             self._line(advice)

@@ -36,13 +36,7 @@ def faults(store: Store) -> list[str]:
 
 
 def restore_journal(backup: Path, path: Path) -> Path | None:
-    """Put a copy of a backup in the place of a journal; return where the old one is, if any.
-
-    Raises:
-        ConfigError: the backup is the journal itself
-        JournalError: the backup is damaged, or a process has the journal open
-        FileError: the copy cannot be written
-    """
+    """Put a copy of a backup in the place of a journal; return where the old one is, if any."""
     if path.exists() and path.samefile(backup):
         raise ConfigError(f"{str(backup)!r} is the journal itself: name a backup of it")
     copy = JournalFile(backup, "process", 10)

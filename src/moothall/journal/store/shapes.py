@@ -16,8 +16,8 @@ from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
-from moothall.journal.doubt import DECISIONS
-from moothall.journal.entry import KINDS, RESUME
+from moothall.journal.entry import OURS
+from moothall.journal.wait import DECISIONS, KINDS, RESUME
 from moothall.models.protocol import Usage
 
 Shape: TypeAlias = Any
@@ -238,7 +238,6 @@ _REPLIES: Final[dict[str, Shape]] = {
     "Conversation": {"value": object, "saved?": dict},
     "Researcher": {"report": dict},
 }
-OURS: Final = frozenset((*_REPLIES, "Society", "Survey"))
 _NUMBERED: Final = ("Researcher", "Society", "Survey")
 
 

@@ -10,10 +10,11 @@ from moothall.actions.approval.later import is_reserved_key
 from moothall.foundation.database import Database
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
-from moothall.journal.entry import call_line, stamp
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_rows import WaitOutcome, as_answer, in_order
+from moothall.journal.wait import stamp
+from moothall.models.protocol import call_line
 
 _MOST_EARLY: Final = 100
 """So many answers of a run are kept before they are asked for."""

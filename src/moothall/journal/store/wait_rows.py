@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, to_json
-from moothall.journal.entry import KINDS, Entry, Wait
+from moothall.journal.entry import Entry
+from moothall.journal.wait import KINDS, Wait
 
 WAITS: Final = "waits"
 """The kind of the entry that says what a call waits for."""

@@ -20,8 +20,7 @@ from moothall import (
     RunWaiting,
 )
 from moothall.build import as_json, error_text, log_failure, recorded
-from moothall.journal.doubt import in_doubt
-from moothall.journal.find import CUT_OFF
+from moothall.journal import Doubt, Outline
 from moothall.serving.company.calling import REPLY, LeftOpen, ScheduledCall
 from moothall.serving.company.schedule import MAX_TIMES, stamp
 
@@ -193,7 +192,7 @@ class Scheduler:
         self, calls: Mapping[str, ScheduledCall], waiting: bool
     ) -> list[tuple[ScheduledCall, datetime]]:
         firings = []
-        states = (*CUT_OFF, *(("waiting",) if waiting else ()))
+        states = (*Outline.cut_off, *(("waiting",) if waiting else ()))
         for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
             call = calls.get(run.agent)
             if call is None or run.id in self._late or run.id in self.firing:
@@ -201,7 +200,7 @@ class Scheduler:
             entries: list[Entry] = []
             with self.journal.file.skipping_damaged(run.id):
                 entries = self.journal.entries(run.id)
-            if len(entries) < run.entries or (in_doubt(entries) and not self.repeats(call)):
+            if len(entries) < run.entries or (Doubt.among(entries) and not self.repeats(call)):
                 continue  # it is damaged, or nobody has decided
             ends = [entry.data["reason"] for entry in entries if entry.kind == "over"]
             if ends[-1:] not in ([], ["waiting"]) or (ends and self._waits(run.id)):

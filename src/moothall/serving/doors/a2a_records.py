@@ -11,8 +11,7 @@ from typing import Any, Final
 from moothall import Agent, ConversationalAgent
 from moothall.agents.replies.resume import asked_in
 from moothall.build import escaped, json_text
-from moothall.journal import Journal, Outline
-from moothall.journal.doubt import in_doubt
+from moothall.journal import Doubt, Journal, Outline
 from moothall.serving.a2a.wire import A2AFault
 
 ONE_FOR_ALL: Final = "shared"
@@ -45,7 +44,7 @@ def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str
     if run.held or run.state not in _GOES_ON:
         return None
     entries = [*journal.entries(run.id)]
-    if in_doubt(entries):
+    if Doubt.among(entries):
         return None
     sender, _, context = (run.thread or "").partition("/")
     if run.thread is None:

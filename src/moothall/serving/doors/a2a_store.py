@@ -14,7 +14,6 @@ from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
 from moothall.build import log_failure
 from moothall.journal import Journal, Outline
-from moothall.journal.find import CUT_OFF
 from moothall.serving.a2a.wire import (
     ANY_STATE,
     CANCELED,
@@ -138,7 +137,7 @@ class Tasks:
             if (journal := journal_of(agent)) is None:
                 continue
             try:
-                stopped = await in_thread(partial(journal.runs, agent=id, state=CUT_OFF))
+                stopped = await in_thread(partial(journal.runs, agent=id, state=Outline.cut_off))
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
                 continue

@@ -14,7 +14,6 @@ from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.build import escaped, json_text
 from moothall.foundation.text import shown_lines
 from moothall.journal import Wait
-from moothall.journal.entry import request_of
 from moothall.serving.doors.callers import LOCAL
 
 WAITS_S: Final = 600.0
@@ -97,7 +96,7 @@ def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
     for each in waits:
         if not each.asks_caller or (each.kind == "approval" and not permits):
             continue
-        asks[each.key] = ask_of(request_of(each), each.key, each.call)
+        asks[each.key] = ask_of(each.request, each.key, each.call)
     return asks
 
 

@@ -37,11 +37,8 @@ from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.ready.person import DECIDE
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.build import guard, json_text
-from moothall.journal import Wait
-from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
-from moothall.journal.entry import call_line, request_of
+from moothall.journal import Doubt, Wait, Waits
 from moothall.journal.run_parts import ReadPart
-from moothall.journal.waits import OF_A_PERSON
 from moothall.studio.feed import EventFeed
 
 _REASON: Final = 2_000
@@ -150,7 +147,7 @@ class Cards:
         now = (journal.path, *journal.waits.newest())
         if now == self._last_look:
             return
-        waiting = journal.waiting(kind=OF_A_PERSON)[:_MOST_STORED]
+        waiting = journal.waiting(kind=Waits.of_a_person)[:_MOST_STORED]
         waits = {(each.run, each.key): each for each in waiting}
         with self._guard:
             numbers = {card.wait: card.number for card in self._open.values() if card.wait}
@@ -173,7 +170,7 @@ class Cards:
 
     def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
         """Return the card of what a run waits for in the journal."""
-        request, kind = request_of(wait), wait.kind
+        request, kind = wait.request, wait.kind
         subject: dict[str, Any]
         read: _Reader
         if wait.action == DECIDE and not wait.path:
@@ -184,7 +181,7 @@ class Cards:
             subject = {"agent": request.agent, "run": wait.run, "text": request.text}
             read = _question
             if kind == "doubt":
-                subject["text"], read = call_line(wait.action, wait.args), _doubt
+                subject["text"], read = wait.line, _doubt
 
         def give(value: Any) -> None:
             try:
@@ -305,7 +302,7 @@ def _question(text: str) -> tuple[str, str]:
 
 
 def _doubt(decision: str, result: Any = None) -> tuple[Any, str]:
-    kind = DOUBT_DECISIONS.get(decision)
+    kind = Doubt.decisions.get(decision)
     return ({decision: result} if kind is not None and kind.type else decision), "decided"
 
 

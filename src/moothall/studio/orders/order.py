@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from moothall import ConfigError, RunMismatch, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped, load_state
-from moothall.journal.describe import entry_line
 from moothall.studio.orders.act import ActOrder as ActOrder
 from moothall.studio.orders.research import ResearchOrder as ResearchOrder
 from moothall.studio.orders.simulate import SimulateOrder
@@ -89,7 +88,7 @@ def order_in(entry: Entry) -> AnyOrder | None:
 def order_line(entry: Entry) -> str:
     """Return what an entry records, in a line for a terminal or a page."""
     order = order_in(entry)
-    return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
+    return entry.line if order is None else escaped(f"set up: {order.in_words}")
 
 
 def order_of(entries: Sequence[Entry]) -> AnyOrder | None:

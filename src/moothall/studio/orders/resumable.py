@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from moothall import NoSuchRun, RunMismatch, StateError
-from moothall.journal import Doubt, Journal, Outline
-from moothall.journal.stop_reason import FINAL
+from moothall.journal import REASONS, Doubt, Journal, Outline
 from moothall.studio.orders.act import is_small_model
 from moothall.studio.orders.order import ActOrder, AnyOrder, order_of
 
@@ -46,7 +45,7 @@ def resume_refusal(
     except NoSuchRun:
         run = None
     state = None if run is None else run.state
-    if state in FINAL and not allow_ended:
+    if state in REASONS.final and not allow_ended:
         return ResumeRefusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
     # The fork may have executed the same actions.
     if not forked and (fork_ids := forks_of(journal, run_id)):

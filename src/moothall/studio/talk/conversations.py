@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.build import shorten
-from moothall.journal.describe import entry_line
-from moothall.journal.stop_reason import in_words
-from moothall.journal.tally import about_in
+from moothall.journal import REASONS
 from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
@@ -185,9 +183,7 @@ class Conversations:
         if journal is None or turn.run is None:
             return
         entries = [*journal.entries(turn.run, 0, _STEPS)]
-        calls = (
-            each for each in entries if each.kind in _STEP_KINDS and "action" in about_in(each.data)
-        )
+        calls = (each for each in entries if each.kind in _STEP_KINDS and "action" in each.subject)
         decisions = (each for each in entries if each.kind in _DECISION_KINDS)
         turn.steps, turn.decisions = _lines(calls), _lines(decisions)
 
@@ -237,7 +233,7 @@ class Conversations:
 
 
 def _lines(entries: Iterable[Entry]) -> tuple[str, ...]:
-    return tuple(shorten(entry_line(each), _LINE) for each in entries)
+    return tuple(shorten(each.line, _LINE) for each in entries)
 
 
 def _thread_name(thread: str | None, own_thread: str) -> str | None:
@@ -268,7 +264,7 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     if last is None or last.kind != "over" or last.path:
         return
     reason, detail = str(last.data.get("reason")), str(last.data.get("detail") or "")
-    text = last.data.get("text") or in_words(reason, detail)
+    text = last.data.get("text") or REASONS.in_words(reason, detail)
     failed = not last.data.get("text")
     state = "failed" if failed else ""
     yield TalkTurn(by_person=False, content=text, at=last.at, run=run.id, state=state)

@@ -30,7 +30,7 @@ from moothall.agents.replies.thread import shortened_id, thread_of_sender
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
-from moothall.journal.doubt import in_doubt
+from moothall.journal.doubt import Doubt
 
 if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
@@ -216,4 +216,4 @@ def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
     past = record.run_part.run.past_entries
     members = [of for of in past if any(of == path or of.startswith(f"{path}/") for path in paths)]
     entries = sorted((each for of in members for each in past[of]), key=lambda each: each.sequence)
-    return [str(each) for each in in_doubt(entries)]
+    return [str(each) for each in Doubt.among(entries)]
