@@ -37,6 +37,7 @@ JOURNALS = (
     "journal-8.db",
     "journal-9.db",
     "journal-10.db",
+    "journal-11.db",
 )
 
 
@@ -205,7 +206,7 @@ def test_messages_of_the_wire_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "opens", "error"),
     (
-        ("journal-10.db", Journal, JournalError),
+        ("journal-11.db", Journal, JournalError),
         ("memory-3.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),

@@ -65,7 +65,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
         as_json = moothall("runs", "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     head, one, two, three, sums = done.stdout.splitlines()
-    assert head.split() == ["id", "state", "began", "took", "tokens", "agent", "task"]
+    assert head.split() == ["id", "state", "failed", "began", "took", "tokens", "agent", "task"]
     assert [each.split()[:2] for each in (one, two, three)] == [
         ["one", "done"],
         ["two", "done"],
@@ -90,6 +90,32 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     done = moothall("runs", cwd=folder, COLUMNS="80", PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "xxx \\u2026\n" in done.stdout
+
+
+def test_runs_list_marks_runs_whose_steps_failed(tmp_path: Path) -> None:
+    def fetch() -> str:
+        """Fetch."""
+        raise OSError("no network")
+
+    with Journal(tmp_path / JOURNAL) as journal:
+        for id, script in (("well", ["Hello."]), ("ill", [{"name": "fetch"}, "It failed."])):
+            agent = ReActAgent("clerk", ScriptedModel(script), actions=[fetch], journal=journal)
+            agent.reply_sync("Go.", run_id=id)
+        assert [(each.id, each.errors) for each in journal.runs(sort="-errors")] == [
+            ("ill", 1),
+            ("well", 0),
+        ]
+    head, well, ill, _ = moothall("runs", cwd=tmp_path).stdout.splitlines()
+    assert head.split()[:3] == ["id", "state", "failed"]
+    assert (well.split()[1:3], ill.split()[1:3]) == (["done", well.split()[2]], ["done", "1"])
+
+
+def test_runs_id_is_whole_without_a_terminal(recorded: Path) -> None:
+    with Journal(recorded / JOURNAL) as journal:
+        agent = ReActAgent("clerk", ScriptedModel(["word " * 100 + "end"]), journal=journal)
+        agent.reply_sync("Go.", run_id="long")
+    shown = moothall("runs", "long", cwd=recorded, COLUMNS="")
+    assert "word end\n" in shown.stdout
 
 
 def test_runs_of_a_state_or_kind_that_does_not_exist_is_wrong_usage(recorded: Path) -> None:

@@ -87,6 +87,22 @@ def test_command_that_is_misspelled_is_told_the_near_one() -> None:
     assert done.stderr.endswith("Error: No such command 'atc'. Did you mean 'act'?\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "proposed"),
+    (
+        ("act --folder . X", "--root"),
+        ("research --root . X", "--folder"),
+        ("act --modle m", "--model"),
+    ),
+)
+def test_option_of_another_command_is_told_the_one_of_this_command(
+    line: str, proposed: str
+) -> None:
+    done = moothall(*line.split())
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"Did you mean {proposed!r}?\n")
+
+
 def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     (tmp_path / "moothall.toml").write_bytes(b'\xef\xbb\xbfmodel = "nope"\n')
     assert "there is no model 'nope'" in moothall("act", "X", cwd=tmp_path).stderr

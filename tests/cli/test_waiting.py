@@ -172,3 +172,12 @@ def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
     needs_me = moothall("runs", "--needs-me", "--journal", "crashed.db", cwd=tmp_path).stdout
     assert "\nr   stopped" in needs_me
     assert needs_me.endswith("\n1 of them needs you: moothall waiting --journal crashed.db\n")
+
+
+def test_runs_needs_me_leaves_out_what_is_answered(folder: Path) -> None:
+    assert "1 of them needs you" in moothall("runs", cwd=folder).stdout
+    with Journal(folder / "runs.db") as journal:
+        for wait in journal.waiting():
+            journal.answer(wait.run, wait.key, True)
+    assert moothall("runs", "--needs-me", cwd=folder).stdout == "There are no such runs.\n"
+    assert "needs you" not in moothall("runs", cwd=folder).stdout

@@ -67,6 +67,10 @@ _OTHER_WORDS = {
 }
 """What other programs call a command, and what it is here."""
 
+_FOLDERS = ("--root", "--folder")
+_FOLDER_WORDS = (*_FOLDERS, "--dir", "--directory", "--path")
+"""The options that name the folder to work on, and what people call them."""
+
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
 
 
@@ -241,6 +245,8 @@ def _status(args: Sequence[str] | None) -> int:
     try:
         status: Any = command.main(args, prog_name="moothall", standalone_mode=False)
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption):
+            error = _with_proposal(error)
         if isinstance(error, click.UsageError) and error.ctx is None:
             error.ctx = _context(sys.argv[1:] if args is None else args)
         error.show()
@@ -264,6 +270,16 @@ def _status(args: Sequence[str] | None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code_of(error)
     return status if isinstance(status, int) else DONE
+
+
+def _with_proposal(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with the option of this command that names a folder, if that was meant."""
+    if error.option_name not in _FOLDER_WORDS or error.ctx is None:
+        return error
+    names = {name for each in error.ctx.command.params for name in each.opts}
+    options = [each for each in _FOLDERS if each in names]
+    text = f"No such option {error.option_name!r}. Did you mean {options[0]!r}?" if options else ""
+    return click.NoSuchOption(error.option_name, text or None, ctx=error.ctx)
 
 
 def _context(args: Sequence[str]) -> click.Context:

@@ -190,8 +190,8 @@ def print_outline(outline: Outline, detail: str = "") -> None:
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
 
-_COLUMNS: Final = ("id", "state", "began", "took", "tokens", "usd", "agent", "task")
-_NUMBERS: Final = ("took", "tokens", "usd")
+_COLUMNS: Final = ("id", "state", "failed", "began", "took", "tokens", "usd", "agent", "task")
+_NUMBERS: Final = ("failed", "took", "tokens", "usd")
 
 
 def _row(outline: Outline) -> tuple[str, ...]:
@@ -201,6 +201,7 @@ def _row(outline: Outline) -> tuple[str, ...]:
     return (
         escaped(outline.id),
         outline.state,
+        f"{outline.errors:,}" if outline.errors else "",
         datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M"),
         _duration(outline.seconds),
         f"{outline.tokens:,}" if outline.tokens else "",
@@ -320,9 +321,10 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
 
 
 def _fitting(line: str, remaining: int) -> str:
-    """Return a line cut to the terminal's width, or to 120 columns without a terminal."""
-    width = max(40, shutil.get_terminal_size((120, 24)).columns - remaining)
-    return line if len(line) <= width else f"{line[: width - 2]} …"
+    """Return a line cut to the terminal's width; without a terminal it is whole, for `grep`."""
+    columns = shutil.get_terminal_size((0, 24)).columns
+    width = max(40, columns - remaining)
+    return line if not columns or len(line) <= width else f"{line[: width - 2]} …"
 
 
 def _calls_of(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
-from moothall.journal.tally import about_in
+from moothall.journal.tally import fault_line, is_refused
 from moothall.journal.wait import DECISIONS, RESUME, stamp, wait_of, waits_for
 from moothall.models.protocol import call_line
 
@@ -25,14 +25,6 @@ def entry_line(kind: str, data: dict[str, Any]) -> str:
         except (KeyError, TypeError, AttributeError, ValueError):
             pass
     return f"{escaped(kind)} {escaped_json(data)}"
-
-
-def is_refused(action: Any, result: Any) -> bool:
-    """Return whether the recorded result of an action's call is that it was not permitted."""
-    outcome = result.get("result") if isinstance(result, dict) else None
-    error = outcome.get("error") if isinstance(outcome, dict) else None
-    refused = f'"{action}" not permitted'
-    return error == refused or (isinstance(error, str) and error.startswith(f"{refused}: "))
 
 
 def origins_in(result: Any) -> tuple[dict[str, list[Origin]], list[str]]:
@@ -57,34 +49,6 @@ def _outside_note(result: Any) -> str:
         if origin.kind == "outside"
     ]
     return f" [{'; '.join(notes)}]" if notes else ""
-
-
-def fault_line(error: Any) -> str:
-    """Return what went wrong, as `KIND: text`; only the kind if there is no text."""
-    kind, colon, message = _text(error).partition(":")
-    if colon and not message.strip():
-        return "cancelled" if kind == "CancelledError" else kind
-    return kind + colon + message
-
-
-def fault_in(kind: str, data: dict[str, Any]) -> str:
-    """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
-    details = about_in(data)
-    if kind == "state":  # what was wrong with the answer of a model
-        state = data.get("state")
-        return str(state.get("faults") or "") if isinstance(state, dict) else ""
-    if kind == "failed":
-        return "" if data.get("cancelled") else fault_line(str(data.get("error")))
-    result = data.get("result") if kind == "ended" else None
-    if is_refused(details.get("action"), data.get("result")):
-        return ""
-    if "action" in details and isinstance(result, dict):
-        result = result.get("result")
-    if not isinstance(result, dict):
-        return ""
-    # In a society, a missing answer is recorded as a result.
-    fault = result.get("error") if "action" in details else result.get("failed")
-    return "" if fault is None or not details else fault_line(str(fault))
 
 
 def _begin_line(data: dict[str, Any]) -> str:

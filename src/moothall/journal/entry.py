@@ -11,8 +11,15 @@ from moothall.actions.provenance import Origin
 from moothall.foundation.errors import JournalError
 from moothall.foundation.text import display
 from moothall.journal.attributes import RecordedAttributes
-from moothall.journal.describe import entry_line, fault_in, is_refused, origins_in
-from moothall.journal.tally import SUMMED, StepSpending, about_in, spent_in
+from moothall.journal.describe import entry_line, origins_in
+from moothall.journal.tally import (
+    SUMMED,
+    StepSpending,
+    about_in,
+    fault_in,
+    is_refused,
+    spent_in,
+)
 from moothall.journal.wait import stamp
 
 ROOT = ""
@@ -130,6 +137,7 @@ class Outline(RecordedAttributes):
         usd: what they cost in US dollars, as far as their prices are known
         model_calls: how often a model was asked
         actions: how many calls of actions have started
+        errors: how many of its steps have failed, since journals count them
         seconds: for how long processes worked on it
         held: whether a process works on it, even if that waits for a person
         sorts: by what `Journal.runs` sorts
@@ -152,6 +160,7 @@ class Outline(RecordedAttributes):
     usd: float = 0.0
     model_calls: int = 0
     actions: int = 0
+    errors: int = 0
     seconds: float = 0.0
     held: bool = False
 
@@ -209,6 +218,7 @@ class Sums:
         usd: what they cost in US dollars, as far as their prices are known
         model_calls: how often models were asked
         actions: how many calls of actions have started
+        errors: how many steps have failed
         seconds: for how long processes worked on them
     """
 
@@ -217,6 +227,7 @@ class Sums:
     usd: float = 0.0
     model_calls: int = 0
     actions: int = 0
+    errors: int = 0
     seconds: float = 0.0
 
 

@@ -61,6 +61,9 @@ _RECORDED: Final = (
 )
 
 
+_UNANSWERED: Final = "SELECT run FROM waits WHERE NOT taken AND value IS NULL AND place > 0"
+
+
 class Filters(RunAttributes, total=False):
     """Which runs are wanted, as `Journal.runs` and `Journal.sums` take it."""
 
@@ -225,6 +228,8 @@ def _in_states(name: str, states: Sequence[str], state_now: StateNow) -> Terms:
 def _needs_person(name: str, value: Any, state_now: StateNow) -> Terms:
     if value:
         yield "id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)", ()
+        # What waits and has all its answers goes on by itself.
+        yield f"NOT (coalesce(state, '') = 'waiting' AND number NOT IN ({_UNANSWERED}))", ()
         yield from _in_states(name, NEEDS_A_PERSON, state_now)
 
 
@@ -310,7 +315,7 @@ FILTERS: Final[dict[str, RunFilter]] = {
         ("--decided-by", "NAME", "Only runs with a decision of this person."),
     ),
     "needs_person": RunFilter(
-        "only runs that are `waiting`, `in_doubt` or `stopped` and have no fork",
+        "only runs that are `waiting` for an answer, `in_doubt` or `stopped`, and have no fork",
         _needs_person,
         ("--needs-me", "", "Only runs that wait for a person."),
         "flag",

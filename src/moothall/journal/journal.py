@@ -120,8 +120,8 @@ class Journal:
         """Return an outline of each run, in the order in which they began; or of those wanted.
 
         Args:
-            sort: `began`, `changed`, `seconds`, `tokens`, `usd`, `model_calls`, `actions` or
-                `entries`; with a `-` before it, the largest first
+            sort: `began`, `changed`, `seconds`, `tokens`, `usd`, `model_calls`, `actions`,
+                `errors` or `entries`; with a `-` before it, the largest first
             limit: the most runs
             **filters: which runs are wanted; all are by default:
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from moothall.foundation.errors import UnknownPrice
 from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text import escaped_json
 
 TASK_CHARS: Final = 500
 """So many characters of a task stand in the run's outline."""
@@ -23,6 +24,7 @@ SUMMED: Final[dict[str, type[int | float]]] = {
     "usd": float,
     "model_calls": int,
     "actions": int,
+    "errors": int,
 }
 """What is added up of a run: columns of the table of runs, by which runs are sorted, and what
 `Tally.sums` returns. To add one, add a migration to `store/tables.py` and a field of `Outline` and,
@@ -35,13 +37,14 @@ COUNTED: Final = frozenset(("started", "ended", "failed", "over"))
 class Tally:
     """What entries that were noted, and not yet written, add to the sums of their run."""
 
-    __slots__ = ("actions", "model_calls", "reply", "tokens", "usd")
+    __slots__ = ("actions", "errors", "model_calls", "reply", "tokens", "usd")
 
     def __init__(self) -> None:
         self.tokens: int = 0
         self.usd: float = 0.0
         self.model_calls: int = 0
         self.actions: int = 0
+        self.errors: int = 0
         self.reply: str | None = None  # the reply, once the run is over
 
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
@@ -50,17 +53,26 @@ class Tally:
             if "action" in about_in(data) and "again" not in data:
                 self.actions += 1
         elif kind in ("ended", "failed"):
-            if "model" in about_in(data) and (spent := spent_in(kind, data)):
+            details = about_in(data)
+            if "model" in details and (spent := spent_in(kind, data)):
                 self.tokens += min(spent.tokens, _MOST_OF_A_CALL)
                 self.usd += float(spent.usd or 0)
                 self.model_calls += min(spent.model_calls, _MOST_OF_A_CALL)
+            # Nearly all steps end well: this asks without a call of a function.
+            try:
+                result = data["result"]
+                error = result["result"]["error"] if "action" in details else result["failed"]
+            except (KeyError, TypeError):
+                error = None
+            if error is not None or kind == "failed":
+                self.errors += bool(fault_in(kind, data))
         elif kind == "over" and not path:
             text = data.get("text")
             self.reply = text if isinstance(text, str) else ""
 
-    def sums(self) -> tuple[int, float, int, int]:
+    def sums(self) -> tuple[int, float, int, int, int]:
         """Return what was added up, in the order of `SUMMED`."""
-        return self.tokens, self.usd, self.model_calls, self.actions
+        return self.tokens, self.usd, self.model_calls, self.actions, self.errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,42 @@ def about_in(data: dict[str, Any]) -> dict[str, Any]:
     """Return what an entry's data say that its step is about."""
     about = data.get("about")
     return about if type(about) is dict else {}
+
+
+def is_refused(action: Any, result: Any) -> bool:
+    """Return whether the recorded result of an action's call is that it was not permitted."""
+    outcome = result.get("result") if isinstance(result, dict) else None
+    error = outcome.get("error") if isinstance(outcome, dict) else None
+    refused = f'"{action}" not permitted'
+    return error == refused or (isinstance(error, str) and error.startswith(f"{refused}: "))
+
+
+def fault_line(error: Any) -> str:
+    """Return what went wrong, as `KIND: text`; only the kind if there is no text."""
+    kind, colon, message = (error if isinstance(error, str) else escaped_json(error)).partition(":")
+    if colon and not message.strip():
+        return "cancelled" if kind == "CancelledError" else kind
+    return kind + colon + message
+
+
+def fault_in(kind: str, data: dict[str, Any]) -> str:
+    """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
+    details = about_in(data)
+    if kind == "state":  # what was wrong with the answer of a model
+        state = data.get("state")
+        return str(state.get("faults") or "") if isinstance(state, dict) else ""
+    if kind == "failed":
+        return "" if data.get("cancelled") else fault_line(str(data.get("error")))
+    result = data.get("result") if kind == "ended" else None
+    if is_refused(details.get("action"), data.get("result")):
+        return ""
+    if "action" in details and isinstance(result, dict):
+        result = result.get("result")
+    if not isinstance(result, dict):
+        return ""
+    # In a society, a missing answer is recorded as a result.
+    fault = result.get("error") if "action" in details else result.get("failed")
+    return "" if fault is None or not details else fault_line(str(fault))
 
 
 def spent_in(kind: str, data: dict[str, Any]) -> StepSpending | None:

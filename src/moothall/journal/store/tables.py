@@ -110,6 +110,9 @@ _SHORT_HOLDERS: Final = (
     "CREATE INDEX held ON holders (holder, value) WHERE length(holder) = 8",
 )
 
+# How many of its steps have failed, from now on.
+_ERRORS: Final = ("ALTER TABLE runs ADD COLUMN errors BIGINT NOT NULL DEFAULT 0",)
+
 MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     (),
     (),
@@ -186,6 +189,7 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     # What the caller said of the run, as JSON: `attributes.py` has what that may be.
     ("ALTER TABLE runs ADD COLUMN attributes TEXT",),
     SQLITE.formatted(*_SHORT_HOLDERS),
+    _ERRORS,
 )
 
 # The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended. A new
@@ -247,4 +251,5 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _WAITS_BY_NAME,
     ("ALTER TABLE runs ADD COLUMN attributes JSONB",),
     POSTGRESQL.formatted(*_SHORT_HOLDERS),
+    _ERRORS,
 )

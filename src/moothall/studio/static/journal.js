@@ -38,7 +38,7 @@ export function toFind() {
 }
 
 // What a run came to by its outline, until its sums are there: of a long run they take a while.
-export const inShort = ({ began, seconds, usd, tokens, model_calls, actions }) => ({ began, seconds, usd, tokens, model_calls, tool_calls: actions, input: null, output: null, unpriced: 0, errors: 0, refused: 0 });
+export const inShort = ({ began, seconds, usd, tokens, model_calls, actions, errors }) => ({ began, seconds, usd, tokens, model_calls, tool_calls: actions, input: null, output: null, unpriced: 0, errors, refused: 0 });
 
 // All that the server knows of a run: how it stands, its totals and its order.
 export async function known(id) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import secrets
@@ -333,14 +334,14 @@ class SocietyTab(Tab):
 
     async def interview(self, body: CitizenQuestion) -> None:
         """Ask one citizen, between two steps."""
-        town, society = self._living()
+        town, society = await asyncio.to_thread(self._living)
         answer = await society.interview(body.citizen, body.question, model=body.chosen())
         answer_data = {"answer": str(answer), "source": answer.source, "reason": answer.reason}
         town.note({"kind": "interview", **body.model_dump(), **answer_data})
 
     async def survey(self, body: AskedAll) -> None:
         """Ask several citizens one question, between two steps."""
-        town, society = self._living()
+        town, society = await asyncio.to_thread(self._living)
         town.note(await body.answered(society, town.order.model is not None))
 
     def intervene(self, change: Change) -> int:

@@ -35,6 +35,8 @@ _FRAME_S: Final = 0.1
 """The least time between two frames while the society plays, in seconds."""
 _SPEED: Final = 4.0
 _ENDS_S: Final = 20.0
+_SETS_UP_S: Final = 10.0
+"""So long a question to a town that is being set up waits for it, in seconds."""
 _EVENTS: Final = 50_000
 """How many of the last events are kept, for the log and the cards of citizens."""
 _SENT: Final = 500
@@ -85,6 +87,7 @@ class Town:
         self._resumed_at = time.monotonic()
         self._took = self._shown_at = 0.0
         self._positions: Whereabouts | None = None
+        self._is_made = threading.Event()  # set when pages can be shown it, or it has failed
         self._plan: TownMap | ModelMap | None = None
         self._measured: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
         self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
@@ -108,6 +111,7 @@ class Town:
         except Exception as error:  # pages show it
             if not self._closed.is_set():
                 self.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
+                self._is_made.set()
                 self._become("failed")
 
     def _new_society(self) -> Society:
@@ -243,7 +247,8 @@ class Town:
         self.tell()
 
     def living(self) -> Society:
-        """Return the society; raise ConfigError if it is not made yet or has failed."""
+        """Return the society once it is made; raise ConfigError if that lasts, or it has failed."""
+        self._is_made.wait(_SETS_UP_S)
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
         if self.society is None or self._positions is None:
@@ -284,6 +289,7 @@ class Town:
     def close(self) -> None:
         """End the town; its run can be resumed from its last checkpoint."""
         self._closed.set()
+        self._is_made.set()
         if self.society is not None:
             self.society.close()
         self._thread.join(_ENDS_S)
@@ -309,6 +315,7 @@ class Town:
     def _show(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
         self._positions, self._shown_at = whereabouts_of(society), time.monotonic()
+        self._is_made.set()
         self._become("paused" if self.state == "making" else self.state)
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
