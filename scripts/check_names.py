@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -108,9 +108,9 @@ FEATURES = ("before_action", "after_action", "after_add", "before_remove", "own_
 """Features whose name begins with such a word."""
 
 
-def names_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
+def names_in(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """Yield each name that a module gives, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.lineno
         elif isinstance(node, ast.arg):
@@ -127,11 +127,11 @@ def in_source(root: Path) -> tuple[list[str], list[str], list[str]]:
     relations: list[str] = []
     classes = defaultdict[str, list[str]](list)
     for path in sorted(root.rglob("*.py")):
-        tree, file = ast.parse(path.read_text()), path.relative_to(root).as_posix()
-        for node in ast.walk(tree):
+        nodes, file = [*ast.walk(ast.parse(path.read_text()))], path.relative_to(root).as_posix()
+        for node in nodes:
             if isinstance(node, ast.ClassDef):
                 classes[node.name.lstrip("_")].append(f"{file}:{node.lineno} {node.name}")
-        for name, line in names_in(tree):
+        for name, line in names_in(nodes):
             word = name.strip("_").lower()
             if word in WORDS and f"{file} {name}" not in EXCEPTIONS:
                 places.append(f"{file}:{line} {name}")
@@ -146,7 +146,8 @@ def in_tests(root: Path) -> list[str]:
     return [
         f"{path.relative_to(root).as_posix()}:{node.lineno} {node.name}"
         for path in sorted(root.rglob("test_*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for at_top in ast.parse(path.read_text()).body
+        for node in (at_top.body if isinstance(at_top, ast.ClassDef) else [at_top])
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and node.name.split("_")[1] in OPENERS
