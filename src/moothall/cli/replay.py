@@ -65,8 +65,7 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
 def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
-    own_entries = [entry for entry in entries if not entry.path]
-    if not own_entries or own_entries[-1].kind != "over":
+    if Entry.end_of(entries) is None:
         raise StateError(
             f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
             f"record, and `{escaped(recorded.command('resume'))}` resumes it"
@@ -102,6 +101,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     researchers = set()  # their parts; their steps say what their models answer
     started_calls: dict[tuple[str, str], str] = {}
     rounds: Counter[tuple[str, str]] = Counter()
+    end = Entry.end_of(entries)
     for entry in entries:
         data, path = entry.data, entry.path
         author = names.get(path, path)
@@ -112,7 +112,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             names[path], kinds[path] = data["agent"], data["kind"]
             if data["kind"] == "Researcher":
                 researchers.add(path)
-        elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
+        elif entry is end and "progress" in data:
             # From the turn in which the run stopped.
             lists = ("conclusions", "decisions")
             since = {name: data["progress"][name][rounds[path, name] :] for name in lists}

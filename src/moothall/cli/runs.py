@@ -24,7 +24,7 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
-from moothall.journal import ATTRIBUTES, REASONS, Journal, Outline, Sums
+from moothall.journal import ATTRIBUTES, REASONS, Entry, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, order_line, order_of
 
 _MOST_LISTED = 100
@@ -294,9 +294,8 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
         in_doubt = [] if outline.under_way else doubts
         print_json(run=outline, entries=entries, in_doubt=in_doubt)
         return
-    last = entries[-1] if entries and not outline.under_way else None
-    is_over = last is not None and last.kind == "over" and not last.path
-    print_outline(outline, str(last.data.get("detail") or "") if last and is_over else "")
+    end = None if outline.under_way else Entry.end_of(entries)
+    print_outline(outline, "" if end is None else str(end.data.get("detail") or ""))
     day = ""
     for entry in entries:
         at = datetime.fromtimestamp(entry.at)

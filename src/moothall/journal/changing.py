@@ -61,7 +61,7 @@ def forked(
             "WHERE number = ?",
             (new_id, secrets.token_hex(8), number),
         )
-        end = entries[-1] if entries and entries[-1].kind == "over" else None
+        end = Entry.end_of(entries)
         reply = "" if end is None else end.data.get("text")
         text = searched(task, reply if isinstance(reply, str) else "")
         file.describe(db, fork, text)

@@ -75,8 +75,8 @@ def state_of(entries: Sequence[Entry]) -> str | None:
     """Return the state of a run with these entries, on which nobody works; None: stopped."""
     if Doubt.among(entries):
         return "in_doubt"
-    last = next((entry for entry in reversed(entries) if not entry.path), None)
-    return str(last.data["reason"]) if last is not None and last.kind == "over" else None
+    end = Entry.end_of(entries)
+    return None if end is None else str(end.data["reason"])
 
 
 def _action(data: dict[str, Any]) -> str:

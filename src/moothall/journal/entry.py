@@ -49,6 +49,12 @@ class Entry:
     at: float
     data: dict[str, Any]
 
+    @classmethod
+    def end_of(cls, entries: Sequence[Entry], path: str = "") -> Entry | None:
+        """Return how a part of a run ended; None if it has not, or something was done after it."""
+        last = next((each for each in reversed(entries) if each.path == path), None)
+        return last if last is not None and last.kind == "over" else None
+
     @property
     def line(self) -> str:
         """What happened, in one line of plain words."""

@@ -57,6 +57,7 @@ class ReadPart:
     """The part of a run's own agent, which is only read."""
 
     __slots__ = ("past_entries", "run_id")
+    path: Final = ROOT
 
     def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
         self.run_id: str = run_id
@@ -79,7 +80,7 @@ RecordedPart: TypeAlias = RunPart | ReadPart
 
 def reply_of(part: RecordedPart) -> Any:
     """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
-    if not part.past_entries or part.past_entries[-1].kind != "over":
+    if (end := Entry.end_of(part.past_entries, part.path)) is None:
         raise StateError(
             f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
         )
@@ -87,7 +88,7 @@ def reply_of(part: RecordedPart) -> Any:
     module = _TOLD_BY.get(str(start.get("kind")))
     if module is not None:
         return importlib.import_module(module).replayed(part)
-    reply: dict[str, Any] = {"begun": start, "state": {}, "over": part.past_entries[-1].data}
+    reply: dict[str, Any] = {"begun": start, "state": {}, "over": end.data}
     for entry in part.past_entries:
         if entry.kind == "state":
             reply["state"] |= entry.data["state"]

@@ -13,6 +13,7 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of
+from moothall.journal.entry import Entry
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import FINAL, cut_off
 from moothall.journal.store.due_runs import DueRuns
@@ -252,16 +253,15 @@ class Waits(DueRuns):
         """End a run that waits as cancelled, or what calls of a cancelled one wait for."""
         run = self._runs.open(run_id)
         try:
-            last = next(reversed(run.past_entries.get("", ())), None)
-            reason = None if last is None or last.kind != "over" else last.data["reason"]
-            if last is None or reason not in ("waiting", "cancelled"):
+            end = Entry.end_of(run.past_entries.get("", ()))
+            if end is None or (reason := end.data["reason"]) not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
             questions = [waits_for(each) for each in self.open(run_id, None, None)]
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
-                before = last.data.get("detail") if reason == "cancelled" else ""
+                before = end.data.get("detail") if reason == "cancelled" else ""
                 detail = cut_off(before or cause, questions)
-                run.note("", "over", {**last.data, "reason": "cancelled", "detail": detail})
+                run.note("", "over", {**end.data, "reason": "cancelled", "detail": detail})
                 run.state = "cancelled"
                 run.commit_now()
             with self._file.writing() as db:

@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 from moothall import ConfigError, RunMismatch, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped, load_state
+from moothall.journal import Entry
 from moothall.studio.orders.act import ActOrder as ActOrder
 from moothall.studio.orders.research import ResearchOrder as ResearchOrder
 from moothall.studio.orders.simulate import SimulateOrder
 
 if TYPE_CHECKING:
-    from moothall.journal import Entry, Journal
+    from moothall.journal import Journal
 
 
 AnyOrder: TypeAlias = ActOrder | ResearchOrder | SimulateOrder
@@ -110,9 +111,8 @@ async def record_order(order: AnyOrder, journal: Journal, run_id: str, agent: An
             _check(run_id, before, order)
         if before != order:
             part.note("state", {"state": asdict(order), "appended": {}})
-            if opened.past_entries and opened.past_entries[-1].kind == "over":
-                # Still ended, unless it is resumed.
-                opened.end(opened.past_entries[-1].data["reason"])
+            if (end := Entry.end_of(opened.past_entries)) is not None:
+                opened.end(end.data["reason"])  # still ended, unless it is resumed
             await part.commit()
     finally:
         opened.close()

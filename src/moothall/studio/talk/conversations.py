@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.build import shorten
-from moothall.journal import REASONS
+from moothall.journal import REASONS, Entry
 from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
     from moothall import Journal
-    from moothall.journal import Entry, Outline
+    from moothall.journal import Outline
     from moothall.spaces import You
 
 ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
@@ -260,14 +260,14 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     beginning = next(iter(journal.entries(run.id, 0, 1)), None)
     task = run.task if beginning is None else beginning.data.get("task", run.task)
     yield TalkTurn(by_person=True, content=task, at=run.began, run=run.id)
-    last = next(iter(journal.entries(run.id, run.entries - 1, 1)), None) if run.entries else None
-    if last is None or last.kind != "over" or last.path:
+    end = Entry.end_of(journal.entries(run.id, run.entries - 1, 1)) if run.entries else None
+    if end is None:
         return
-    reason, detail = str(last.data.get("reason")), str(last.data.get("detail") or "")
-    text = last.data.get("text") or REASONS.in_words(reason, detail)
-    failed = not last.data.get("text")
+    reason, detail = str(end.data.get("reason")), str(end.data.get("detail") or "")
+    text = end.data.get("text") or REASONS.in_words(reason, detail)
+    failed = not end.data.get("text")
     state = "failed" if failed else ""
-    yield TalkTurn(by_person=False, content=text, at=last.at, run=run.id, state=state)
+    yield TalkTurn(by_person=False, content=text, at=end.at, run=run.id, state=state)
 
 
 def _earlier_turns(items: list[dict[str, Any]], contents: list[Any]) -> list[TalkTurn]:
