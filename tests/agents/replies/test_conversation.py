@@ -1118,14 +1118,15 @@ def test_participant_that_asks_its_own_conversation_is_refused(space: NativeSpac
     assert any("would wait for itself" in m["content"] for m in told)
     assert len(talk.state_dict()["threads"]["me"]["transcript"]) == 2
 
-    async def reply_again() -> str:
-        return (await alone.reply("What?")).text
+    async def reply_again(thread: str | None) -> str:
+        return (await alone.reply("What?", thread=thread)).text
 
-    bob = agent("Bob", use("reply_again"), say("I see."), actions=[reply_again])
-    alone = Conversation([bob], until=MaxTurns(1))
-    reply = alone.reply_sync("Hi")
-    assert reply.text == "I see."
-    assert "would wait for itself" in str(reply.steps[0].error)
+    for thread in (None, "another"):
+        script = use("reply_again", {"thread": thread}), say("I see.")
+        alone = Conversation([agent("Bob", *script, actions=[reply_again])], until=MaxTurns(1))
+        reply = alone.reply_sync("Hi")
+        assert reply.text == "I see."
+        assert "would wait for itself" in str(reply.steps[0].error)
 
 
 def test_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
