@@ -146,7 +146,7 @@ def test_rabbitmqctl_works_on_the_private_node_and_says_what_failed(fragile: Bro
 def test_broker_listens_only_on_loopback(broker: Broker) -> None:
     assert broker.pid is not None
     # What a node does every minute that it finds no epmd: by itself it starts one on all addresses.
-    broker.ctl("eval", "rabbit_nodes:ensure_epmd().")
+    broker.eval("rabbit_nodes:ensure_epmd()")
     keeper = processes()[broker.pid]
     assert listeners(descendants(keeper)) == {"0100007F"}
 

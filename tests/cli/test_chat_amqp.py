@@ -189,7 +189,7 @@ def test_connection_that_is_lost_and_made_again_is_told(
 ) -> None:
     with chat(NO_COLOR="1") as terminal:
         terminal.until(READY)
-        broker.ctl("close_all_connections", "a test")
+        broker.close_connections()
         terminal.until("(warning: the connection to the message broker")
         terminal.until(f"(connected to the message broker at localhost:{broker.port})")
         terminal.until(READY)  # the line that is written is back

@@ -46,7 +46,7 @@ def stop_broker(trial: Trial, seconds: float) -> None:
 
 def close_connections(trial: Trial) -> None:
     """The broker closes every connection."""
-    trial.broker.ctl("close_all_connections", "a fault")
+    trial.broker.close_connections()
     trial.lost()
     trial.worker.wait_to_say("is lost")
 

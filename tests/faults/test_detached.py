@@ -68,9 +68,9 @@ def test_detached_call_of_a_killed_process_is_in_doubt_once(
 def test_message_that_the_broker_takes_back_is_named_with_what_helps(
     fragile: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, inbox: bool
 ) -> None:
-    waits = "application:set_env(rabbit, {}, {}), application:set_env(rabbit, {}, {})."
+    waits = "application:set_env(rabbit, {}, {}), application:set_env(rabbit, {}, {})"
     limits = ("consumer_timeout", 700, "channel_tick_interval", 200)
-    fragile.ctl("eval", waits.format(*limits))
+    fragile.eval(waits.format(*limits))
     options = AMQPOptions("127.0.0.1", fragile.port)
     try:
         with AMQPSpace(
@@ -81,7 +81,7 @@ def test_message_that_the_broker_takes_back_is_named_with_what_helps(
             slow = space.add(Slow("slow"))
             assert slow.ask("slow", "work").result(WAIT_S) == 1
     finally:
-        fragile.ctl("eval", waits.format(limits[0], 1_800_000, limits[2], 60_000))
+        fragile.eval(waits.format(limits[0], 1_800_000, limits[2], 60_000))
     line = next(each for each in caplog.messages if "delivers again what had not ended" in each)
     needs = "" if inbox else "give the space an inbox= and "
     remedy = f"{needs}mark it @action(detached=True) if it runs so long"

@@ -130,18 +130,17 @@ def test_agent_id_that_comes_back_over_a_shaky_network_is_consumed_once(
     assert channel.queue_declare(queue, passive=True).method.consumer_count == 1
 
 
-@pytest.mark.timeout(120)  # rabbitmqctl takes long on a busy machine
 def test_broker_short_of_memory_says_so_until_that_is_over(
     fragile: Broker, side: Callable[[int], Side]
 ) -> None:
     one = side(fragile.port)
     one.come()
-    fragile.ctl("set_vm_memory_high_watermark", "0")
+    fragile.eval("vm_memory_monitor:set_vm_memory_high_watermark(0)")
     try:
         asked = one.agent.ask("echo", "echo", text="late")
         one.wait_for("blocked")
     finally:
-        fragile.ctl("set_vm_memory_high_watermark", "0.4")
+        fragile.eval("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
     one.wait_for("unblocked")
     assert asked.result(WAIT_S) == "late"
 

@@ -22,10 +22,10 @@ LARGE = 200_000
 @pytest.fixture(scope="module")
 def small_broker(broker: Broker) -> Iterator[Broker]:
     """The worker's own, which takes small messages for a while."""
-    set_size = "application:set_env(rabbit, max_message_size, {})."
-    broker.ctl("eval", set_size.format(100_000))
+    set_size = "application:set_env(rabbit, max_message_size, {})"
+    broker.eval(set_size.format(100_000))
     yield broker
-    broker.ctl("eval", set_size.format(128 << 20))
+    broker.eval(set_size.format(128 << 20))
 
 
 class Printer(Agent):

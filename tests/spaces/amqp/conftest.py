@@ -268,8 +268,7 @@ def unacknowledged(broker: Broker, exchange: str) -> Callable[[], int]:
     """How many messages the agents were brought that the broker keeps."""
 
     def count() -> int:
-        lines = broker.ctl("list_queues", "name", "messages_unacknowledged").splitlines()
-        mine = [line for line in lines if line.startswith(f"{exchange}.agent.")]
-        return sum(int(line.rpartition("\t")[2]) for line in mine)
+        counts = broker.queues("messages_unacknowledged").items()
+        return sum(int(count) for name, count in counts if name.startswith(f"{exchange}.agent."))
 
     return count

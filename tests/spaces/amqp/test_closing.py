@@ -289,8 +289,7 @@ def test_amqp_close_leaves_only_agent_queues_at_the_broker(
         space.add(Agent(id))
     space.remove("goes")
     space.close()
-    names = broker.ctl("list_queues", "name").split()
-    assert sorted(name for name in names if name.startswith(exchange)) == [
+    assert sorted(name for name in broker.queues() if name.startswith(exchange)) == [
         f"{exchange}.agent.stays",
         f"{exchange}.dead-letters",
     ]
@@ -465,9 +464,7 @@ def test_amqp_quorum_queues_deliver_and_keep_messages_through_close(
     assert me.ask("there", "note", name="asked").result(timeout=30) == "asked"
     me.send({"id": "s", **message("there", "note", name="sent")})
     assert me.told(1) == [("response", {"data": "sent", "original_message_id": "s"})]
-    kinds = dict(
-        line.rsplit("\t", 1) for line in broker.ctl("list_queues", "name", "type").splitlines()
-    )
+    kinds = broker.queues("type")
     for queue in ("agent.there", "dead-letters"):
         assert kinds[f"{exchange}.{queue}"] in ("quorum", "rabbit_quorum_queue")
     there.close()

@@ -133,14 +133,15 @@ def test_amqp_port_of_another_protocol_raises_broker_error(make_space: MakeSpace
 def test_amqp_wrong_password_is_refused_and_a_corrected_one_works(
     broker: Broker, make_space: MakeSpace
 ) -> None:
-    broker.ctl("add_user", "worker", "right")
-    broker.ctl("set_permissions", "-p", "/", "worker", ".*", ".*", ".*")
+    broker.add_user("worker", "right")
     options = AMQPOptions("127.0.0.1", broker.port, "worker", "wrong")
     space = make_space(amqp_options=options)
     text = refusal(space)
     assert f"127.0.0.1:{broker.port} refuses the user 'worker' or the password" in text
     assert "AMQP_USERNAME and AMQP_PASSWORD" in text
-    broker.ctl("change_password", "worker", "wrong")
+    broker.eval(
+        'rabbit_auth_backend_internal:change_password(<<"worker">>, <<"wrong">>, <<"tests">>)'
+    )
     assert works(space)
 
 
@@ -153,13 +154,14 @@ def test_amqp_missing_virtual_host_raises_and_works_once_created(
     assert "AMQP_VHOST" in text
     broker.ctl("add_vhost", "later", "--default-queue-type", "quorum")
     assert "virtual host 'later'" in refusal(space)  # it is there, and not for us
-    broker.ctl("set_permissions", "-p", "later", "guest", "^other", "^other", "^other")
+    broker.permit("guest", "^other", "later")
     denied = refusal(space)
     assert f"127.0.0.1:{broker.port}" in denied
     assert "refuses" in denied
-    broker.ctl("set_permissions", "-p", "later", "guest", ".*", ".*", ".*")
+    broker.permit("guest", ".*", "later")
     assert works(space)  # its default queue type notwithstanding
-    broker.ctl("set_vhost_limits", "-p", "later", '{"max-connections": 1}')
+    limit = '[{<<"max-connections">>, 1}]'
+    broker.eval(f'rabbit_vhost_limit:set(<<"later">>, {limit}, <<"tests">>)')
     other = make_space(amqp_options=AMQPOptions("127.0.0.1", broker.port, virtual_host="later"))
     text = refusal(other)
     assert "connection limit (1) is reached" in text

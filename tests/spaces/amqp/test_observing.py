@@ -265,8 +265,7 @@ def test_amqp_observe_everywhere_reconnects_while_the_old_queue_is_locked(
         me = space.add(Recorder("me"))
         me.ask("me", "help").result(timeout=WAIT_S)
         seen.wait_for(1)
-        names = broker.ctl("list_queues", "name").split()
-        (queue,) = [name for name in names if name.startswith(f"{exchange}.observer.")]
+        (queue,) = [name for name in broker.queues() if name.startswith(f"{exchange}.observer.")]
         proxy.refuse()
         proxy.cut()
         events.wait_for(lambda found: "retrying" in found)
