@@ -54,6 +54,7 @@ PACKAGES = {
     "moothall.spaces": "Spaces",
     "moothall.studio": "The studio",
     "moothall.studio.orders": "Orders of commands and pages",
+    "moothall.serving.doors": "Doors of one's own",
     "moothall.serving.telemetry": "Spans and metrics",
 }
 

@@ -366,7 +366,7 @@ def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
     "package",
     (
         *("", ".agents", ".budget", ".build", ".journal", ".memory", ".models", ".research"),
-        *(".serving", ".society", ".society.blocks", ".spaces", ".studio.orders"),
+        *(".serving", ".serving.doors", ".society", ".society.blocks", ".spaces", ".studio.orders"),
     ),
 )
 def test_type_checkers_know_the_same_names(package: str) -> None:

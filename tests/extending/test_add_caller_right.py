@@ -21,7 +21,7 @@ USES = """
 from moothall import ConfigError, ReActAgent, ScriptedModel
 from moothall.serving import asgi
 from moothall.serving.company.settings import HTTPSettings
-from moothall.serving.doors.callers import Callers, read_callers
+from moothall.serving.doors.callers import Callers
 
 agent = ReActAgent("a", ScriptedModel([]))
 tokens = {"ada": "a" * 20, "bob": "b" * 20}
@@ -36,7 +36,7 @@ callers = {"ada": {"token": "a", "deletes": True}, "bob": {"token": "b"}}
 http = HTTPSettings(listen="127.0.0.1:0", callers=callers)
 of_company = Callers(tokens, **http.rights())
 assert of_company.may_delete("ada") and not of_company.may_delete("bob")
-tokens, rights = read_callers("ada secret deletes approves\\nbob other\\n")
+tokens, rights = Callers.read("ada secret deletes approves\\nbob other\\n")
 assert rights == {"deletes": ["ada"], "approves": ["ada"]}
 """
 

@@ -96,7 +96,7 @@ from starlette.routing import Route
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.serving.doors.application import application
 from moothall.serving.doors.callers import Callers, caller_of
-from moothall.serving.doors.served import Served, served_here
+from moothall.serving.doors.served import Served
 
 async def name(request):
     return PlainTextResponse(caller_of(request.scope))
@@ -119,7 +119,7 @@ async def main(journal):
         ):
             answer = await client.get(path, headers=headers)
             assert (answer.status_code, answer.text.strip()) == (status, text), answer.text
-    assert ("Text", "/text/bot") in served_here()[0]["paths"]
+    assert ("Text", "/text/bot") in Served.rows_here()[0]["paths"]
     await served.close()
 
 with Journal("runs.db") as journal:

@@ -2,6 +2,7 @@
 
 from moothall.serving.a2a.agent import A2AAgent as A2AAgent
 from moothall.serving.company.company import Company as Company
+from moothall.serving.company.controls import ScheduleControl as ScheduleControl
 from moothall.serving.company.schedule import Schedule as Schedule
 from moothall.serving.company.supervisor import Restart as Restart
 from moothall.serving.company.supervisor import Supervised as Supervised

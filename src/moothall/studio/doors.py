@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError, MoothallError
-from moothall.serving.doors.served import served_here
+from moothall.serving.doors import Served
 from moothall.studio.page import Tab
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DoorsTab(Tab):
                 connected.append({**row, **agent.door_row()})
             except MoothallError as error:  # such as an invalid lock file
                 connected.append({**row, "fault": str(error)})
-        return {"connected": connected, "served": served_here()}
+        return {"connected": connected, "served": Served.rows_here()}
 
     def accept(self, id: str, shown_hash: str) -> dict[str, Any]:
         """Accept the definitions of a server's tools that a page has shown; return the state."""

@@ -12,22 +12,7 @@ from urllib.parse import parse_qs, quote, unquote
 from fastapi.datastructures import Headers
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
-from moothall.serving.doors.checks import (
-    Attempts,
-    Hosts,
-    Message,
-    Receive,
-    RequestRefused,
-    Scope,
-    Send,
-    body_of,
-    check_length,
-    check_once,
-    check_origin,
-    client_of,
-    replayed,
-)
-from moothall.serving.doors.front import NO_FRONT, Front
+from moothall.serving.doors import Front, checks
 from moothall.studio.page import html, style_hash
 
 _WRONG: Final = 100
@@ -77,14 +62,14 @@ class OpenRoutes:
         """Return whether a path is one of the page's."""
         return self.page.fullmatch(path) is not None
 
-    def is_shell(self, scope: Scope) -> bool:
+    def is_shell(self, scope: checks.Scope) -> bool:
         """Return whether a request is for the page itself or its static parts."""
         path = scope["path"]
         return scope.get("method") in ("GET", "HEAD") and (
             self.is_page(path) or self.shell.fullmatch(path) is not None
         )
 
-    def is_open(self, scope: Scope) -> bool:
+    def is_open(self, scope: checks.Scope) -> bool:
         """Return whether a request is answered at all."""
         method, path = scope.get("method", "SOCKET"), scope["path"]
         method_path = f"{'GET' if method == 'HEAD' else method} {path}"
@@ -106,14 +91,14 @@ class PageGuard:
         routes: OpenRoutes,
         *,
         is_password: bool,
-        front: Front = NO_FRONT,
+        front: Front | None = None,
     ) -> None:
         self.app = app
-        self._routes, self._front = routes, front
+        self._routes, self._front = routes, front or Front()
         self._secret = secret.encode()
         self._is_password = is_password
         self._name = "password" if is_password else "token"
-        self._hosts = Hosts(host)
+        self._hosts = checks.Hosts(host)
         # The cookie survives a restart with the same secret. It does not tell the secret: scrypt is
         # slow to guess. Browsers send it to the programs at all ports of this host: so it opens the
         # empty page alone, and each studio's has a name of its own. What fills the page also needs
@@ -124,10 +109,12 @@ class PageGuard:
             derived[8:64],
             derived[64:],
         )
-        self._attempts = Attempts(in_all=_WRONG)
+        self._attempts = checks.Attempts(in_all=_WRONG)
         self._came: dict[str, None] = {}  # the addresses that have given the right secret
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: checks.Scope, receive: checks.Receive, send: checks.Send
+    ) -> None:
         """Pass a request on, or answer it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
@@ -136,19 +123,21 @@ class PageGuard:
         send = self._with_headers(send, scope["path"])
         try:
             if not inside:
-                raise RequestRefused(404, "there is no such page")
+                raise checks.RequestRefused(404, "there is no such page")
             await self._answer(scope, receive, send)
-        except RequestRefused as refused:
+        except checks.RequestRefused as refused:
             if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
                 await send({"type": "websocket.close"})
             else:
                 await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self, scope: checks.Scope, receive: checks.Receive, send: checks.Send
+    ) -> None:
         headers = Headers(scope=scope)
-        check_once(scope)
+        checks.check_once(scope)
         self._check_origin(scope, headers)
-        check_length(scope, MOST_BYTES)
+        checks.check_length(scope, MOST_BYTES)
         path, is_socket = scope["path"], scope["type"] == "websocket"
         is_known = self._is_known(scope, headers)
         enters = path == "/login" or (
@@ -158,14 +147,14 @@ class PageGuard:
             await (await self._enter(scope, headers, receive, is_known))(scope, receive, send)
             return
         if not is_known:
-            raise RequestRefused(401, "no token")
+            raise checks.RequestRefused(401, "no token")
         if not self._routes.is_open(scope):
-            raise RequestRefused(404, "there is no such page")
+            raise checks.RequestRefused(404, "there is no such page")
         if not is_socket:
-            receive = replayed(await body_of(receive, MOST_BYTES), receive)
+            receive = checks.replayed(await checks.body_of(receive, MOST_BYTES), receive)
         await self.app(scope, receive, send)
 
-    def _without_base(self, scope: Scope) -> tuple[Scope, bool]:
+    def _without_base(self, scope: checks.Scope) -> tuple[checks.Scope, bool]:
         """Return a request with its path below the base, and whether it is below it."""
         path, base = scope["path"], self._front.base
         if base == "/":
@@ -176,14 +165,14 @@ class PageGuard:
             return scope, False
         return {**scope, "path": path[len(base) - 1 :], "raw_path": None}, True
 
-    def _with_headers(self, send: Send, path: str) -> Send:
+    def _with_headers(self, send: checks.Send, path: str) -> checks.Send:
         """Return a `send` that adds the headers of every answer."""
         cached = (
             path.startswith(self._routes.cached_prefixes) if self._routes.cached_prefixes else False
         )
         own_headers = {**_HEADERS, b"content-security-policy": self._routes.policy.encode()}
 
-        async def sending(message: Message) -> None:
+        async def sending(message: checks.Message) -> None:
             if message["type"].endswith("http.response.start"):
                 headers = dict(message.get("headers", ()))
                 may_keep = cached and message["status"] < 400
@@ -197,12 +186,12 @@ class PageGuard:
 
         return sending
 
-    def _check_origin(self, scope: Scope, headers: Headers) -> None:
+    def _check_origin(self, scope: checks.Scope, headers: Headers) -> None:
         """Refuse a request that is not from a page of this studio."""
         host = headers.get("host", "")
         front = self._front
         if not self._hosts.has(host) and not (front.host and host.lower() == front.host):
-            raise RequestRefused(
+            raise checks.RequestRefused(
                 403,
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
                 "with --host, or for an address that is forwarded to it with --public-url",
@@ -219,9 +208,9 @@ class PageGuard:
             and headers.get("sec-fetch-mode") == "navigate"
             and headers.get("sec-fetch-dest") == "document"
         )
-        check_origin(scope, own_origins, "studio", is_link=is_link)
+        checks.check_origin(scope, own_origins, "studio", is_link=is_link)
         if "origin" not in headers and scope["type"] == "websocket":
-            raise RequestRefused(403, "a socket needs an Origin")
+            raise checks.RequestRefused(403, "a socket needs an Origin")
 
     def _has_cookie(self, headers: Headers) -> bool:
         """Return whether a browser asks that has given the secret before."""
@@ -231,7 +220,7 @@ class PageGuard:
                 return True
         return False
 
-    def _is_known(self, scope: Scope, headers: Headers) -> bool:
+    def _is_known(self, scope: checks.Scope, headers: Headers) -> bool:
         if self._has_cookie(headers):
             key = headers.get(KEY) or _field(scope["query_string"], "key") or ""
             has_key = secrets.compare_digest(key.encode("utf-8", _KEEP), self._key.encode())
@@ -240,26 +229,26 @@ class PageGuard:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, token.encode("latin-1"))
 
-    def _is_secret(self, scope: Scope, secret: bytes) -> bool:
+    def _is_secret(self, scope: checks.Scope, secret: bytes) -> bool:
         if self._waits(scope):
             return False
         right = secrets.compare_digest(secret, self._secret)
         if self._is_password and not right:  # a token is too long to guess
             self._attempts.note(scope)
         if right:
-            self._came[client_of(scope)] = None
+            self._came[checks.client_of(scope)] = None
             if len(self._came) > _MOST_ADDRESSES:
                 del self._came[next(iter(self._came))]
         return right
 
-    def _waits(self, scope: Scope) -> bool:
+    def _waits(self, scope: checks.Scope) -> bool:
         """Return whether no secret is checked for now; who has come in waits for no stranger."""
         if self._has_cookie(Headers(scope=scope)):
             return False
-        return self._attempts.are_over(scope, is_known=client_of(scope) in self._came)
+        return self._attempts.are_over(scope, is_known=checks.client_of(scope) in self._came)
 
     async def _enter(
-        self, scope: Scope, headers: Headers, receive: Receive, is_known: bool
+        self, scope: checks.Scope, headers: Headers, receive: checks.Receive, is_known: bool
     ) -> Response:
         """Return the answer to a request that gives the secret or lacks it."""
         secret: str | None = None
@@ -268,7 +257,7 @@ class PageGuard:
         if to == path and method in ("GET", "HEAD") and not self._is_password:
             secret = _field(scope["query_string"], "token")
         elif path == "/login" and method == "POST":
-            form = await body_of(receive, MOST_BYTES)
+            form = await checks.body_of(receive, MOST_BYTES)
             secret = _field(form, "secret") or ""
             to = self._page_address(form)
         elif path == "/login":
@@ -286,13 +275,13 @@ class PageGuard:
         if is_address and self._has_cookie(headers) and not self._is_any(scope):
             return self._misses()  # a person who is in has mistyped it
         if not is_address:
-            raise RequestRefused(401, f"the {self._name} is missing or wrong")
+            raise checks.RequestRefused(401, f"the {self._name} is missing or wrong")
         wrong = "" if secret is None else f"This is not the {self._name}."
         if self._waits(scope):
             wrong = "Too many wrong attempts: wait a minute."
         return self._asks(to, wrong)
 
-    def _is_any(self, scope: Scope) -> bool:
+    def _is_any(self, scope: checks.Scope) -> bool:
         """Return whether a request's path answers to anybody."""
         return scope["path"] == "/login" or self._routes.is_open(scope)
 

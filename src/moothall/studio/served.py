@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from moothall import ConfigError
 from moothall.build import check_integer
-from moothall.serving.doors.front import Front, checked_proxies
-from moothall.serving.doors.server import HTTPServer
+from moothall.serving.doors import Front, HTTPServer
 from moothall.studio.hub import Hub
 
 if TYPE_CHECKING:
@@ -64,7 +63,8 @@ class ServedHub(Hub):
                 f"a studio at {place}, which others reach, needs a password: set "
                 "MOOTHALL_STUDIO_PASSWORD for the command, or pass password="
             )
-        trusted = checked_proxies(proxies)
+        front = Front.of(public_url=public_url, proxies=proxies)
+        trusted = [*front.proxies]
         if token is None:
             token = environ.get("MOOTHALL_STUDIO_TOKEN") or secrets.token_urlsafe(24)
         is_password = password is not None
@@ -73,7 +73,6 @@ class ServedHub(Hub):
 
         from moothall.studio.server import OPTIONS
 
-        front = Front.of(public_url=public_url)
         make_application = partial(self._application, secret, host, is_password, front)
         # What a proxy states of a client's address is believed of these proxies alone.
         proxied = {"proxy_headers": bool(trusted), "forwarded_allow_ips": trusted}

@@ -22,7 +22,7 @@ from moothall.studio.towns.tab import SocietyTab
 if TYPE_CHECKING:
     from moothall import Society
     from moothall.journal import Journal
-    from moothall.serving.doors.front import Front
+    from moothall.serving.doors import Front
     from moothall.studio.guard import PageGuard
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from moothall import Journal
-from moothall.serving.company.controls import fire
+from moothall.serving import ScheduleControl
 from moothall.serving.company.schedule import Schedule
 from moothall.serving.company.scheduler import ScheduledCall, Scheduler
 from serving.company.conftest import until
@@ -158,6 +158,6 @@ def test_firing_that_an_operator_wanted_does_not_stand_for_times_that_were_misse
     firings = Firings(tmp_path, now - timedelta(minutes=10), every=120, missed="all")
     firings.fire(firings.is_noted)
     with Journal(firings.path) as journal:
-        fire(journal, "tick", "eva")
+        ScheduleControl(journal, "tick", "eva").fire()
     firings.now = now + timedelta(seconds=30)
     assert len(firings.fire(lambda: len(firings.made) >= 4)) >= 4

@@ -22,7 +22,7 @@ from moothall import (
     ScriptedModel,
     Waiting,
 )
-from moothall.serving.company.controls import fire
+from moothall.serving import ScheduleControl
 from serving.company.conftest import MakeCompany, live, until, value
 from serving.company.test_firings import begun
 
@@ -114,7 +114,7 @@ def test_company_tells_of_a_damaged_run_once_and_goes_on_with_the_others(
             assert value(text, "moothall_waiting", agent="Clerk", kind="approval") == 2
             office.answer("waits", wait.key, True)
             await until(lambda: office.run("waits").state == "done")
-            firing = await asyncio.to_thread(fire, office, "tick", "eva")
+            firing = await asyncio.to_thread(ScheduleControl(office, "tick", "eva").fire)
             await until(lambda: office.run(firing).state == "done")
             await park(office, "later")
             await until(lambda: "later" in program.told)  # it has looked again since

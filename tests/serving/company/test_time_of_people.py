@@ -10,7 +10,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from moothall import Agent, Journal
-from moothall.serving.company.controls import fire
+from moothall.serving import ScheduleControl
 from serving.company.conftest import MakeCompany, live, until, value
 
 AGENTS = """
@@ -134,7 +134,7 @@ schedules:
 
     async def work(me: Agent) -> None:
         with Journal(folder / "runs.db") as office:
-            firing = await asyncio.to_thread(fire, office, "work", "eva")
+            firing = await asyncio.to_thread(ScheduleControl(office, "work", "eva").fire)
             of_it = ("moothall_schedule_firings_total",)
             await until(lambda: value(company.metrics(), *of_it) == 1)
             assert value(company.metrics(), *of_it, outcome=outcome) == 1

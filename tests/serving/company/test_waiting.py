@@ -24,7 +24,7 @@ from moothall import (
     Waiting,
 )
 from moothall.foundation.errors import ActionError, ConfigError
-from moothall.serving.company.controls import fire
+from moothall.serving import ScheduleControl
 from serving.company.conftest import MakeCompany, live, until, value
 from serving.company.served import Served
 
@@ -306,7 +306,7 @@ schedules:
     )
     first = Served(folder)
     with Journal(folder / "runs.db") as office:
-        firings = {fire(office, name, by="eva") for name in ("wages", "books")}
+        firings = {ScheduleControl(office, name, by="eva").fire() for name in ("wages", "books")}
         paid = folder / "paid"
         asyncio.run(until(lambda: paid.exists() and len(paid.read_text().split()) == 2))
         first.process.kill()

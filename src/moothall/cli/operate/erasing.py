@@ -52,7 +52,7 @@ class _DataOwner:
     def senders(self) -> list[str]:
         """The ids by which they send messages."""
         if self.person is not None:
-            from moothall.serving.doors.protocols import DOORS  # takes long to import, as the next
+            from moothall.serving.doors import DOORS  # takes long to import, as the next
 
             return [self.person, *(f"{door.sender}-{self.person}" for door in DOORS)]
         from moothall.agents.replies.thread import sender_of_thread

@@ -73,12 +73,13 @@ def command() -> None:
 @json_data_option
 def list_(file: str, as_json: bool) -> None:
     """List the schedules of FILE: when each fires next, what became of the last firing."""
-    from moothall.serving.company.controls import newest, paused
+    from moothall.serving import ScheduleControl
 
     now, rows = datetime.now(UTC), []
     with _company(file) as (journal, schedules):
         for name, schedule in schedules.items():
-            stop, last = paused(journal, name), newest(journal, name)
+            control = ScheduleControl(journal, name)
+            stop, last = control.paused(), control.newest()
             fires = None if stop else next(schedule.after(now)).isoformat(timespec="seconds")
             rows.append(
                 {
@@ -104,10 +105,10 @@ def list_(file: str, as_json: bool) -> None:
 @_schedule_arguments
 def pause(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE not fire until `resume`. Times that pass meanwhile never fire."""
-    from moothall.serving.company import controls
+    from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, _):
-        controls.pause(journal, schedule, user_name(name))
+        ScheduleControl(journal, schedule, user_name(name)).pause()
     click.echo(escaped(f"{schedule} is paused"))
 
 
@@ -115,10 +116,10 @@ def pause(file: str, schedule: str, name: str | None) -> None:
 @_schedule_arguments
 def resume(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE fire again, from its next time on."""
-    from moothall.serving.company import controls
+    from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, schedules):
-        controls.go_on(journal, schedule, user_name(name))
+        ScheduleControl(journal, schedule, user_name(name)).resume()
     at = next(schedules[schedule].after(datetime.now(UTC)))
     click.echo(escaped(f"{schedule} fires next at {at.isoformat(' ', 'seconds')}"))
 
@@ -127,10 +128,10 @@ def resume(file: str, schedule: str, name: str | None) -> None:
 @_schedule_arguments
 def fire(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE fire once, now, even if it is paused."""
-    from moothall.serving.company import controls
+    from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, _):
-        click.echo(escaped(controls.fire(journal, schedule, user_name(name))))
+        click.echo(escaped(ScheduleControl(journal, schedule, user_name(name)).fire()))
 
 
 @command.command(short_help="Have a schedule fire for times that have passed.")
@@ -139,13 +140,13 @@ def fire(file: str, schedule: str, name: str | None) -> None:
 @click.option("--until", metavar="TIME", type=MomentType(), help="Up to this time; now by default.")
 def backfill(file: str, schedule: str, name: str | None, since: float, until: float | None) -> None:
     """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
-    from moothall.serving.company import controls
+    from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, schedules), as_usage_error():
         end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)
         begin = datetime.fromtimestamp(since, UTC)
-        user, times = user_name(name), schedules[schedule]
-        firings = controls.make_up(journal, schedule, times, begin, end, user)
+        control = ScheduleControl(journal, schedule, user_name(name))
+        firings = control.make_up(schedules[schedule], begin, end)
     for each in firings:
         click.echo(escaped(each))
     click.echo(counted(len(firings), "firing"))

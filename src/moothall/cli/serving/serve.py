@@ -41,7 +41,7 @@ from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
 if TYPE_CHECKING:
     from moothall import Agent
     from moothall.journal import Journal
-    from moothall.serving.doors.server import HTTPServer
+    from moothall.serving.doors import HTTPServer
 
 _OF_CALLERS: Final = {name: limit for name, limit in RUN_LIMITS.items() if limit.bounds_asking}
 _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
@@ -265,10 +265,10 @@ class _CallerLimits:
             return token
         if is_typed("token"):
             raise click.UsageError("give either --token or --callers")
-        from moothall.serving.doors.callers import read_callers
+        from moothall.serving.doors import Callers
 
         try:
-            tokens, rights = read_callers(Path(self.callers).read_text("utf-8-sig"))
+            tokens, rights = Callers.read(Path(self.callers).read_text("utf-8-sig"))
         except UnicodeDecodeError:
             raise click.UsageError(f"{self.callers} must be text in UTF-8") from None
         except ConfigError as error:
@@ -295,9 +295,7 @@ async def _over_streams(
     agents: Sequence[Agent], limits: _CallerLimits, books: Journal | None
 ) -> int:
     """Serve MCP at the standard streams until the client closes them."""
-    from moothall.serving.doors.callers import Callers
-    from moothall.serving.doors.mcp import MCPDoor
-    from moothall.serving.doors.served import Served
+    from moothall.serving.doors import Callers, MCPDoor, Served
 
     if limits.rate is not None or limits.callers is not None or is_typed("token"):
         raise click.UsageError("--callers, --token and --rate are for --http")
@@ -319,18 +317,18 @@ def _over_http(
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
     from moothall.serving import asgi
-    from moothall.serving.doors.server import HTTPServer, needs_token, place_of
+    from moothall.serving.doors import HTTPServer
 
     with as_usage_error():
-        host, port = place_of(place, "--http")
+        host, port = HTTPServer.place_of(place, "--http")
     tokens = limits.tokens(token)
     public_url = front_options["public_url"]
-    if tokens is None and (public_url or needs_token(host)):
+    if tokens is None and (public_url or HTTPServer.needs_token(host)):
         address = public_url or host
         raise NotBegun(
             f"{address} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
         )
-    from moothall.serving.doors.front import Front
+    from moothall.serving.doors import Front
 
     with as_usage_error():
         Front.of(**front_options)
@@ -350,7 +348,7 @@ async def _until_stopped(server: HTTPServer, address: str) -> int:
         return True
 
     stop_on_signals(stop)
-    from moothall.serving.doors.protocols import DOORS
+    from moothall.serving.doors import DOORS
 
     first, *more = DOORS
     also = "".join(f", {door.title} at {door.path}" for door in more)

@@ -277,11 +277,11 @@ class Company:
         from moothall.serving.doors.callers import Callers
         from moothall.serving.doors.front import Front
         from moothall.serving.doors.served import Served
-        from moothall.serving.doors.server import HTTPServer, needs_token, place_of
+        from moothall.serving.doors.server import HTTPServer
 
-        host, port = place_of(http.listen, "http.listen")
+        host, port = HTTPServer.place_of(http.listen, "http.listen")
         tokens_by_name = {name: each.token for name, each in http.callers.items()}
-        if http.token is None and not tokens_by_name and needs_token(host):
+        if http.token is None and not tokens_by_name and HTTPServer.needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         callers = Callers(tokens_by_name or http.token, rate=http.rate, **http.rights())
         self._served = Served((), callers, self.space)

@@ -19,68 +19,84 @@ _NOTES: Final = 20
 """So many runs of a schedule are looked at for a firing: some are notes about the schedule."""
 
 
-def paused(journal: Journal, name: str) -> Outline | None:
-    """Return what says that a schedule is paused, and by whom; None if it is not."""
-    try:
-        return journal.run(paused_id(name))
-    except NoSuchRun:
-        return None
+class ScheduleControl:
+    """One schedule of a company in an operator's hands, by the journal: in any process.
 
+    The company's process finds within a second what is wanted of it; if none runs, the next start.
 
-def newest(journal: Journal, name: str) -> Outline | None:
-    """Return the last firing of a schedule."""
-    runs = journal.runs(kind=KIND, agent=name, sort="-changed", limit=_NOTES)
-    return next((run for run in runs if fired_at(run) is not None), None)
+    Args:
+        journal: the company's journal
+        name: the name of the schedule
+        by: who wants it, for the record
+    """
 
+    def __init__(self, journal: Journal, name: str, by: str = "") -> None:
+        self.journal = journal
+        self.name = name
+        self.by = by
 
-def pause(journal: Journal, name: str, by: str) -> None:
-    """Have a schedule not fire, until `go_on`; times that pass meanwhile never fire."""
-    asyncio.run(_record_note(journal, paused_id(name), name, f"paused by {by}", "waiting"))
-
-
-def go_on(journal: Journal, name: str, by: str) -> None:
-    """Have a schedule fire again, from its next time on."""
-    if paused(journal, name) is not None:
-        since = f"{name}@since {stamp(datetime.now(UTC))}"
-        asyncio.run(_record_note(journal, since, name, f"goes on, by {by}", "done"))
-        journal.delete(paused_id(name))
-
-
-def fire(journal: Journal, name: str, by: str) -> str:
-    """Have a schedule fire now, even if it is paused; return the id of the firing's run."""
-    run_id = f"{name}@{stamp(datetime.now(UTC))}"
-    asyncio.run(_begin_firing(journal, run_id, name, by))
-    return run_id
-
-
-def make_up(
-    journal: Journal, name: str, schedule: Schedule, since: datetime, until: datetime, by: str
-) -> list[str]:
-    """Have a schedule fire for its times in a span that have not fired; return the runs' ids."""
-    if until < since:
-        raise ConfigError(f"the span must begin before it ends, got {since} to {until}")
-    run_ids: list[str] = []
-    for at in schedule.after(since):
-        if at > min(until, datetime.now(UTC)):
-            break
-        run_id = f"{name}@{stamp(at)}"
+    def paused(self) -> Outline | None:
+        """Return the note that the schedule is paused, and by whom; None if it is not."""
         try:
-            journal.run(run_id)
+            return self.journal.run(paused_id(self.name))
         except NoSuchRun:
-            run_ids.append(run_id)
-        if len(run_ids) > MAX_TIMES:
-            raise ConfigError(f"there are more than {MAX_TIMES:,} such times: name a shorter span")
-    for run_id in run_ids:
-        asyncio.run(_begin_firing(journal, run_id, name, by))
-    return run_ids
+            return None
 
+    def newest(self) -> Outline | None:
+        """Return the run of the last firing; None if there was none."""
+        runs = self.journal.runs(kind=KIND, agent=self.name, sort="-changed", limit=_NOTES)
+        return next((run for run in runs if fired_at(run) is not None), None)
 
-async def _begin_firing(journal: Journal, run_id: str, name: str, by: str) -> None:
-    """Make the run of a firing, in which nothing has happened: as if its process had died."""
-    (await journal.begin(run_id, KIND, name, f"{WANTED_BY}{by}")).close()
+    def pause(self) -> None:
+        """Have it not fire, until `resume`; times that pass meanwhile never fire."""
+        self._note(paused_id(self.name), f"paused by {self.by}", "waiting")
 
+    def resume(self) -> None:
+        """Have it fire again, from its next time on."""
+        if self.paused() is not None:
+            since = f"{self.name}@since {stamp(datetime.now(UTC))}"
+            self._note(since, f"goes on, by {self.by}", "done")
+            self.journal.delete(paused_id(self.name))
 
-async def _record_note(journal: Journal, run_id: str, name: str, task: str, state: str) -> None:
-    async with recorded(journal, run_id, KIND, name, Fired, task=task) as record:
-        if record.over is None:
-            await record.end(state, text="")
+    def fire(self) -> str:
+        """Have it fire now, even if it is paused; return the id of the firing's run."""
+        run_id = f"{self.name}@{stamp(datetime.now(UTC))}"
+        asyncio.run(self._begin(run_id))
+        return run_id
+
+    def make_up(self, schedule: Schedule, since: datetime, until: datetime) -> list[str]:
+        """Have it fire for its times in a span that have not fired; return the runs' ids.
+
+        Raises:
+            ConfigError: the span ends before it begins, or has too many times
+        """
+        if until < since:
+            raise ConfigError(f"the span must begin before it ends, got {since} to {until}")
+        run_ids: list[str] = []
+        for at in schedule.after(since):
+            if at > min(until, datetime.now(UTC)):
+                break
+            run_id = f"{self.name}@{stamp(at)}"
+            try:
+                self.journal.run(run_id)
+            except NoSuchRun:
+                run_ids.append(run_id)
+            if len(run_ids) > MAX_TIMES:
+                raise ConfigError(
+                    f"there are more than {MAX_TIMES:,} such times: name a shorter span"
+                )
+        for run_id in run_ids:
+            asyncio.run(self._begin(run_id))
+        return run_ids
+
+    async def _begin(self, run_id: str) -> None:
+        """Make the run of a firing, in which nothing has happened: as if its process had died."""
+        (await self.journal.begin(run_id, KIND, self.name, f"{WANTED_BY}{self.by}")).close()
+
+    def _note(self, run_id: str, task: str, state: str) -> None:
+        async def record_note() -> None:
+            async with recorded(self.journal, run_id, KIND, self.name, Fired, task=task) as record:
+                if record.over is None:
+                    await record.end(state, text="")
+
+        asyncio.run(record_note())

@@ -79,6 +79,28 @@ class Callers:
         self._guard = guard()
         self._places: dict[str, None] = {}
 
+    @staticmethod
+    def read(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
+        """Return the tokens and rights in a text with a name, a token and rights in each line.
+
+        Raises:
+            ConfigError: a line is something else
+        """
+        tokens: dict[str, str] = {}
+        rights: dict[str, list[str]] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split()
+            if len(words) == 1 or not {*words[2:]} <= {*RIGHTS}:
+                raise ConfigError(
+                    f"line {number}: must be a name and a token, and what the caller may do "
+                    f"({', '.join(RIGHTS)})"
+                )
+            if words and tokens.setdefault(*words[:2]) != words[1]:
+                raise ConfigError(f"line {number}: {words[0]!r} comes twice")
+            for right in words[2:]:
+                rights.setdefault(right, []).append(words[0])
+        return tokens, rights
+
     def check(self, agent: Any) -> None:
         """Check that an agent's own budget has the budget of all callers as a part.
 
@@ -209,28 +231,6 @@ def caller_of(scope: Scope) -> str:
 def sender_of(protocol: str, caller: str) -> str:
     """Return the sender of a caller's messages by a protocol."""
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
-
-
-def read_callers(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Return the tokens and rights in a text with a name, a token and rights in each line.
-
-    Raises:
-        ConfigError: a line is something else
-    """
-    tokens: dict[str, str] = {}
-    rights: dict[str, list[str]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if len(words) == 1 or not {*words[2:]} <= {*RIGHTS}:
-            raise ConfigError(
-                f"line {number}: must be a name and a token, and what the caller may do "
-                f"({', '.join(RIGHTS)})"
-            )
-        if words and tokens.setdefault(*words[:2]) != words[1]:
-            raise ConfigError(f"line {number}: {words[0]!r} comes twice")
-        for right in words[2:]:
-            rights.setdefault(right, []).append(words[0])
-    return tokens, rights
 
 
 def _checked(tokens: Any) -> dict[str, str] | None:

@@ -23,6 +23,23 @@ from typing import Any, Final, TypeVar
 
 from moothall.build import WORKERS, UnreadableText, read_json
 
+__all__ = [
+    "Attempts",
+    "Hosts",
+    "Message",
+    "Receive",
+    "RequestRefused",
+    "Scope",
+    "Send",
+    "answer",
+    "body_of",
+    "check_length",
+    "check_once",
+    "check_origin",
+    "client_of",
+    "replayed",
+]
+
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -88,13 +88,6 @@ _SERVED: Final[WeakSet[Served]] = WeakSet()
 _SERVING: Final = guard()
 
 
-def served_here() -> list[dict[str, Any]]:
-    """Return what each door of this process serves, to whom and how much."""
-    with _SERVING:
-        doors = list(_SERVED)
-    return [each.door_row() for each in doors]
-
-
 class _Sender(Agent):
     """The sender of a caller's messages. It receives none."""
 
@@ -163,6 +156,13 @@ class Served:
         for each in agent_list:
             if isinstance(each, Threaded):
                 each.watch(self._tell)
+
+    @staticmethod
+    def rows_here() -> list[dict[str, Any]]:
+        """Return what each door of this process serves, to whom and how much."""
+        with _SERVING:
+            doors = list(_SERVED)
+        return [each.door_row() for each in doors]
 
     def put(self, agent: Agent) -> None:
         """Serve an agent instead of an earlier one with its id; its owner adds it to the space."""

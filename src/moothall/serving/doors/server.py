@@ -20,20 +20,6 @@ _HEAD_S: Final = 20.0
 which a client must read something of an answer that fills what is kept for it."""
 
 
-def place_of(text: str, name: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT; ConfigError for another text."""
-    host, _, number = text.rpartition(":")
-    host = host.strip("[]")
-    if not host or not number.isdecimal() or not 0 <= int(number) < 65536:
-        raise ConfigError(f"{name} takes HOST:PORT, such as 127.0.0.1:8100, got {text!r:.80}")
-    return host, int(number)
-
-
-def needs_token(host: str) -> bool:
-    """Return whether other machines can reach a server at an address."""
-    return not is_loopback_address(host)
-
-
 class HTTPServer:
     """Serves an ASGI application at an address.
 
@@ -42,13 +28,13 @@ class HTTPServer:
         host: the address to listen at; `localhost` is 127.0.0.1
         port: its port; 0 for any that is free
         grace_s: seconds that running requests have to end
-        beside: whether a server at 127.0.0.1 is also at ::1, so that browsers find `localhost`
+        on_ipv6_too: whether a server at 127.0.0.1 is also at ::1, so that browsers find `localhost`
         options: options of uvicorn
 
     Attributes:
         place: the host and the port that it listens at
         port: the port
-        began: has a result once it serves, or the exception that it ended with before
+        listening: has a result once it serves, or the exception that it ended with before
 
     Raises:
         ConfigError: the server cannot listen at the address
@@ -96,6 +82,20 @@ class HTTPServer:
         # In a thread, since in the main one uvicorn ends the process by the signal that has ended
         # it.
         self._thread = threading.Thread(target=self._serve, daemon=True, name="moothall-http")
+
+    @staticmethod
+    def place_of(text: str, name: str) -> tuple[str, int]:
+        """Return the host and the port of HOST:PORT; ConfigError for another text."""
+        host, _, number = text.rpartition(":")
+        host = host.strip("[]")
+        if not host or not number.isdecimal() or not 0 <= int(number) < 65536:
+            raise ConfigError(f"{name} takes HOST:PORT, such as 127.0.0.1:8100, got {text!r:.80}")
+        return host, int(number)
+
+    @staticmethod
+    def needs_token(host: str) -> bool:
+        """Return whether other machines can reach a server at an address."""
+        return not is_loopback_address(host)
 
     def _serve(self) -> None:
         try:

@@ -18,7 +18,7 @@ from moothall.studio.served import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser
 
 if TYPE_CHECKING:
-    from moothall.serving.doors.front import Front
+    from moothall.serving.doors import Front
     from moothall.studio.guard import PageGuard
 
 _LOOKS_S: Final = 0.5
