@@ -202,6 +202,8 @@ def test_support_values_in_other_words_and_units_are_the_same(sentence: str, pas
         ("The card has 4 GB.", "The card has 5096 MB."),
         ("It opened in mid-2021.", "It was opened in 2019."),
         ("More than 4,000 people came.", "3,050 people came."),
+        ("More than 4,100 people came.", "4,050 people came."),  # which rounds to it
+        ("Weniger als 4000 Menschen kamen.", "Es kamen 4010 Menschen."),
         ("At most ten people came.", "Twelve people came."),
         ("At most ten people came.", "Two people came."),
         ("It is more than 4 metres long.", "It is 5 seconds long."),

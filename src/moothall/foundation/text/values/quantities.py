@@ -66,8 +66,8 @@ class Quantity(NamedTuple):
         return any(map(self._is, quantities))
 
     def _is(self, other: Quantity) -> bool:
-        compare = _RELATIONS.get(self.relation)
-        if compare and not other.relation and self.dimension == other.dimension:
+        compare = None if other.relation else _RELATIONS.get(self.relation)
+        if compare and self.dimension == other.dimension:
             fitting = (each for each in other.values if _is_near(each, self.values[0]))
             if any(compare(each, self.values[0]) for each in fitting):
                 return True
@@ -82,8 +82,8 @@ class Quantity(NamedTuple):
             is_same = len(dimensions) == 1 or (
                 "kr" in dimensions and not dimensions.isdisjoint(_CROWNS)
             )
-            return is_same and self._equals(self.values, other.values, self.unit)
-        return self._equals(self.plain, other.plain, Fraction(1))
+            return is_same and self._equals(self.values, other.values, 0 if compare else self.unit)
+        return self._equals(self.plain, other.plain, Fraction(0 if compare else 1))
 
     @property
     def _shares(self) -> tuple[Fraction, ...]:
@@ -94,7 +94,7 @@ class Quantity(NamedTuple):
         )
 
     def _equals(
-        self, ours: tuple[Fraction, ...], theirs: tuple[Fraction, ...], unit: Fraction
+        self, ours: tuple[Fraction, ...], theirs: tuple[Fraction, ...], unit: Fraction | int
     ) -> bool:
         most = unit * Fraction(10) ** self.place / 2 if self.digits >= _LEAST_DIGITS else 0
         return any(each in theirs for each in ours) or any(
