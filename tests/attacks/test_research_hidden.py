@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import read_html
 
 SEEN = "Gamma is blue, and the sea is deep, and nobody has ever measured how deep it is."
@@ -76,7 +76,7 @@ def test_characters_that_no_person_sees_are_left_out() -> None:
     selectors = "".join(chr(0xE0100 + ord(each)) for each in "obey me")
     low = "".join(chr(0xFE00 + number) for number in (3, 7, 1))
     for hidden in (tags, selectors, "\u200b\u200c\u200d\u2060", "\u2063\u180e\u3164", low):
-        assert plain(f"seen{hidden} text") == "seen text"
+        assert plain_text(f"seen{hidden} text") == "seen text"
         page = f"<main><p>{SEEN}{hidden}</p></main>".encode()
         assert read_html(page, None, "http://web.test/a").text == SEEN
     # Joiners within words of Persian, and of a family, are part of what is seen.
@@ -85,4 +85,4 @@ def test_characters_that_no_person_sees_are_left_out() -> None:
         "\U0001f468\u200d\U0001f469",
         "\u2764\ufe0f",
     ):
-        assert plain(seen) == seen
+        assert plain_text(seen) == seen

@@ -9,7 +9,10 @@ from tests.extending.conftest import Added
 
 ADDED = (
     ('Per: TypeAlias = Literal["day", "month"', ', "week"'),
-    ('    "month": _Period("%Y-%m", "-01", 31),\n', '    "week": _Period("%G-W%V", "-1", 7),\n'),
+    (
+        '    "month": _PeriodForm("%Y-%m", "-01", 31),\n',
+        '    "week": _PeriodForm("%G-W%V", "-1", 7),\n',
+    ),
 )
 USES = """
 from moothall import Budget, BudgetExceeded

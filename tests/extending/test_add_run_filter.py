@@ -13,7 +13,7 @@ ROW = (
         "FILTERS: Final[dict[str, RunFilter]] = {\n",
         '    "min_tokens": RunFilter(\n'
         '        "only runs that took so many tokens or more",\n'
-        '        partial(_once, "tokens >= ?", lambda name, value: float(value)),\n'
+        '        partial(_one_term, "tokens >= ?", lambda name, value: float(value)),\n'
         '        ("--min-tokens", "N", "Only runs that took so many or more."),\n'
         '        "number",\n'
         '        LeastChoice("Size", "tokens", (("", "any size"), ("9", "9 and more"))),\n'

@@ -122,15 +122,15 @@ async def test_doubt_is_told_of_once_and_reminded_of(tmp_path: Path) -> None:
     with Journal(broken) as journal:
         waits = journal.waits
         assert waits.counts() == {("a", "doubt"): 2}
-        ann, bob = waits.untold()
+        ann, bob = waits.due_notices()
         assert (ann.kind, ann.action, ann.args) == ("doubt", "pay", {"who": "ann"})
         waits.remind_in(ann, None)
         waits.remind_in(bob, 0.0)
-        assert waits.untold() == [bob]
+        assert waits.due_notices() == [bob]
         waits.remind_in(bob, 3600.0)
-        assert waits.untold() == []
+        assert waits.due_notices() == []
         journal.answer("R", ann.key, "skip")
-        assert (waits.untold(), waits.counts()) == ([], {("a", "doubt"): 1})
+        assert (waits.due_notices(), waits.counts()) == ([], {("a", "doubt"): 1})
         assert journal.waiting("R") == [bob]
         journal.answer("R", bob.key, "skip")
         assert waits.counts() == {}

@@ -282,7 +282,7 @@ def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path
             assert isinstance(db, sqlite3.Connection)
             db.set_trace_callback(asked.append)
         looks = journal.waits
-        for each in (looks.untold, looks.run_ids, looks.newest, looks.counts, looks.cut_off):
+        for each in (looks.due_notices, looks.run_ids, looks.newest, looks.counts, looks.cut_off):
             each()
         looks.open(None, None, None)
     with closing(sqlite3.connect(tmp_path / "j")) as db:

@@ -632,18 +632,18 @@ async def test_process_tells_of_waits_and_reminders_one_at_a_time(place: Place) 
         )
         await agent.reply("Pay 3.", run_id="r")
         ours, theirs = journal.waits, other.waits
-        assert (ours.hold_telling(), theirs.hold_telling()) == (True, False)
-        (wait,) = ours.untold()
+        assert (ours.hold_notifying(), theirs.hold_notifying()) == (True, False)
+        (wait,) = ours.due_notices()
         assert (wait.run, wait.action, wait.remind) == ("r", "pay", 1e-6)
         ours.remind_in(wait, None)
-        assert ours.untold() == []
+        assert ours.due_notices() == []
         ours.remind_in(wait, wait.remind)
-        ours.end_telling()
-        assert theirs.hold_telling()
-        assert [each.key for each in theirs.untold()] == [wait.key]
+        ours.end_notifying()
+        assert theirs.hold_notifying()
+        assert [each.key for each in theirs.due_notices()] == [wait.key]
         assert ours.counts() == {("clerk", "approval"): 1}
         journal.answer("r", wait.key, True)
-        assert theirs.untold() == []
+        assert theirs.due_notices() == []
 
 
 @on_a_loop

@@ -25,7 +25,7 @@ from moothall.research import (
     visit_page,
 )
 from moothall.research.pool import passages_of
-from moothall.research.web.fetching import checked
+from moothall.research.web.fetching import checked_url
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body>
@@ -474,11 +474,11 @@ def test_web_page_that_has_not_changed_is_not_sent_again() -> None:
 
 def test_url_has_at_most_4000_characters() -> None:
     longest = "http://web.test/".ljust(4000, "x")
-    assert checked(longest) == longest
+    assert checked_url(longest) == longest
     with pytest.raises(PageError, match="at most 4000 characters, got 4001"):
-        checked(f"{longest}x")
+        checked_url(f"{longest}x")
     with pytest.raises(PageError, match="does not name a host that can be read"):
-        checked("http://web.test:0/")
+        checked_url("http://web.test:0/")
 
 
 # -- PDF -------------------------------------------------------------------------------------------

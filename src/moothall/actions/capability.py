@@ -26,7 +26,7 @@ from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import shorten
 from moothall.foundation.threads import is_async
 
-_PARTS = ("name", "function", "description", "parameters")
+_ACTION_ATTRIBUTES = ("name", "function", "description", "parameters")
 
 
 class ActionOrigin(NamedTuple):
@@ -92,7 +92,7 @@ class Action(Options):
         check_returns(function, label)
         values: dict[str, Any] = {"terminal": terminal, **options}
         check_options(label, values)
-        self._take(name, function, values)
+        self._set(name, function, values)
         self._description = description
         self._parameters = parameters
         if parameters is None:
@@ -156,16 +156,16 @@ class Action(Options):
             if action is not None and action.function is source:
                 return action
         if not callable(source):
-            if all(hasattr(source, part) for part in _PARTS):
+            if all(hasattr(source, part) for part in _ACTION_ATTRIBUTES):
                 terminal = getattr(source, "terminal", False)
-                return cls(*(getattr(source, part) for part in _PARTS), terminal)
+                return cls(*(getattr(source, part) for part in _ACTION_ATTRIBUTES), terminal)
             text = f"an action must be a function, an @action method or an Action, got {source!r}"
             raise DefinitionError(text)
         options: Any = {**getattr(source, "__moothall_action__", {})}
-        plain: Any = source
-        while isinstance(plain, functools.partial):
-            plain = plain.func
-        name = options.pop("name", None) or getattr(plain, "__name__", None)
+        unwrapped: Any = source
+        while isinstance(unwrapped, functools.partial):
+            unwrapped = unwrapped.func
+        name = options.pop("name", None) or getattr(unwrapped, "__name__", None)
         action = cls(name or type(source).__name__, source, **options)
         if isinstance(source, types.FunctionType):
             source.__dict__["__moothall_made__"] = action
@@ -176,10 +176,10 @@ class Action(Options):
         """Return the action of a method that `@action` has marked and checked."""
         check_name(name, "Action")
         action = cls.__new__(cls)
-        action._take(name, function, options)
+        action._set(name, function, options)
         return action
 
-    def _take(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    def _set(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         for option, value in options.items():
             if option != "access_policy" or value is not None:  # None states none
                 setattr(self, "_help" if option == "help" else option, value)
@@ -241,9 +241,11 @@ class Action(Options):
         if self._help is not None:
             return self._help
         if self._parameters is None:
-            more = {"examples": [copy_json({**each}) for each in self.examples]}
-            about = {} if self._description is None else {"description": self._description}
-            details = self.signature.help | about | (more if self.examples else {})
+            examples = {"examples": [copy_json({**each}) for each in self.examples]}
+            own_description = (
+                {} if self._description is None else {"description": self._description}
+            )
+            details = self.signature.help | own_description | (examples if self.examples else {})
         else:
             args = self._parameters.get("properties", {})
             details = {"description": self.description, "args": args}
@@ -319,7 +321,11 @@ def check_described(action: Action) -> None:
 def without_parameter(action: Action, name: str) -> Action:
     """Return a copy of an action that does not take a parameter."""
     schema = action.parameters
-    properties = {each: of for each, of in schema["properties"].items() if each != name}
+    properties = {
+        each: property_schema
+        for each, property_schema in schema["properties"].items()
+        if each != name
+    }
     copied = copy(action)
     copied._parameters, copied._validator = {**schema, "properties": properties}, None
     return copied

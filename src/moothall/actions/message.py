@@ -325,7 +325,7 @@ REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=
 def in_reply(agent: Any, envelope: Envelope) -> Envelope:
     """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
     if tracing.active is not None:
-        envelope = tracing.outgoing(envelope)
+        envelope = tracing.with_trace(envelope)
     if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
         return envelope
     own = (each for each in reversed(replies) if each.agent is agent)

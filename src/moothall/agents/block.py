@@ -121,8 +121,8 @@ class Block:
         docs = {
             name: getattr(cls, attribute).__doc__ or "" for name, (attribute, _) in marked.items()
         }
-        described = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
-        cls.actions = {**cls.actions, **described, **declared}
+        descriptions = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
+        cls.actions = {**cls.actions, **descriptions, **declared}
 
     async def before_forward(self) -> None:
         """Called before each step of the agent."""
@@ -148,25 +148,25 @@ def check_block(agent: Any, block: Any) -> None:
     if not (isinstance(guidance, str) or callable(guidance)):
         text = f"must be a text or a function of (context), got {guidance!r:.80}"
         raise DefinitionError(f"{agent}: {name}.guidance {text}")
-    for each, takes in _PARAMETERS.items():
+    for each, parameters in _PARAMETERS.items():
         function = getattr(block, each, None)
-        if callable(function) and not can_take(function, len(takes)):
+        if callable(function) and not can_take(function, len(parameters)):
             got = f"{each}{inspect.signature(function)}"
-            text = f"must be a function of ({', '.join(takes)}), got {got:.200}"
+            text = f"must be a function of ({', '.join(parameters)}), got {got:.200}"
             raise DefinitionError(f"{agent}: {name}.{each} {text}")
 
 
-def checked_params(kind: type[Any] | None, params: Any) -> Any:
+def checked_params(params_type: type[Any] | None, params: Any) -> Any:
     """Return parameters as given; a `ParamsType` checks a dict of its fields."""
-    if kind is None or not isinstance(params, dict):
+    if params_type is None or not isinstance(params, dict):
         return params
     from pydantic import ValidationError
 
     try:
-        return kind(**params)
+        return params_type(**params)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-    where = ".".join([kind.__name__, *map(str, fault["loc"])])
+    where = ".".join([params_type.__name__, *map(str, fault["loc"])])
     raise ConfigError(f"{where}: {fault['msg']}, got {fault['input']!r:.80}")
 
 

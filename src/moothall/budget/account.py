@@ -65,7 +65,7 @@ class Account:
     fault: int | None = None  # the first kind of which more was spent than reserved
     started_at: float | None = None
     earlier_seconds: float = 0.0  # seconds that were spent in another process
-    asking: int = 0  # how many calls wait for a person; since when, the seconds stand still
+    waiting_calls: int = 0  # that wait for a person: meanwhile the seconds stand still
     paused_at: float = 0.0
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
@@ -76,7 +76,7 @@ class Account:
 
     @property
     def term(self) -> str:
-        """Return that for which a reservation counts: it does so in no later one."""
+        """The term in which a reservation made now counts; it counts in no later one."""
         return self.term_of(self.period)
 
     def term_of(self, period: str) -> str:
@@ -108,22 +108,20 @@ class Account:
 
         A clock that is set back gives nothing away: what was spent ahead of it counts here, too.
         """
-        goes_back, earlier = period < self.period, self.other_period
+        goes_back, other = period < self.period, self.other_period
         counts: dict[str, list[int]] = {
             name: getattr(self, attribute) for name, attribute in COUNTS.items()
         }
-        if earlier is not None and earlier.period > self.period:  # it counts here until then
-            counts = _sums(counts, earlier.counts, -1)
+        if other is not None and other.period > self.period:  # it counts here until then
+            counts = _sums(counts, other.counts, -1)
         set_aside = OtherPeriod(self.period, self.last, counts, self.fault)
         totals = {name: _zeros() for name in COUNTS}
         self.fault = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
-        if earlier is not None and (
-            earlier.period >= period
-            if goes_back
-            else earlier.period == period and now >= earlier.last
+        if other is not None and (
+            other.period >= period if goes_back else other.period == period and now >= other.last
         ):
-            totals, self.fault = _sums(totals, earlier.counts), earlier.fault
+            totals, self.fault = _sums(totals, other.counts), other.fault
         if goes_back:
             totals = _sums(totals, set_aside.counts)
             self.fault = set_aside.fault if self.fault is None else self.fault
@@ -135,7 +133,7 @@ class Account:
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
         started_at = self.started_at
-        if self.asking:
+        if self.waiting_calls:
             now = self.paused_at
         return (
             self.earlier_seconds
@@ -145,14 +143,14 @@ class Account:
 
     def stand_still(self, now: float) -> None:
         """Have the seconds stand still until as many calls of `go_on`."""
-        if not self.asking:
+        if not self.waiting_calls:
             self.paused_at = now
-        self.asking += 1
+        self.waiting_calls += 1
 
     def go_on(self, now: float) -> None:
         """Have the seconds go on, once nobody is asked any more."""
-        self.asking -= 1
-        if not self.asking and self.started_at is not None:
+        self.waiting_calls -= 1
+        if not self.waiting_calls and self.started_at is not None:
             self.earlier_seconds -= max(now - max(self.paused_at, self.started_at), 0.0)
 
     def gets_low(self, kind: int) -> bool:
@@ -217,14 +215,14 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
             limit, used = account.limits[kind], account.used[kind]
             if limit is not None and used > limit:
                 add(accounts, amounts, -1)
-                had, spent = used - amounts[kind], account.spent[kind]
-                more = f"; it is renewed on {renewal(account.period)}" if account.per else ""
-                more += "; raise it by `moothall budgets limit`" if account.key is not None else ""
+                used_before, spent = used - amounts[kind], account.spent[kind]
+                hint = f"; it is renewed on {renewal(account.period)}" if account.per else ""
+                hint += "; raise it by `moothall budgets limit`" if account.key is not None else ""
                 limit_kind, digits = RESERVED[kind], RESERVED[kind].digits
                 raise BudgetExceeded(
                     f"{account.title}: {in_words(kind, amounts[kind])} are needed and "
-                    f"{digits(max(limit - had, 0))} of {digits(limit)} are left "
-                    f"({digits(spent)} spent, {digits(had - spent)} reserved){more}",
+                    f"{digits(max(limit - used_before, 0))} of {digits(limit)} are left "
+                    f"({digits(spent)} spent, {digits(used_before - spent)} reserved){hint}",
                     limit_kind.name,
                     (accounts, amounts),
                 )
@@ -236,9 +234,9 @@ def remaining(accounts: Accounts) -> list[int | None]:
     for account in accounts:
         for kind, limit in enumerate(account.limits):
             if limit is not None:
-                here = max(limit - account.used[kind], 0)
-                so_far = rest[kind]
-                rest[kind] = here if so_far is None else min(here, so_far)
+                available = max(limit - account.used[kind], 0)
+                least = rest[kind]
+                rest[kind] = available if least is None else min(available, least)
     return rest
 
 
@@ -246,8 +244,8 @@ def refuse_if_closed(account: Account, now: float) -> None:
     """Raise if nothing further may begin."""
     seconds, kind = account.seconds, account.fault
     if seconds is not None and account.elapsed(now) >= seconds:
-        its = "1 second is" if seconds == 1 else f"{seconds:g} seconds are"
-        raise DeadlineExceeded(f"{account.title}: its {its} over")
+        duration = "1 second is" if seconds == 1 else f"{seconds:g} seconds are"
+        raise DeadlineExceeded(f"{account.title}: its {duration} over")
     if kind is not None:
         raise BudgetExceeded(
             f"{account.title}: {in_words(kind, account.overruns[kind])} more were spent "

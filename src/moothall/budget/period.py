@@ -10,35 +10,35 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt
 
 Per: TypeAlias = Literal["day", "month"]
-PERS: Final[tuple[Per, ...]] = get_args(Per)
+PERIODS: Final[tuple[Per, ...]] = get_args(Per)
 
 
-class _Period(NamedTuple):
+class _PeriodForm(NamedTuple):
     format: str  # of its name, such as `2026-07`; the names of no two kinds are equally long
-    first: str  # what makes its name that of its first day
+    first_day_suffix: str  # what makes its name that of its first day
     days: int  # the most that it has
 
 
-_PERIODS: Final[dict[Per, _Period]] = {
-    "day": _Period("%Y-%m-%d", "", 1),
-    "month": _Period("%Y-%m", "-01", 31),
+_FORMS: Final[dict[Per, _PeriodForm]] = {
+    "day": _PeriodForm("%Y-%m-%d", "", 1),
+    "month": _PeriodForm("%Y-%m", "-01", 31),
 }
-_LENGTHS: Final = {
-    len(time.strftime(period.format, time.gmtime(0))): period for period in _PERIODS.values()
+_FORM_BY_LENGTH: Final = {
+    len(time.strftime(period.format, time.gmtime(0))): period for period in _FORMS.values()
 }
 
 
 def checked_per(per: Per | None) -> Per | None:
     """Check `per=`."""
-    if per is not None and (not isinstance(per, str) or per not in _PERIODS):
-        choices = " or ".join(map(repr, PERS))
+    if per is not None and (not isinstance(per, str) or per not in _FORMS):
+        choices = " or ".join(map(repr, PERIODS))
         raise ConfigError(f"Budget: per= must be {choices}, got {excerpt(per)}")
     return per
 
 
 def period_at(per: Per, seconds: float) -> str:
     """Return the period of a moment, in seconds since 1970: `2026-07-02` or `2026-07`."""
-    return time.strftime(_PERIODS[per].format, time.gmtime(seconds))
+    return time.strftime(_FORMS[per].format, time.gmtime(seconds))
 
 
 def is_period(text: object) -> bool:
@@ -53,10 +53,10 @@ def is_period(text: object) -> bool:
 
 def renewal(period: str) -> str:
     """Return when the period after this one begins, for an error."""
-    kind = _LENGTHS[len(period)]
+    kind = _FORM_BY_LENGTH[len(period)]
     later = _first_day(period) + timedelta(days=kind.days)
     return f"{_first_day(later.strftime(kind.format)).isoformat()} at 00:00 UTC"
 
 
 def _first_day(period: str) -> date:
-    return date.fromisoformat(period + _LENGTHS[len(period)].first)
+    return date.fromisoformat(period + _FORM_BY_LENGTH[len(period)].first_day_suffix)

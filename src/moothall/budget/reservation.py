@@ -122,6 +122,7 @@ class Ledger:
         """End a reservation."""
         closed, low = self.change(hold.accounts, partial(end_hold, hold, spent))
         self.line.wake_first()
+        # Without the lock: `on_low=` is the user's, and may ask this budget.
         for account, kind in low:
             self._tell_low(account, kind)
         for account, kind in closed:
@@ -147,6 +148,7 @@ class Ledger:
         with self._lock:
             if self.has_periods:
                 self._renew(accounts)
+            # Counted, then refused: it was spent, whatever the limits are.
             begin(accounts, now)
             add(accounts, amounts)
             for account in accounts:
@@ -265,7 +267,9 @@ class Reservation(_OfEach):
         self._amounts = hold.amounts
         ledger = hold.ledger
         ledger.open_count[0] += 1
+        # Weak: a dropped reservation is never settled, so that nobody may wait for it.
         ledger.holds[id(hold)] = ref = weakref.ref(hold)
+        # Never reset: it may end in another task. Those that have ended go at the next one.
         CALLERS_RESERVATIONS.set(
             (*(r for r in CALLERS_RESERVATIONS.get() if (each := r()) and each.open), ref)
         )

@@ -93,6 +93,7 @@ class SharedLedger(Ledger):
             account.title, account.limits, account.seconds, per=account.per, key=key
         )
         if self._release_dead:
+            # Before the account is read: what the dead held is free then.
             self._books.give_back(key)
         self.refresh((account,))
         return account
@@ -108,7 +109,7 @@ class SharedLedger(Ledger):
             nonlocal was_ahead
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                was_ahead = self._put(accounts, shared, states)
+                was_ahead = self._take_over(accounts, shared, states)
                 before = [account.reserved() for account in shared]
                 results.append(work())
                 for account, had in zip(shared, before, strict=True):
@@ -118,6 +119,7 @@ class SharedLedger(Ledger):
         try:
             self._books.change_accounts(_keys(shared), change)
         except BaseException:
+            # The books are as before, and so must the accounts of this process be.
             if results and undo is not None:
                 with self._lock:
                     undo()
@@ -131,7 +133,7 @@ class SharedLedger(Ledger):
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             with self._lock:
-                self._put(tuple(shared), shared, states)
+                self._take_over(tuple(shared), shared, states)
                 return [account.state() for account in shared]
 
         self._books.change_accounts(_keys(shared), change)
@@ -145,7 +147,7 @@ class SharedLedger(Ledger):
         shared = _shared(accounts)
         states = self._books.accounts(_keys(shared)) if shared else []
         with self._lock:
-            ahead = self._put(accounts, shared, states)
+            ahead = self._take_over(accounts, shared, states)
         if ahead:
             self._turn_back(shared)
 
@@ -158,6 +160,7 @@ class SharedLedger(Ledger):
         except MoothallError as error:
             title = hold.accounts[0].title
             logger.error("%s: what was spent cannot be written: %s", title, error)
+            # Open, if the books failed before the change: then it ends here alone.
             if hold.open:
                 with self._lock:
                     end_hold(hold, spent)
@@ -174,12 +177,12 @@ class SharedLedger(Ledger):
             )
         super().load(account, spent, seconds, overruns, period)
 
-    def _put(
+    def _take_over(
         self, accounts: Accounts, shared: list[SharedAccount], states: list[dict[str, Any] | None]
     ) -> bool:
         """Take over states; return whether one was of a period that lies ahead of the clock."""
         for account, state in zip(shared, states, strict=True):
-            account.put(state, self._now())
+            account.take_over(state, self._now())
         periods = [account.period for account in shared]
         self._renew(accounts)
         return any(had > each.period for had, each in zip(periods, shared, strict=True))
@@ -227,7 +230,7 @@ class SharedAccount(Account):
         if any(mine):
             self.reserved_by_process[name] = mine
 
-    def put(self, state: dict[str, Any] | None, now: float) -> None:
+    def take_over(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
         if state is None:  # it was never used, or a person has deleted it
             state = {name: [*NO_AMOUNTS] for name in COUNTS}
@@ -252,7 +255,7 @@ class SharedAccount(Account):
                 self.started_at = None
             else:
                 start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
-                since = now - passed(start)
+                since = now - seconds_since(start)
                 # As by a reset.
                 is_restarted = self.start is None or self.start["at"] != start["at"]
                 self.started_at = (
@@ -290,7 +293,7 @@ class SharedAccount(Account):
         if self.started_at is None:
             self.start = None  # it rests
         elif self.start is not None:
-            self.start = {**self.start, "passed": passed(self.start)}
+            self.start = {**self.start, "passed": seconds_since(self.start)}
         else:
             boot, since = _since_boot()
             self.start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
@@ -343,7 +346,7 @@ def _keys(accounts: list[SharedAccount]) -> list[str]:
     return [account.key or "" for account in accounts]
 
 
-def passed(start: dict[str, Any]) -> float:
+def seconds_since(start: dict[str, Any]) -> float:
     """Return the seconds since a budget began, never fewer than were seen before.
 
     Processes of one boot share a clock that cannot be set; across boots the system's is used.

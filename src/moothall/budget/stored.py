@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall.budget.amounts import KINDS, checked_limits, left_of, spent_of
 from moothall.budget.limits import Left, Spent
-from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES, SharedAccount, passed
+from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES, SharedAccount, seconds_since
 
 IsAlive = Callable[[str], bool]
 """Returns whether the process of a holder's name lives."""
@@ -44,24 +44,24 @@ def name_of(key: str) -> str:
     return key.replace(KEY_SEPARATOR, "/")
 
 
-def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
+def stored_budget(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
     limits = state.get("stated", {}) | account.overrides
-    seconds = account.earlier_seconds + (passed(account.start) if account.start else 0.0)
+    seconds = account.earlier_seconds + (seconds_since(account.start) if account.start else 0.0)
     return StoredBudget(
         name_of(key),
         left_of([limits.get(name) for name in LIMIT_NAMES]),
         spent_of(account.spent, seconds),
         spent_of(account.reserved()),
-        spent_of(_dead(account, is_alive)),
+        spent_of(_reserved_by_dead(account, is_alive)),
         spent_of(account.overruns),
         account.period,
         tuple(sorted(account.overrides)),
     )
 
 
-def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
+def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     """Return the state of a budget of which nothing is spent; what is reserved stays so."""
     account = _account(key, state)
     account = _without_dead(account, is_alive)
@@ -73,12 +73,12 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     return _state(account, state)
 
 
-def released(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
+def released_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     """Return the state of a budget without what dead processes had reserved."""
     return _state(_without_dead(_account(key, state), is_alive), state)
 
 
-def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+def limited_state(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a budget with other limits; None leaves one to the programs again."""
     account = _account(key, state)
     kinds, seconds = checked_limits(limits)
@@ -93,7 +93,7 @@ def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str
 
 def _account(key: str, state: dict[str, Any]) -> SharedAccount:
     account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(KINDS), key=key)
-    account.put(state, 0.0)
+    account.take_over(state, 0.0)
     return account
 
 
@@ -102,7 +102,7 @@ def _state(account: SharedAccount, old_state: dict[str, Any]) -> dict[str, Any]:
     return account.state() | program_entries
 
 
-def _dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
+def _reserved_by_dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
     # Also what nobody is known to hold: an older moothall did not note the holder.
     dead_amounts = account.reserved()
     for holder, amounts in account.reserved_by_process.items():
@@ -112,8 +112,8 @@ def _dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
 
 
 def _without_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
-    dead = _dead(account, is_alive)
-    account.used = [a - b for a, b in zip(account.used, dead, strict=True)]
+    dead_amounts = _reserved_by_dead(account, is_alive)
+    account.used = [a - b for a, b in zip(account.used, dead_amounts, strict=True)]
     account.reserved_by_process = {
         name: amounts for name, amounts in account.reserved_by_process.items() if is_alive(name)
     }

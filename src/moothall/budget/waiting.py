@@ -25,6 +25,7 @@ async def in_turn(
             times = (seconds(), ledger.recheck_s if first else None)
             return None, min((each for each in times if each is not None), default=None)
 
+    # Before the first look: two that wait for each other's amounts see that neither gives way.
     for each in own_holds:
         each.waiting_count += 1
     if own_holds:
@@ -32,6 +33,7 @@ async def in_turn(
     try:
         return await ledger.line.wait(look)
     finally:
+        # Also if it was cancelled: a settlement has perhaps woken this one alone.
         for each in own_holds:
             each.waiting_count -= 1
         ledger.line.wake_first()
@@ -39,6 +41,7 @@ async def in_turn(
 
 def _may_fit(ledger: Ledger, own_holds: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:
     """Return whether it fits if all others, except waiting ones, spend nothing."""
+    # A copy: reservations of other threads begin and end meanwhile.
     holds = [ref() for ref in tuple(ledger.holds.values())]
     competing = [
         each for each in holds if each and not each.waiting_count and each not in own_holds

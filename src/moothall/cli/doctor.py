@@ -24,7 +24,7 @@ from moothall.cli.shared_options import (
     SETTINGS_FILE,
     journal_option,
     json_data_option,
-    opened,
+    open_journal,
     print_json,
 )
 from moothall.cli.shared_options import settings as settings_of
@@ -133,7 +133,7 @@ def _weights() -> Finding:
     from moothall.models import weights
 
     there = [each.spelling for each in weights.LISTED if each.path.exists()]
-    there += [f"gguf:{path}" for path in weights.fetched()]
+    there += [f"gguf:{path}" for path in weights.other_files()]
     try:
         weights.DEFAULT.require()
     except MoothallError as error:
@@ -172,7 +172,7 @@ def _journal(path: str | None) -> Finding:
     if path is None:
         remedy = "to record runs, give --journal PATH, or set MOOTHALL_JOURNAL"
         return Finding("journal", "missing", "runs of commands are not recorded", remedy)
-    with closing(opened(path)) as journal:
+    with closing(open_journal(path)) as journal:
         return Finding("journal", "ok", f"{journal.path}: {counted(journal.sums().runs, 'run')}")
 
 

@@ -37,11 +37,11 @@ def listen() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     if not _acts:
-        _say(_END_LINE)
+        _write_error(_END_LINE)
         _exit()
     act, again = _acts[-1]
     if not again:
-        _acts[-1] = _AT_ONCE
+        _acts[-1] = _EXIT_AT_ONCE
     act()
 
 
@@ -49,10 +49,10 @@ def _exit() -> NoReturn:
     os._exit(INTERRUPTED)
 
 
-_AT_ONCE: Final = (_exit, False)
+_EXIT_AT_ONCE: Final = (_exit, False)
 
 
-def _say(line: bytes) -> None:
+def _write_error(line: bytes) -> None:
     # Not by print: the signal may come in the middle of one.
     with suppress(OSError):
         os.write(2, (b"\r\x1b[K" if os.isatty(2) else b"") + line)
@@ -62,8 +62,8 @@ def _say(line: bytes) -> None:
 def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iterator[None]:
     """Have Ctrl-C call `act` meanwhile; a second one ends the process, unless `every_time`."""
     handler = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and callable(handler)
-    if not ours:  # no signal comes in another thread, nor where it is ignored
+    can_handle = threading.current_thread() is threading.main_thread() and callable(handler)
+    if not can_handle:  # no signal comes in another thread, nor where it is ignored
         yield
         return
     _acts.append((act, every_time))
@@ -72,13 +72,13 @@ def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iter
         yield
     finally:
         # Once it has come it stays so: what is done now may take long, too.
-        if _acts.pop() is _AT_ONCE:
-            _acts.insert(0, _AT_ONCE)
+        if _acts.pop() is _EXIT_AT_ONCE:
+            _acts.insert(0, _EXIT_AT_ONCE)
         else:
             signal.signal(signal.SIGINT, handler)
 
 
-def raising() -> Any:
+def raise_on_interrupt() -> Any:
     """Have Ctrl-C raise KeyboardInterrupt meanwhile, where a command waits and imports nothing."""
 
     def act() -> None:
@@ -95,31 +95,31 @@ def interruptible(main: Coroutine[Any, Any, T]) -> T:
     """
     import asyncio  # here, as neither help nor completion needs it: a third of their time
 
-    came = False
+    is_interrupted = False
 
-    async def watched() -> T:
+    async def main_until_stopped() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
         def stop() -> None:
-            nonlocal came
-            came = True
-            _say(_STOPPING)
+            nonlocal is_interrupted
+            is_interrupted = True
+            _write_error(_STOPPING)
             loop.call_soon_threadsafe(task.cancel)
 
-        with woken(loop), on_interrupt(stop):
+        with waking(loop), on_interrupt(stop):
             return await main
 
     try:
-        return asyncio.run(watched())
+        return asyncio.run(main_until_stopped())
     except asyncio.CancelledError:
-        if came:
+        if is_interrupted:
             raise KeyboardInterrupt from None
         raise
 
 
 @contextmanager
-def woken(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Have a signal wake the loop: one that comes just before it sleeps would wait with it."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -131,25 +131,25 @@ def woken(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         read.setblocking(False)
         write.setblocking(False)
         loop.add_reader(read, read.recv, 4096)
-        before = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        previous_fd = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
-            signal.set_wakeup_fd(before)
+            signal.set_wakeup_fd(previous_fd)
             loop.remove_reader(read)
 
 
 def stop_on_signals(stop: Callable[[], bool]) -> None:
     """Call `stop` at SIGINT, SIGTERM or SIGHUP; if it returns False, or at the second, exit."""
-    is_told = False
+    is_stopping = False
 
     def handle() -> None:
-        nonlocal is_told
-        if is_told or not stop():
+        nonlocal is_stopping
+        if is_stopping or not stop():
             with suppress(OSError):
                 sys.stdout.flush()
             _exit()
-        is_told = True
+        is_stopping = True
 
     import asyncio  # here, too
 

@@ -111,7 +111,10 @@ def _rows() -> list[_ModelRow]:
     here = " on this machine" if is_offline() else ""
     return [
         *rows,
-        *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in weights.fetched()),
+        *(
+            _row(f"gguf:{path}", "fetched", size=path.stat().st_size)
+            for path in weights.other_files()
+        ),
         *(_provider_row(name) for name in PROVIDERS),
         _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
     ]

@@ -43,8 +43,10 @@ def next_lines(journal: Journal, run_id: str) -> list[str]:
     outline, order = journal.run(run_id), order_of(journal.entries(run_id))
     if outline.under_way:
         return []
-    ways = RecordedRun(journal, run_id, order, None if order else NO_AGENT).ways(outline.state)
-    return [f"{words}: {escaped(command)}" for words, command in ways]
+    commands = RecordedRun(journal, run_id, order, None if order else NO_AGENT).next_commands(
+        outline.state
+    )
+    return [f"{words}: {escaped(command)}" for words, command in commands]
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class RecordedRun:
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
         return shlex.join(("moothall", name, self.run_id, *options, *journal, *agent))
 
-    def ways(self, stop_reason: str) -> list[tuple[str, str]]:
-        """Return the ways to continue after a stop reason, as (words, command); none if over."""
+    def next_commands(self, stop_reason: str) -> list[tuple[str, str]]:
+        """Return how to continue after a stop reason, as (words, command); empty if it is over."""
         if stop_reason in REASONS.final:
             return []
         if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
@@ -95,35 +97,35 @@ class RecordedRun:
         ]
         words = "to resume with a higher limit N" if limits else "to resume it"
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
-        ways = [(words, self.command("resume", *more))]
+        commands = [(words, self.command("resume", *more))]
         if self.agent == NO_AGENT:  # the process that serves it goes on with it, or this one
-            here = ways[0][1]
+            here = commands[0][1]
             if stop_reason != "waiting":
                 served = replace(self, agent=None).command("resume")
-                ways = [("to have it go on", served), ("to resume it here", here)]
+                commands = [("to have it go on", served), ("to resume it here", here)]
             elif self.journal.waiting(self.run_id):
                 path = ("--journal", self.journal.path) if self.names_journal else ()
-                ways = [("to see for what", shlex.join(("moothall", "waiting", *path)))]
+                commands = [("to see for what", shlex.join(("moothall", "waiting", *path)))]
             else:
-                ways = [("answered: the program of its agent goes on with it; or here", here)]
-        return ways
+                commands = [("answered: the program of its agent goes on with it; or here", here)]
+        return commands
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
-        """Return the ways to decide about the calls in doubt with these numbers."""
+        """Return the commands to decide about the calls in doubt with these numbers."""
         them, on = "it" if len(doubts) == 1 else "all", " and resume"
         decide = self.command
         if self.agent == NO_AGENT:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
-        ways = []
+        commands = []
         for word, kind in Doubt.decisions.items():
             if kind.type is None or len(doubts) == 1:
                 values = [] if kind.type is None else [f"{doubts[0]}={kind.value_name}"]
                 command = decide("resume", f"--{word}", *values)
-                ways.append((f"to {kind.purpose.format(them)}{on}", command))
+                commands.append((f"to {kind.purpose.format(them)}{on}", command))
         if len(doubts) > 1:
             options = ("--done", f"{doubts[0]}=RESULT", "--repeat", str(doubts[1]), "--skip")
-            ways.append(("to decide one by one", decide("resume", *options)))
-        return ways
+            commands.append(("to decide one by one", decide("resume", *options)))
+        return commands
 
 
 def execute_order(
@@ -168,10 +170,10 @@ def report_refusal(
             f"`{recorded.command('resume', '--force')}`"
         )
     if as_json:
-        ways = [command for _, command in recorded.ways("in_doubt")]
+        commands = [command for _, command in recorded.next_commands("in_doubt")]
         report = {"kind": refusal_found.reason, "run_id": recorded.run_id}
         actions = [asdict(each) for each in refusal_found.doubts]
-        print(json.dumps({**report, "actions": actions, "resume": ways}))
+        print(json.dumps({**report, "actions": actions, "resume": commands}))
     id = escaped(recorded.run_id)
     click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
     print_doubts(refusal_found.doubts, recorded, to_stderr=True)
@@ -187,7 +189,7 @@ def print_doubts(
     for doubt in doubts:
         click.echo(f"  {doubt.number}  {doubt.line}", err=to_stderr)
     click.echo(f"Look whether {each} took effect, and then:", err=to_stderr)
-    ways = recorded.ways("in_doubt")
-    width = max(len(words) for words, _ in ways) + 1
-    for words, command in ways:
+    commands = recorded.next_commands("in_doubt")
+    width = max(len(words) for words, _ in commands) + 1
+    for words, command in commands:
         click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)

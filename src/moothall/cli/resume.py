@@ -30,7 +30,7 @@ from moothall.cli.shared_options import (
     json_option,
     limit_options,
     mismatch_option,
-    opened,
+    open_journal,
 )
 from moothall.journal import Doubt, Outline
 from moothall.studio.orders import (
@@ -118,7 +118,7 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     decisions = _decisions({word: options.pop(word) for word in Doubt.decisions})
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         run_id = named_run(store, run_id)
         order, outline = recorded_order(store, run_id), store.run(run_id)
         if order is not None and agent is not None:

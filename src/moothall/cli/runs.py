@@ -315,7 +315,7 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
     if doubts:
         print_doubts(doubts, recorded)
         return
-    for words, line in recorded.ways(outline.state) if entries else ():
+    for words, line in recorded.next_commands(outline.state) if entries else ():
         click.echo(f"{words}: {escaped(line)}")
 
 

@@ -162,7 +162,7 @@ def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return journal_option("File in which the run is recorded.")(run_id(function))
 
 
-def opened(path: str | None) -> Journal:
+def open_journal(path: str | None) -> Journal:
     """Open the journal of a path, which must exist."""
     if path is None:
         raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
@@ -185,7 +185,7 @@ def made_journal(path: str) -> Journal:
 @contextmanager
 def reading(path: str | None) -> Iterator[Journal]:
     """Open a journal to read it; name one whose entries are not those of a moothall."""
-    with opened(path) as journal, as_written(journal):
+    with open_journal(path) as journal, as_written(journal):
         yield journal
 
 

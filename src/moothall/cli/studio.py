@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from moothall import MissingExtra, NativeSpace
-from moothall.cli.interrupts import raising
+from moothall.cli.interrupts import raise_on_interrupt
 from moothall.cli.own_agents import ChatCompany, add_agent, company_options
 from moothall.cli.serving.broker_commands import BrokerPlace, place_options
 from moothall.cli.shared_options import as_usage_error, journal_option
@@ -100,7 +100,7 @@ def command(
                 if getattr(each, "journal", studio) is None:  # it can record, without a journal
                     each.journal = studio.journal  # type: ignore[attr-defined]
                 add_agent(space, each)
-            with raising():
+            with raise_on_interrupt():
                 print(f"moothall studio: {address}", flush=True)
                 studio.wait()
     finally:

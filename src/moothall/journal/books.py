@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from moothall.budget.limits import Spent
 from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES
-from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
+from moothall.budget.stored import (
+    StoredBudget,
+    limited_state,
+    name_of,
+    released_state,
+    reset_state,
+    stored_budget,
+)
 from moothall.foundation.database import BUDGETS, Database
 from moothall.foundation.errors import ConfigError
 from moothall.journal.opening import Runs
@@ -28,14 +35,14 @@ class SharedBudgets:
     The name of a child has those of its parents before it, such as `service/anna`.
     """
 
-    def __init__(self, file: Store, runs: Runs) -> None:
-        self._file = file
+    def __init__(self, store: Store, runs: Runs) -> None:
+        self._store = store
         self._runs = runs
         self._holder = ""  # of this process, once it reserves
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the states of accounts, or None."""
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return [self._account(db, name) for name in names]
 
     def change_accounts(
@@ -44,7 +51,7 @@ class SharedBudgets:
         change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
         """Change accounts, alone among all processes."""
-        with self._file.writing(lock=BUDGETS) as db:
+        with self._store.writing(lock=BUDGETS) as db:
             accounts = change([self._account(db, name) for name in names])
             for each in accounts:
                 self._forget_dead(each)
@@ -75,7 +82,7 @@ class SharedBudgets:
             ConfigError: one is not in the file as it was written
             JournalError: the file cannot be read
         """
-        return [stored(key, state, self._is_alive) for key, state in self._states().items()]
+        return [stored_budget(key, state, self._is_alive) for key, state in self._states().items()]
 
     def reset(self, name: str) -> StoredBudget:
         """Have nothing be spent of a shared budget; what living processes have reserved stays so.
@@ -90,7 +97,7 @@ class SharedBudgets:
             ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
-        return self._change(name, partial(reset, is_alive=self._is_alive))
+        return self._change(name, partial(reset_state, is_alive=self._is_alive))
 
     def release(self, name: str) -> StoredBudget:
         """Give back to a shared budget what processes had reserved that have ended since.
@@ -108,7 +115,7 @@ class SharedBudgets:
             ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
-        given_back = self._change(name, partial(released, is_alive=self._is_alive))
+        given_back = self._change(name, partial(released_state, is_alive=self._is_alive))
         key_prefix = self._key_of(name) + KEY_SEPARATOR
         for key in self._states():
             if key.startswith(key_prefix):
@@ -118,9 +125,11 @@ class SharedBudgets:
     def give_back(self, key: str) -> None:
         """Release a budget by its key, if there is one and a dead process had reserved of it."""
         state = self.accounts([key])[0]
-        if state is None or stored(key, state, self._is_alive).of_dead == Spent():
+        if state is None or stored_budget(key, state, self._is_alive).of_dead == Spent():
             return
-        self.change_accounts([key], lambda states: [released(key, states[0] or {}, self._is_alive)])
+        self.change_accounts(
+            [key], lambda states: [released_state(key, states[0] or {}, self._is_alive)]
+        )
 
     def limit(self, name: str, **limits: float | Decimal | None) -> StoredBudget:
         """Set limits of a shared budget, which hold instead of those that programs state.
@@ -143,7 +152,7 @@ class SharedBudgets:
             raise ConfigError(
                 f"limit: there is no limit {min(unknown)!r}; there are {', '.join(LIMIT_NAMES)}"
             )
-        return self._change(name, partial(limited, limits=limits))
+        return self._change(name, partial(limited_state, limits=limits))
 
     def delete(self, name: str) -> None:
         """Delete a shared budget, such as that of a person; its next use begins a new one.
@@ -156,9 +165,9 @@ class SharedBudgets:
             JournalError: the file cannot be written
         """
         key = self._key_of(name)
-        with self._file.writing(lock=BUDGETS) as db:
+        with self._store.writing(lock=BUDGETS) as db:
             db.execute("DELETE FROM budgets WHERE name = ?", (key,))
-        self._file.empty_log()
+        self._store.empty_log()
 
     def _is_alive(self, holder: str) -> bool:
         try:
@@ -167,7 +176,7 @@ class SharedBudgets:
             return False
 
     def _states(self) -> dict[str, dict[str, Any]]:
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             names = [name for (name,) in db.execute("SELECT name FROM budgets ORDER BY name")]
             return {name: self._account(db, name) or {} for name in names}
 
@@ -176,7 +185,7 @@ class SharedBudgets:
         if name not in names:
             choices = ", ".join(map(repr, names)) or "none at all"
             raise ConfigError(
-                f"journal {self._file.name!r} has no budget {name!r}; it has {choices}"
+                f"journal {self._store.name!r} has no budget {name!r}; it has {choices}"
             )
         return names[name]
 
@@ -191,7 +200,7 @@ class SharedBudgets:
             return states_after
 
         self.change_accounts([key], changed)
-        return stored(key, states_after[0], self._is_alive)
+        return stored_budget(key, states_after[0], self._is_alive)
 
     def _account(self, db: Database, name: str) -> dict[str, Any] | None:
         row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
@@ -200,7 +209,7 @@ class SharedBudgets:
         try:
             account = json.loads(row[0])
         except (ValueError, TypeError, RecursionError) as error:
-            raise self._file.damaged(f"budget {name!r}: {error}") from error
+            raise self._store.damaged(f"budget {name!r}: {error}") from error
         if not isinstance(account, dict):
-            raise self._file.damaged(f"budget {name!r} has no account")
+            raise self._store.damaged(f"budget {name!r} has no account")
         return account

@@ -16,11 +16,11 @@ from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, copied
 from moothall.journal.store.store import Store
-from moothall.journal.tally import Tally, searched
+from moothall.journal.tally import Tally, search_text
 
 
 def forked(
-    file: Store,
+    store: Store,
     run_id: str,
     new_id: str | None,
     upto: int | None,
@@ -30,9 +30,9 @@ def forked(
     """Copy a run, or its beginning; return the copy's id."""
     if new_id is not None:
         check_text("a run's id", new_id)
-    with file.reading() as db:  # makes no writer wait, however long the run is
-        number = file.number(db, run_id)
-        entries = [entry for entry, _ in file.read(db, number, run_id)]
+    with store.reading() as db:  # makes no writer wait, however long the run is
+        number = store.number(db, run_id)
+        entries = [entry for entry, _ in store.read(db, number, run_id)]
         key_and_task = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
         key, task = key_and_task.fetchone()
     if upto is not None:
@@ -44,11 +44,11 @@ def forked(
     if not permitted:
         entries = _without_permissions(entries)
     copies = [
-        (entry.path, entry.kind, file.encoded(data)[0])
+        (entry.path, entry.kind, store.encoded(data)[0])
         for entry, data in zip(entries, copied(entries, key), strict=True)
     ]
-    with file.writing() as db:
-        file.number(db, run_id)  # it may have been deleted since
+    with store.writing() as db:
+        store.number(db, run_id)  # it may have been deleted since
         exists_query = "SELECT 1 FROM runs WHERE id = ?"
         if new_id is None:
             ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
@@ -63,13 +63,13 @@ def forked(
         )
         end = Entry.end_of(entries)
         reply = "" if end is None else end.data.get("text")
-        text = searched(task, reply if isinstance(reply, str) else "")
-        file.describe(db, fork, text)
+        text = search_text(task, reply if isinstance(reply, str) else "")
+        store.describe(db, fork, text)
         times = [entry.at for entry in entries]
         work = Tally(), 0.0, 0
         state = state_of(entries)
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
-        file.write(db, fork, (0, b""), copies, state, work, times)
+        store.write(db, fork, (0, b""), copies, state, work, times)
     return new_id
 
 

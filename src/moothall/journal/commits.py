@@ -237,6 +237,7 @@ class OpenRun:
         if self._last is None:
             self.give_back(self.number)
         else:
+            # Not before: the next process to get the lease would read the run without them.
             self._last.add_done_callback(lambda _: self.give_back(self.number))
 
 
@@ -334,8 +335,10 @@ class Commits:
         written_batches: WrittenBatches = {}
         for tries_left in reversed(range(_TRIES)):
             try:
+                # Once taken they must be written, also on a loop: after a lost connection it waits.
                 with self.file.writing(wait or bool(batches), RUNS) as db:
                     if not (written_batches and self._is_there(db, written_batches)):
+                        # Once: the second try writes the same entries, and none that came since.
                         if not batches:
                             for run in runs:
                                 if (each := run.take()) is not None:

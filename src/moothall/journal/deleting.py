@@ -85,15 +85,15 @@ def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
 class Deletions:
     """Deletes runs of a journal."""
 
-    def __init__(self, file: Store, runs: Runs) -> None:
-        self._file = file
+    def __init__(self, store: Store, runs: Runs) -> None:
+        self._store = store
         self._runs = runs
-        self._holders = Holders(file, runs)
-        self._pace = Pace(file)
+        self._holders = Holders(store, runs)
+        self._pace = Pace(store)
 
     def left_of(self, ids: Iterable[str]) -> set[str]:
         """Return which of these runs the journal has: a deleted one's id is gone at once."""
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return _left_of(db, ids)
 
     def delete(self, ids: Sequence[str], threads_given: str | Iterable[str] | None) -> Deleted:
@@ -108,10 +108,10 @@ class Deletions:
                 raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
         undeleted: dict[str, str] = {}
-        self._file.make_room()
-        with self._file.reading() as db:
+        self._store.make_room()
+        with self._store.reading() as db:
             for id in ids:
-                numbers[self._file.number(db, id)] = id
+                numbers[self._store.number(db, id)] = id
             query = f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
             for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
@@ -138,8 +138,8 @@ class Deletions:
         if not 0 <= older_than <= _LONGEST_S:
             raise ConfigError(f"prune: older_than= must be from 0 seconds, got {older_than!r}")
         check_integer("keep=", keep, 0)
-        self._file.make_room()
-        with self._file.reading() as db:
+        self._store.make_room()
+        with self._store.reading() as db:
             rows = db.execute(
                 "SELECT number, id, CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' "
                 "ELSE state END FROM runs WHERE NOT deleted AND changed < ? AND number "
@@ -176,13 +176,13 @@ class Deletions:
             self._runs.release(batch.pop())
 
     def _holder(self, number: int) -> str:
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             row = db.execute("SELECT holder FROM runs WHERE number = ?", (number,)).fetchone()
         return str(row[0]) if row else ""
 
     def _why_left(self, number: int, id: str, state: str | None, pruned: dict[int, str]) -> str:
         """Return why an old run is not pruned; empty if it is."""
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             forks = db.execute(
                 "SELECT number, id, state FROM runs WHERE forked_from = ? AND NOT deleted", (id,)
             ).fetchall()
@@ -194,7 +194,7 @@ class Deletions:
             if state == "in_doubt":
                 return "it waits for a person: calls are in doubt"
             if state is None:
-                entries = [entry for entry, _ in self._file.read(db, number, id)]
+                entries = [entry for entry, _ in self._store.read(db, number, id)]
                 if Doubt.among(entries):
                     return "it waits for a person: calls are in doubt"
         return ""
@@ -204,9 +204,9 @@ class Deletions:
         remaining = list(numbers)
         while remaining:
             start = time.monotonic()
-            with self._file.writing() as db:
+            with self._store.writing() as db:
                 # A piece at a time: writers get their turn in between.
-                while remaining and time.monotonic() < start + self._file.slice_s:
+                while remaining and time.monotonic() < start + self._store.slice_s:
                     _hide(db, remaining.pop())
                 # In the same transaction: who has seen the count before must look for its values.
                 count_deletion(db)
@@ -217,17 +217,17 @@ class Deletions:
         """Remove what is left of runs that are marked; return whether no copy can be left."""
         if not self.remove():
             return True
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
-        return self._file.after_deletion(idle)
+        return self._store.after_deletion(idle)
 
     def compact(self) -> bool:
         """Remove what is left of deleted runs, and write the file anew."""
         if not self._runs.hold(_COMPACTING):
-            raise JournalError(self._file.name, "another process compacts it already")
+            raise JournalError(self._store.name, "another process compacts it already")
         try:
             self.remove()
-            return self._file.rewrite()
+            return self._store.rewrite()
         finally:
             self._runs.release(_COMPACTING)
 
@@ -245,21 +245,21 @@ class Deletions:
             is_done = False
             while not is_done:
                 start = time.monotonic()
-                with self._file.writing() as db:
-                    is_done = self._remove_some(db, start + self._file.slice_s)
+                with self._store.writing() as db:
+                    is_done = self._remove_some(db, start + self._store.slice_s)
                 self._pace.pause(start)
         if filled:
             self._holders.remove_orphans()
         return removed
 
     def _numbers(self, condition: str = "") -> list[int]:
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             query = f"SELECT number FROM runs WHERE deleted {condition}"
             return [number for (number,) in db.execute(query)]
 
     def _name_values(self) -> bool:
         numbers = self._numbers()
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return any(names_values(db, each) for each in numbers)
 
     def _remove_some(self, db: Database, until: float) -> bool:
@@ -286,7 +286,7 @@ class Deletions:
             return
         released, files = self._holders.release(db, number, until)
         for hash in files:
-            self._file.files.delete(hash)
+            self._store.files.delete(hash)
         # The row goes last: while it is there, the next deletion goes on with the rest.
         if released:
             db.execute("DELETE FROM runs WHERE number = ?", (number,))
@@ -295,28 +295,28 @@ class Deletions:
 class KnownRuns:
     """The last runs whose words a process remembers, as a journal had them."""
 
-    __slots__ = ("_deletions", "_file", "_ids")
+    __slots__ = ("_deletions", "_ids", "_store")
 
-    def __init__(self, file: Store) -> None:
-        self._file = ref(file)
+    def __init__(self, store: Store) -> None:
+        self._store = ref(store)
         self._ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         self._deletions: int | None = None  # in the file when it last had all of them
 
-    def note(self, file: Store, run_id: str) -> KnownRuns:
+    def note(self, store: Store, run_id: str) -> KnownRuns:
         """Add a run of a file; return these runs, or new ones if they are of another file."""
-        runs = self if self._file() is file else KnownRuns(file)
+        runs = self if self._store() is store else KnownRuns(store)
         if run_id not in runs._ids:
             runs._ids.append(run_id)
         return runs
 
     def is_one_deleted(self, more_ids: Iterable[str] = ()) -> bool:
         """Return whether one of these runs, or of others of the file, was deleted."""
-        file = self._file()
-        if file is None:
+        store = self._store()
+        if store is None:
             return False
         try:
-            with file.reading() as db:
-                count = file.deletions(db)
+            with store.reading() as db:
+                count = store.deletions(db)
                 if count != self._deletions:
                     ids = {*self._ids, *more_ids}
                     if _left_of(db, ids) < ids:

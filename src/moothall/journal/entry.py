@@ -13,7 +13,7 @@ from moothall.foundation.text import display
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
 from moothall.journal.tally import (
-    SUMMED,
+    SUM_COLUMNS,
     StepSpending,
     about_in,
     fault_in,
@@ -108,7 +108,7 @@ FIRST: Final = 8
 """Among so many entries is the beginning of a run's own part."""
 
 
-def begun_of(entries: Iterable[Entry]) -> dict[str, Any] | None:
+def begin_data_of(entries: Iterable[Entry]) -> dict[str, Any] | None:
     """Return what a run's own part began with; None before it has."""
     return next((each.data for each in entries if not each.path and each.kind == "begun"), None)
 
@@ -170,7 +170,7 @@ class Outline(RecordedAttributes):
     seconds: float = 0.0
     held: bool = False
 
-    sorts: ClassVar[tuple[str, ...]] = ("began", "changed", "seconds", *SUMMED, "entries")
+    sorts: ClassVar[tuple[str, ...]] = ("began", "changed", "seconds", *SUM_COLUMNS, "entries")
     cut_off: ClassVar[tuple[str, ...]] = ("stopped", "in_doubt")
 
     @property

@@ -21,7 +21,7 @@ from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, wanted_paths
 from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import STATES
-from moothall.journal.tally import SUMMED
+from moothall.journal.tally import SUM_COLUMNS
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""
@@ -31,13 +31,13 @@ NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
 
 
 def _sum_of(name: str) -> str:
-    if SUMMED[name] is float:
+    if SUM_COLUMNS[name] is float:
         return f"coalesce(sum({name}), 0.0)"
     return f"CAST(coalesce(sum({name}), 0) AS BIGINT)"  # PostgreSQL's sum is a decimal
 
 
 _COLUMNS: Final = (
-    f"number, id, kind, agent, task, began, changed, last, {', '.join(SUMMED)}, "
+    f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "
     "seconds, CAST(attributes AS TEXT), state, forked_from, thread, waiting"
 )
 OUTLINED: Final = (
@@ -47,7 +47,7 @@ OUTLINED: Final = (
 """What an outline says of each run, beside its sums and attributes."""
 
 _SUMS: Final = (
-    f"SELECT count(*), {', '.join(_sum_of(name) for name in SUMMED)}, "
+    f"SELECT count(*), {', '.join(_sum_of(name) for name in SUM_COLUMNS)}, "
     "coalesce(sum(seconds), 0.0) FROM runs"
 )
 _STATE: Final = (
@@ -108,12 +108,14 @@ class RunQuery:
         for wrong in sorted(unknown - recorded):
             raise none_of("runs: state=", states, wrong)
 
-    def rows(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
-        """Return the query for the wanted runs; `taken` returns those that processes work on.
+    def rows(
+        self, leased: Callable[[], Iterable[int]], attribute_sql: str
+    ) -> tuple[str, list[Any]]:
+        """Return the query for the wanted runs; `leased` returns those that processes work on.
 
-        `attribute` is the text at a path of a run's attributes, in the database's own words.
+        `attribute_sql` is the text at a path of a run's attributes, in the database's own words.
         """
-        condition, values = self._condition(leased, attribute)
+        condition, values = self._condition(leased, attribute_sql)
         column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
         if column not in Outline.sorts:
             names = ", ".join(Outline.sorts)
@@ -130,13 +132,15 @@ class RunQuery:
             limit = f" LIMIT {self.limit}"
         return f"SELECT {_COLUMNS} FROM runs{condition} ORDER BY {order}{limit}", values
 
-    def sums(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
+    def sums(
+        self, leased: Callable[[], Iterable[int]], attribute_sql: str
+    ) -> tuple[str, list[Any]]:
         """Return the query for the sums of all wanted runs, whatever the limit."""
-        condition, values = self._condition(leased, attribute)
+        condition, values = self._condition(leased, attribute_sql)
         return _SUMS + condition, values
 
     def _condition(
-        self, leased: Callable[[], Iterable[int]], attribute: str
+        self, leased: Callable[[], Iterable[int]], attribute_sql: str
     ) -> tuple[str, list[Any]]:
         terms = ["NOT deleted"]
         values: list[Any] = []
@@ -155,7 +159,7 @@ class RunQuery:
                     terms.append(term)
                     values += term_values
         for path, text in wanted_paths(self.filters):
-            terms.append(f"{attribute} {'IS NOT NULL' if text is None else '= ?'}")
+            terms.append(f"{attribute_sql} {'IS NOT NULL' if text is None else '= ?'}")
             values += [path] if text is None else [path, text]
         return f" WHERE {' AND '.join(terms)}", values
 
@@ -194,7 +198,7 @@ def _text(name: str, value: object) -> str:
     return readable(value)
 
 
-def _words(name: str, text: str | None) -> Iterator[str]:
+def _patterns(name: str, text: str | None) -> Iterator[str]:
     """Yield a pattern for each word that must occur."""
     for word in _text(name, text or "").casefold().split():
         quoted = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
@@ -206,12 +210,14 @@ Terms: TypeAlias = Iterator[tuple[str, Sequence[Any]]]
 StateNow: TypeAlias = Callable[[], str]
 
 
-def _once(term: str, read: Callable[[str, Any], Any], name: str, value: Any, _: StateNow) -> Terms:
+def _one_term(
+    term: str, read: Callable[[str, Any], Any], name: str, value: Any, _: StateNow
+) -> Terms:
     yield term, [read(name, value)]
 
 
 def _all_words(term: str, name: str, value: Any, _: StateNow) -> Terms:
-    for word in _words(name, value):
+    for word in _patterns(name, value):
         yield term, [word] * term.count("?")
 
 
@@ -250,7 +256,7 @@ class RunFilter(NamedTuple):
     # Of `moothall runs`: the option, how its value is named, and its help.
     option: tuple[str, str, str] | None = None
     type: Literal["text", "texts", "moment", "number", "flag"] = "text"  # of the option's value
-    bound: LeastChoice | None = None  # of the tab Runs
+    least_choice: LeastChoice | None = None  # of the tab Runs
 
 
 FILTERS: Final[dict[str, RunFilter]] = {
@@ -263,12 +269,12 @@ FILTERS: Final[dict[str, RunFilter]] = {
     ),
     "kind": RunFilter(
         "the class of its agent",
-        partial(_once, "kind = ?", _text),
+        partial(_one_term, "kind = ?", _text),
         ("--kind", "CLASS", "Only runs of agents of this class."),
     ),
     "agent": RunFilter(
         "the id of its agent",
-        partial(_once, "agent = ?", _text),
+        partial(_one_term, "agent = ?", _text),
         ("--agent", "ID", "Only runs of this agent."),
     ),
     "thread": RunFilter(
@@ -278,7 +284,7 @@ FILTERS: Final[dict[str, RunFilter]] = {
     ),
     "since": RunFilter(
         "only runs worked on since this time: seconds since 1970, or a datetime",
-        partial(_once, "changed >= ?", moment),
+        partial(_one_term, "changed >= ?", moment),
         ("--since", "TIME", "Only runs worked on since."),
         "moment",
         LeastChoice(
@@ -290,7 +296,7 @@ FILTERS: Final[dict[str, RunFilter]] = {
     ),
     "until": RunFilter(
         "only runs that began at this time or before, likewise",
-        partial(_once, "began <= ?", moment),
+        partial(_one_term, "began <= ?", moment),
         ("--until", "TIME", "Only runs begun until then."),
         "moment",
     ),
@@ -307,11 +313,11 @@ FILTERS: Final[dict[str, RunFilter]] = {
         ("--recorded", "WORDS", "Only runs that have these words in any step."),
     ),
     "forked_from": RunFilter(
-        "the id of a run: only its forks", partial(_once, "forked_from = ?", _text)
+        "the id of a run: only its forks", partial(_one_term, "forked_from = ?", _text)
     ),
     "decided_by": RunFilter(
         "the name of a person who has answered or decided in them",
-        partial(_once, "number IN (SELECT run FROM waits WHERE decided_by = ?)", _text),
+        partial(_one_term, "number IN (SELECT run FROM waits WHERE decided_by = ?)", _text),
         ("--decided-by", "NAME", "Only runs with a decision of this person."),
     ),
     "needs_person": RunFilter(

@@ -38,15 +38,15 @@ def count_deletion(db: Database) -> None:
 class Pace:
     """Has a deletion leave time to others between its transactions."""
 
-    def __init__(self, file: Store) -> None:
-        self._file = file
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._count = 0
 
     def pause(self, start: float) -> None:
         """Rest after a transaction that began at this time, by the monotonic clock."""
         self._count += 1
         if self._count % _LOG_EVERY == 0:
-            self._file.move_log()
+            self._store.move_log()
         took = min(time.monotonic() - start, 1.0)
         time.sleep(_REST_FACTOR * took)  # noqa: TID251 - so long others write
 
@@ -54,21 +54,21 @@ class Pace:
 class Holders:
     """The table `holders`, to which commits add; forks, imports and old runs are read here."""
 
-    def __init__(self, file: Store, runs: Runs) -> None:
-        self._file = file
+    def __init__(self, store: Store, runs: Runs) -> None:
+        self._store = store
         self._runs = runs
-        self._pace = Pace(file)
+        self._pace = Pace(store)
 
     def fill(self, numbers: list[int] | None) -> None:
         """Read the entries of these runs that were not read yet, or of all, beside writers."""
         if numbers is None:
-            with self._file.reading() as db:
+            with self._store.reading() as db:
                 numbers = [n for (n,) in db.execute("SELECT number FROM runs WHERE unread")]
         while numbers:
             start = time.monotonic()
-            with self._file.writing() as db:
-                while numbers and time.monotonic() < start + self._file.slice_s:
-                    if self._fill(db, numbers[-1], start + self._file.slice_s):
+            with self._store.writing() as db:
+                while numbers and time.monotonic() < start + self._store.slice_s:
+                    if self._fill(db, numbers[-1], start + self._store.slice_s):
                         numbers.pop()
             self._pace.pause(start)
 
@@ -93,7 +93,7 @@ class Holders:
                 break  # it is damaged, or its entries are deleted
             upto = rows[-1][0]
             names = {hash for _, data in rows for hash in hashes_in(data)}
-            hold(self._file, db, holder_of(run), names)
+            hold(self._store, db, holder_of(run), names)
             db.execute("UPDATE runs SET read_upto = ? WHERE number = ?", (upto, run))
             if until is not None and time.monotonic() >= until and upto < last:
                 return False
@@ -133,7 +133,7 @@ class Holders:
                 [(holder, *each) for each in edges],
             )
             db.executemany("DELETE FROM holders WHERE value = ? AND holder = ?", edges)
-            files += [hash for hash in free if self._file.files.has(hash)]
+            files += [hash for hash in free if self._store.files.has(hash)]
             db.execute(f"DELETE FROM kept WHERE hash IN {marks([*free])}", [*free])
         if deleted:
             count_deletion(db)
@@ -142,15 +142,15 @@ class Holders:
     def remove_orphans(self) -> None:
         """Remove files that nothing names, of processes that died before they named them."""
         old = time.time() - _ORPHAN_S
-        hashes = [hash for hash, changed in self._file.files.written_times() if changed < old]
+        hashes = [hash for hash, changed in self._store.files.written_times() if changed < old]
         for batch in batches(hashes):
-            with self._file.reading() as db:
+            with self._store.reading() as db:
                 still_unnamed = self._unnamed(db, batch)
             if still_unnamed:
-                with self._file.writing() as db:
+                with self._store.writing() as db:
                     self.fill_rest(db)
                     for hash in self._unnamed(db, still_unnamed):
-                        self._file.files.delete(hash)
+                        self._store.files.delete(hash)
 
     def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
         still_named = named_values(db, [short(each) for each in hashes])
@@ -161,7 +161,7 @@ class Holders:
     ) -> tuple[list[bytes], dict[str, bytes | None]]:
         """Return as many of a run's values as are deleted in a moment, and those it alone names."""
         query = "SELECT hash, data FROM kept WHERE hash >= ? AND hash < ?"
-        still_named, files = named_values(db, values, holder), self._file.files
+        still_named, files = named_values(db, values, holder), self._store.files
         free: dict[str, bytes | None] = {}
         size = 0
         for count, value in enumerate(values, 1):

@@ -25,13 +25,13 @@ from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums
 from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuery, with_filters
-from moothall.journal.moving import adopted, exported, imported, moved, named_file
+from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import back_up, faults, restore_journal
 from moothall.journal.store.store import Store
-from moothall.journal.tally import SUMMED, TASK_CHARS
+from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS
 from moothall.journal.wait import Decision, Wait
 from moothall.journal.waits import Waits
 
@@ -150,7 +150,8 @@ class Journal:
         run_query = RunQuery.of(Journal.sums, filters)
         with self.file.reading() as db:
             run_query.check(db)
-            query, values = run_query.sums(partial(self._leased_numbers, db), self.file.attribute)
+            leased = partial(self._leased_numbers, db)
+            query, values = run_query.sums(leased, self.file.attribute_sql)
             return Sums(*db.execute(query, values).fetchone())
 
     def threads(self) -> list[str]:
@@ -466,9 +467,9 @@ class Journal:
         """
         check_boolean("move=", move)
         if move:
-            moved(self.file, self.held_runs, run_id, named_file(path))
+            move_run(self.file, self.held_runs, run_id, named_file(path))
         else:
-            exported(self.file, run_id, named_file(path))
+            export_run(self.file, run_id, named_file(path))
 
     def adopt(self, run_id: str) -> None:
         """Let a run go on here that is `elsewhere`: copied from another journal, or moved to one.
@@ -478,7 +479,7 @@ class Journal:
             RunHeld: a process works on it
             JournalError: the journal cannot be written
         """
-        adopted(self.file, self.held_runs, run_id)
+        adopt_run(self.file, self.held_runs, run_id)
 
     def import_run(self, path: str | os.PathLike[str], run_id: str | None = None) -> str:
         """Add a run that `export` wrote, with all its entries.
@@ -498,7 +499,7 @@ class Journal:
             ConfigError: there is a run of that id, or `run_id` is not a valid id
             JournalError: the journal cannot be written
         """
-        return imported(self.file, named_file(path), run_id)
+        return import_run(self.file, named_file(path), run_id)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the journal, as it is at this moment, while others write it; nobody waits.
@@ -576,13 +577,13 @@ class Journal:
         """Return the outlines of the wanted runs, among these numbers."""
         leases = self.held_runs
         leased = self._leased_numbers(db) if numbers is None else set(leases.leased(numbers))
-        query, values = run_query.rows(lambda: leased, self.file.attribute)
+        query, values = run_query.rows(lambda: leased, self.file.attribute_sql)
         outlines = []
         for number, *row, column, state, origin, thread, waiting in db.execute(query, values):
             if number in leased:
                 state = "waiting" if waiting else "running"
             details: dict[str, Any] = {**of_column(column), "held": number in leased}
-            details |= zip((*SUMMED, "seconds"), row[7:], strict=True)
+            details |= zip((*SUM_COLUMNS, "seconds"), row[7:], strict=True)
             details |= zip(OUTLINED, (*row[:7], state or "stopped", origin, thread), strict=True)
             outlines.append(Outline(**details))
         return outlines

@@ -25,7 +25,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.files import written_whole
 from moothall.journal.attributes import as_column, attributes_of
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import Entry, begun_of
+from moothall.journal.entry import Entry, begin_data_of
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN
 from moothall.journal.store.copies import values_of
@@ -33,7 +33,7 @@ from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
 from moothall.journal.store.wait_rows import end_rows, reopen_rows
-from moothall.journal.tally import Tally, searched
+from moothall.journal.tally import Tally, search_text
 
 VERSION: Final = 1
 """The version of the lines, in the first one."""
@@ -67,60 +67,60 @@ def named_file(path: object) -> Path:
     raise ConfigError(f"path= must be the path of a file, got {path!r:.80}")
 
 
-def exported(file: Store, run_id: str, path: Path, moved: bool = False) -> None:
+def export_run(store: Store, run_id: str, path: Path, is_moved: bool = False) -> None:
     """Write a run to a file: a line about it, then one for each of its values and entries."""
-    with file.reading() as db, written_whole(path, 0o600) as part:
-        number = file.number(db, run_id)
-        for _ in file.read(db, number, run_id):
+    with store.reading() as db, written_whole(path, 0o600) as part:
+        number = store.number(db, run_id)
+        for _ in store.read(db, number, run_id):
             pass  # raises if it is damaged
-        hashes = values_of(file, db, number)
+        hashes = values_of(store, db, number)
         with part.open("w", encoding="utf-8", newline="\n") as out:
-            for line in _lines(file, db, number, hashes, moved):
+            for line in _lines(store, db, number, hashes, is_moved):
                 out.write(f"{line}\n")
 
 
-def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
+def move_run(store: Store, runs: Runs, run_id: str, path: Path) -> None:
     """Write a run to a file with which it goes on where that is imported, and not here.
 
     It stays here, so that nothing that has its id begins it anew.
     """
-    with _locked_run(file, runs, run_id) as number:
-        if _state(file, number) == ELSEWHERE_STATE:
+    with _locked_run(store, runs, run_id) as number:
+        if _state(store, number) == ELSEWHERE_STATE:
             raise StateError(
                 f"run {run_id!r} was moved already, or is a copy: `moothall runs adopt` lets it go "
                 "on here, if it does not elsewhere"
             )
         # First of all: a process that dies in between leaves no run that goes on twice.
-        with file.writing() as db:
+        with store.writing() as db:
             db.execute(
                 "UPDATE runs SET state = ?, open = FALSE WHERE number = ?",
                 (ELSEWHERE_STATE, number),
             )
             end_rows(db, number)
         try:
-            exported(file, run_id, path, moved=True)
+            export_run(store, run_id, path, is_moved=True)
         except BaseException:
-            _go_on(file, number, run_id)
+            _go_on(store, number, run_id)
             raise
 
 
-def adopted(file: Store, runs: Runs, run_id: str) -> None:
+def adopt_run(store: Store, runs: Runs, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
-    with _locked_run(file, runs, run_id) as number:
-        if _state(file, number) == ELSEWHERE_STATE:
-            _go_on(file, number, run_id)
+    with _locked_run(store, runs, run_id) as number:
+        if _state(store, number) == ELSEWHERE_STATE:
+            _go_on(store, number, run_id)
 
 
-def _state(file: Store, number: int) -> str | None:
-    with file.reading() as db:
+def _state(store: Store, number: int) -> str | None:
+    with store.reading() as db:
         row = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
     return None if row[0] is None else str(row[0])
 
 
-def _go_on(file: Store, number: int, run_id: str) -> None:
-    with file.reading() as db:
-        entries = [entry for entry, _ in file.read(db, number, run_id)]
-    with file.writing() as db:
+def _go_on(store: Store, number: int, run_id: str) -> None:
+    with store.reading() as db:
+        entries = [entry for entry, _ in store.read(db, number, run_id)]
+    with store.writing() as db:
         _set_state(db, number, run_id, entries)
 
 
@@ -135,10 +135,10 @@ def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> 
 
 
 @contextmanager
-def _locked_run(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
+def _locked_run(store: Store, runs: Runs, run_id: str) -> Iterator[int]:
     """Yield the number of a run on which no process works meanwhile."""
-    with file.reading() as db:
-        number = file.number(db, run_id)
+    with store.reading() as db:
+        number = store.number(db, run_id)
     if not runs.hold(number):
         raise RunHeld(run_id, "a process")
     try:
@@ -147,18 +147,20 @@ def _locked_run(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
         runs.release(number)
 
 
-def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: bool) -> Iterator[str]:
+def _lines(
+    store: Store, db: Database, number: int, hashes: list[str], is_moved: bool
+) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
     columns = dict(zip(names, row, strict=True))
     head = {"moothall": "run", "version": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
-    if moved:  # its state here says only that
-        entries = [entry for entry, _ in file.read(db, number, columns["id"])]
+    if is_moved:  # its state here says only that
+        entries = [entry for entry, _ in store.read(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
     yield as_text({**head, "values": len(hashes)})
     for hash in hashes:
-        data = file.read_value(hash, db)
+        data = store.read_value(hash, db)
         try:
             yield as_text({"value": hash, "text": data.decode()})
         except UnicodeDecodeError:
@@ -174,13 +176,13 @@ def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: boo
         yield as_text({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
 
 
-def imported(file: Store, path: Path, run_id: str | None) -> str:
+def import_run(store: Store, path: Path, run_id: str | None) -> str:
     """Add the run of a file that `exported` wrote; return its id. Nothing else is believed."""
     if run_id is not None:
         check_text("a run's id", run_id)
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
-            return _Import(file, str(path), lines).run(run_id)
+            return _Import(store, str(path), lines).run(run_id)
     except FileNotFoundError as error:
         raise NoSuchFile(f"{str(path)!r}: there is no such file") from error
     except FileError:
@@ -194,8 +196,8 @@ def imported(file: Store, path: Path, run_id: str | None) -> str:
 class _Import:
     """Reads the lines of an exported run into a journal, in one transaction."""
 
-    def __init__(self, file: Store, name: str, lines: Iterator[str]) -> None:
-        self._file = file
+    def __init__(self, store: Store, name: str, lines: Iterator[str]) -> None:
+        self._store = store
         self._name = name
         self._lines = lines
         self._number = 0
@@ -205,24 +207,24 @@ class _Import:
         head = self._line(_HEAD)
         self._check_head(head)
         id: str = head["id"] if run_id is None else run_id
-        with self._file.writing() as db:
+        with self._store.writing() as db:
             if db.execute("SELECT 1 FROM runs WHERE id = ?", (id,)).fetchone():
                 raise ConfigError(
                     f"there is a run {id!r} already: delete that first, or give the import "
                     "another id"
                 )
-            self._file.insert(db, dict(self._value() for _ in range(head["values"])))
+            self._store.insert(db, dict(self._value() for _ in range(head["values"])))
             number = self._create_run(db, id, head)
-            tally = self._put(db, number, head)
+            tally = self._write_entries(db, number, head)
             if next(self._lines, None) is not None:
                 raise self._fault("the file has more lines than its first one states")
             try:
-                entries = [entry for entry, _ in self._file.read(db, number, id)]
+                entries = [entry for entry, _ in self._store.read(db, number, id)]
             except JournalError as error:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
-            begin_data = begun_of(entries) or {}
+            begin_data = begin_data_of(entries) or {}
             try:
                 attributes = attributes_of(begin_data.get("attributes") or {})
             except (ConfigError, AttributeError) as error:
@@ -232,8 +234,8 @@ class _Import:
             )
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
-            text = searched(head["task"], tally.reply or "")
-            self._file.describe(db, number, text)
+            text = search_text(head["task"], tally.reply or "")
+            self._store.describe(db, number, text)
         return id
 
     def _create_run(self, db: Database, id: str, head: dict[str, Any]) -> int:
@@ -246,9 +248,9 @@ class _Import:
             (id, *(head[name] for name in ("kind", "agent", "task", "thread", "began")), key),
         )
 
-    def _put(self, db: Database, number: int, head: dict[str, Any]) -> Tally:
+    def _write_entries(self, db: Database, number: int, head: dict[str, Any]) -> Tally:
         """Write the entries; each has the checksum that it had."""
-        tally, place = Tally(), (0, b"")
+        tally, end = Tally(), (0, b"")
         entries: list[tuple[str, str, str]] = []
         times: list[float] = []
         for _ in range(head["entries"]):
@@ -260,18 +262,18 @@ class _Import:
             times.append(float(entry["at"]))
             try:
                 tally.count(entry["path"], entry["kind"], json.loads(text))
-                place = self._file.sum_of(place, *entries[-1], times[-1])
+                end = self._store.sum_of(end, *entries[-1], times[-1])
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise self._fault(f"it is not an entry: {error}") from error
-            if place[1].hex() != entry["sum"]:
+            if end[1].hex() != entry["sum"]:
                 raise self._fault(
                     "its checksum is wrong: the file was changed, or lines are missing"
                 )
-        work = tally, float(head["seconds"]), 0
+        run_work = tally, float(head["seconds"]), 0
         state = head["state"]
         if not head.get("moved") and state not in FINAL:
             state = ELSEWHERE_STATE
-        self._file.write(db, number, (0, b""), entries, state, work, times)
+        self._store.write(db, number, (0, b""), entries, state, run_work, times)
         return tally
 
     def _check_head(self, head: dict[str, Any]) -> None:

@@ -25,12 +25,12 @@ from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import WAIT_KINDS
-from moothall.journal.tally import searched
+from moothall.journal.tally import search_text
 
 NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
 """The kind, agent, task, thread and attributes of a run that begins."""
 
-TELLING: Final = 0
+NOTIFYING: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
 _TRIES: Final = 3
 _PARKED: Final = (
@@ -44,10 +44,10 @@ _PARKED: Final = (
 class Runs:
     """Opens runs of a journal; this process holds a lease on each run that it works on."""
 
-    def __init__(self, file: Store, commits: Commits) -> None:
-        self._file = file
+    def __init__(self, store: Store, commits: Commits) -> None:
+        self._store = store
         self._commits = commits
-        self._leases = file.leases()
+        self._leases = store.leases()
         # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening = renewed(threading.Lock())
         self._open: WeakSet[OpenRun] = WeakSet()
@@ -89,7 +89,7 @@ class Runs:
 
     async def begin(self, run_id: str, new: NewRun) -> OpenRun:
         """Open a run in a worker thread; a new one begins with `new`."""
-        self._file.check()
+        self._store.check()
         # Not a future of the loop: the loop may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
         WORKERS.submit(self._open_for, opening, run_id, new)
@@ -107,7 +107,7 @@ class Runs:
 
     def open(self, run_id: str) -> OpenRun:
         """Open an existing run."""
-        self._file.check()
+        self._store.check()
         with self._opening:
             return self._opened(run_id)
 
@@ -141,7 +141,7 @@ class Runs:
     def _open_once(self, run_id: str, new: NewRun | None) -> OpenRun:
         leased_number = 0
         try:
-            with self._file.writing(lock=RUNS) as db:
+            with self._store.writing(lock=RUNS) as db:
                 number, holder = self._found_or_made(db, run_id, new)
                 with self._leases.guard:
                     if not self._leases.take(number):
@@ -164,8 +164,8 @@ class Runs:
             # No other process writes it now. Read without the lock, so that no other run waits.
             past_entries: dict[str, list[Entry]] = {}
             place: Place = (0, b"")
-            with self._file.reading() as db:
-                for entry, sum in self._file.read(db, number, run_id):
+            with self._store.reading() as db:
+                for entry, sum in self._store.read(db, number, run_id):
                     past_entries.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, sum)
                 parked = db.execute(_PARKED, (*identity, number)).fetchall()
@@ -189,7 +189,7 @@ class Runs:
     def _found_or_made(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
         """Return the number of a run, and the process that worked on it last."""
         if new is None:
-            self._file.number(db, run_id)
+            self._store.number(db, run_id)
         else:
             check_text("a run's id", run_id)
         find = "SELECT number, holder FROM runs WHERE id = ?"
@@ -204,5 +204,5 @@ class Runs:
         ).rowcount
         number, holder = db.execute(find, (run_id,)).fetchone()
         if inserted:  # else another process has made it meanwhile
-            self._file.describe(db, number, searched(new[2], ""))
+            self._store.describe(db, number, search_text(new[2], ""))
         return int(number), str(holder)

@@ -64,8 +64,8 @@ class ReadPart:
         self.past_entries: list[Entry] = [entry for entry in entries if entry.path == ROOT]
 
 
-# By class of agent: the module whose `replayed(part)` rebuilds a run. These modules import the
-# journal, so they are only named here.
+# By class of agent: the module whose `replayed_reply(part)` rebuilds a run. These modules import
+# the journal, so they are only named here.
 _TOLD_BY: Final = {
     "ReActAgent": "moothall.agents.loop.recording",
     "DualActAgent": "moothall.agents.dualact.dual_act_state",
@@ -87,7 +87,7 @@ def reply_of(part: RecordedPart) -> Any:
     start = next((entry.data for entry in part.past_entries if entry.kind == "begun"), {})
     module = _TOLD_BY.get(str(start.get("kind")))
     if module is not None:
-        return importlib.import_module(module).replayed(part)
+        return importlib.import_module(module).replayed_reply(part)
     reply: dict[str, Any] = {"begun": start, "state": {}, "over": end.data}
     for entry in part.past_entries:
         if entry.kind == "state":

@@ -19,7 +19,7 @@ _MOST_OF_A_CALL: Final = 2**40
 """A call of more tokens counts as one of so many: a database has no place for any number."""
 
 
-SUMMED: Final[dict[str, type[int | float]]] = {
+SUM_COLUMNS: Final[dict[str, type[int | float]]] = {
     "tokens": int,
     "usd": float,
     "model_calls": int,
@@ -71,7 +71,7 @@ class Tally:
             self.reply = text if isinstance(text, str) else ""
 
     def sums(self) -> tuple[int, float, int, int, int]:
-        """Return what was added up, in the order of `SUMMED`."""
+        """Return what was added up, in the order of `SUM_COLUMNS`."""
         return self.tokens, self.usd, self.model_calls, self.actions, self.errors
 
 
@@ -171,7 +171,7 @@ def _price(model: Any, input: int, output: int) -> Decimal | None:
         return None
 
 
-def searched(task: str, reply: str) -> str:
+def search_text(task: str, reply: str) -> str:
     """Return the text in which words are looked for, without regard to case."""
     begin = f"{task[:_SEARCHED_CHARS]}\n{reply[:_SEARCHED_CHARS]}"
     return readable(begin).replace("\0", " ").casefold()

@@ -14,13 +14,19 @@ from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of
 from moothall.journal.entry import Entry
-from moothall.journal.opening import TELLING, Runs
+from moothall.journal.opening import NOTIFYING, Runs
 from moothall.journal.stop_reason import FINAL, cut_off
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
-from moothall.journal.store.wait_rows import DOUBT, WaitOutcome, doubt_key, end_rows, tell_doubt
+from moothall.journal.store.wait_rows import (
+    DOUBT,
+    WaitOutcome,
+    doubt_key,
+    end_rows,
+    note_doubt_reminder,
+)
 from moothall.journal.wait import (
     DECISIONS,
     KINDS,
@@ -43,7 +49,7 @@ _COLUMNS: Final = (
     "w.value, w.decided_by, w.answered"
 )
 
-_TOLD_DOUBTS: Final = (
+_NOTIFIED_DOUBTS: Final = (
     "SELECT r.id, w.key, w.since, w.remind FROM runs r JOIN waits w ON w.run = r.number "
     f"WHERE r.open AND r.state = 'in_doubt' AND NOT r.deleted AND w.kind = '{DOUBT}'"
 )
@@ -62,8 +68,8 @@ class Waits(DueRuns):
         kind for kind, wait_kind in KINDS.items() if wait_kind.by_person
     )
 
-    def __init__(self, file: Store, runs: Runs) -> None:
-        super().__init__(file)
+    def __init__(self, store: Store, runs: Runs) -> None:
+        super().__init__(store)
         self._runs = runs
         self._read: dict[tuple[int, float], list[Doubt]] = {}  # by a run and its last change
 
@@ -74,9 +80,9 @@ class Waits(DueRuns):
         terms = ["NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt'"]
         values: list[Any] = []
         kinds = kinds_of(kind)
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             if run_id is not None:
-                values.append(self._file.number(db, run_id))
+                values.append(self._store.number(db, run_id))
                 terms.append("w.run = ?")
             if agent is not None:
                 values.append(agent)
@@ -106,8 +112,8 @@ class Waits(DueRuns):
             doubts = read_before.get((number, changed))
             if doubts is None:
                 doubts = self._read[number, changed] = []
-                with self._file.skipping_damaged(run):
-                    doubts += Doubt.among([entry for entry, _ in self._file.read(db, number, run)])
+                with self._store.skipping_damaged(run):
+                    doubts += Doubt.among([entry for entry, _ in self._store.read(db, number, run)])
             for each in doubts:
                 key = doubt_key(each.path, each.key)
                 wait_values = (
@@ -125,20 +131,20 @@ class Waits(DueRuns):
 
     def doubts(self) -> list[Wait]:
         """Return the calls that a person decides about, since their process ended."""
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return list(self._doubted(db, None, None))
 
     def decided(self, by: str | None = None, run_id: str | None = None) -> list[Wait]:
         """Return what has been answered, in order: by one person, or in one run."""
         terms: list[str] = ["w.value IS NOT NULL AND w.place > 0"]
         values: list[Any] = []
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             if by is not None:
                 terms.append("w.decided_by = ?")
                 values.append(by)
             if run_id is not None:
                 terms.append("w.run = ?")
-                values.append(self._file.number(db, run_id))
+                values.append(self._store.number(db, run_id))
             return list(self._waits(db, " AND ".join(terms), values, "w.answered"))
 
     def _waits(
@@ -155,8 +161,8 @@ class Waits(DueRuns):
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
             else:
-                with self._file.skipping_damaged(run):
-                    details = self._file.data_at(db, place)
+                with self._store.skipping_damaged(run):
+                    details = self._store.data_at(db, place)
                 if not details:
                     continue
             yield wait_of(
@@ -187,17 +193,22 @@ class Waits(DueRuns):
         if key.startswith(f"{DOUBT}:"):
             self._answer_doubt(run_id, key, value, by)
             return
-        with self._file.writing() as db:
-            number = self._file.number(db, run_id)
+        with self._store.writing() as db:
+            number = self._store.number(db, run_id)
             give(
-                self._file, db, (number, run_id), key, value, WaitOutcome(None, by, sources=sources)
+                self._store,
+                db,
+                (number, run_id),
+                key,
+                value,
+                WaitOutcome(None, by, sources=sources),
             )
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""
-        with self._file.reading() as db:
-            number = self._file.number(db, run_id)
-            entries = [entry for entry, _ in self._file.read(db, number, run_id)]
+        with self._store.reading() as db:
+            number = self._store.number(db, run_id)
+            entries = [entry for entry, _ in self._store.read(db, number, run_id)]
         undecided = {(each.path, each.key) for each in Doubt.among(entries)}
         for doubt in Doubt.among(entries, decided=True):
             at = (doubt.path, doubt.key)
@@ -264,30 +275,30 @@ class Waits(DueRuns):
                 run.note("", "over", {**end.data, "reason": "cancelled", "detail": detail})
                 run.state = "cancelled"
                 run.commit_now()
-            with self._file.writing() as db:
+            with self._store.writing() as db:
                 end_rows(db, run.number)
         finally:
             run.close()
 
     # -- what is due -------------------------------------------------------------------------------
 
-    def hold_telling(self) -> bool:
-        """Be the one process that tells people what waits, until `end_telling` or its death."""
-        return self._runs.hold(TELLING)
+    def hold_notifying(self) -> bool:
+        """Be the one process that tells people what waits, until `end_notifying` or its death."""
+        return self._runs.hold(NOTIFYING)
 
-    def end_telling(self) -> None:
+    def end_notifying(self) -> None:
         """Let another process tell people what waits."""
-        self._runs.release(TELLING)
+        self._runs.release(NOTIFYING)
 
-    def untold(self) -> list[Wait]:
+    def due_notices(self) -> list[Wait]:
         """Return the waits that somebody must hear of now: new ones, and reminders."""
         now = time.time()
         condition = (
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
         )
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             doubts = list(self._doubted(db, None, None))
-            rows = db.execute(_TOLD_DOUBTS).fetchall() if doubts else ()
+            rows = db.execute(_NOTIFIED_DOUBTS).fetchall() if doubts else ()
             reminders = {(run, key, since): remind for run, key, since, remind in rows}
             waits = [*self._waits(db, condition, [now, now])]
         at = [reminders.get((each.run, each.key, each.since), now) for each in doubts]
@@ -296,10 +307,10 @@ class Waits(DueRuns):
     def remind_in(self, wait: Wait, seconds: float | None) -> None:
         """Set in how many seconds somebody is told of a wait again; None for never."""
         remind = None if seconds is None else time.time() + seconds
-        with self._file.writing() as db:
-            number = self._file.number(db, wait.run)
+        with self._store.writing() as db:
+            number = self._store.number(db, wait.run)
             if wait.kind == DOUBT:
-                tell_doubt(db, number, wait, remind)
+                note_doubt_reminder(db, number, wait, remind)
                 return
             # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
@@ -311,14 +322,14 @@ class Waits(DueRuns):
         query = (
             "SELECT number, id, agent, holder FROM runs WHERE open AND waiting > 0 AND NOT deleted"
         )
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             rows = db.execute(query).fetchall()
         leased = set(self._runs.leased([row[0] for row in rows]))
         return [(run, agent, holder) for number, run, agent, holder in rows if number in leased]
 
     def cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
             state_of = dict(db.execute(query).fetchall())
         for number in self._runs.leased(state_of):
@@ -330,7 +341,7 @@ class Waits(DueRuns):
         """Return what changes with what waits."""
         doubts = [(each.run, each.key, each.since) for each in self.doubts()]
         query = f"SELECT count(*), coalesce(max(since), 0) FROM waits WHERE {_OPEN}"
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return (*db.execute(query).fetchone(), doubts)
 
     def runs_below(self, agent: str, thread: str) -> int:
@@ -339,7 +350,7 @@ class Waits(DueRuns):
             "SELECT count(DISTINCT run) FROM waits "
             "WHERE agent = ? AND substr(thread, 1, ?) = ? AND NOT taken"
         )
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             (count,) = db.execute(query, (agent, len(thread) + 1, f"{thread}/")).fetchone()
         return int(count)
 
@@ -347,5 +358,5 @@ class Waits(DueRuns):
         """Return how much waits, by agent and kind."""
         doubts = Counter((each.agent, DOUBT) for each in self.doubts())
         query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return {**doubts, **{(agent, kind): count for agent, kind, count in db.execute(query)}}

@@ -159,8 +159,10 @@ class TokenBoundedMemory(Memory):
         self._tokens = sum(self._sizes)
         self._numbered_count = sum(NUMBER_KEY in item for item in self._items)
         self._clearable_count = sum(map(_may_clear, self._items))
-        users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
-        self._task_index = users[-1] if users else -1
+        user_places = [
+            place for place, item in enumerate(self._items) if item.get("role") == "user"
+        ]
+        self._task_index = user_places[-1] if user_places else -1
 
     def size_of(self, item: dict[str, Any]) -> int:
         """Return how many tokens a message has."""

@@ -145,7 +145,7 @@ class MemoryTables(ABC):
             "ORDER BY number LIMIT ?",
             (thread, after, _BATCH),
         ):
-            rows.append((number, self.parsed(text)))
+            rows.append((number, self.parse_item(text)))
             size += len(text)
             if size > _BATCH_CHARS:
                 break
@@ -158,10 +158,10 @@ class MemoryTables(ABC):
             row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
             if row is None:
                 raise self.damaged(f"memory {number} is in the index but not in the file")
-            items.append(self.parsed(row[0]))
+            items.append(self.parse_item(row[0]))
         return items
 
-    def parsed(self, text: Any) -> dict[str, Any]:
+    def parse_item(self, text: Any) -> dict[str, Any]:
         """Return a message from its text in the file."""
         try:
             item = json.loads(text)

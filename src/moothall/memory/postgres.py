@@ -55,7 +55,7 @@ class PostgresMemory(StoredMemory):
         MissingExtra.unless("PostgresMemory", "postgres", "psycopg")
         super().__init__(url, thread, **options)
 
-    def _opened(self, path: str, timeout: float) -> MemoryTables:
+    def _open_tables(self, path: str, timeout: float) -> MemoryTables:
         from moothall.memory.memory_server import MemoryServer
 
         return MemoryServer(path, timeout)

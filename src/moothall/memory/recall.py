@@ -28,18 +28,18 @@ EMBEDDED_CHARS = 8_000
 class Recall:
     """Finds the messages of a memory file: of one thread, or of all if its id is None."""
 
-    def __init__(self, file: MemoryTables, embedder: Embedder | None) -> None:
-        self._file = file
+    def __init__(self, tables: MemoryTables, embedder: Embedder | None) -> None:
+        self._tables = tables
         self._embedder = embedder
 
     def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages that have the most and the rarest of a text's words."""
-        with self._file.reading() as db:
-            thread = None if id is None else self._file.thread_number(db, id)
+        with self._tables.reading() as db:
+            thread = None if id is None else self._tables.thread_number(db, id)
             if id is not None and thread is None:
                 return []
-            matches = self._file.search_words(db, text[:FOUND_CHARS], thread, limit)
-            return self._file.items_of(db, matches)
+            matches = self._tables.search_words(db, text[:FOUND_CHARS], thread, limit)
+            return self._tables.items_of(db, matches)
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages whose vectors are nearest to a text's."""
@@ -48,39 +48,39 @@ class Recall:
         if not any(target):
             return []
         self.embed(id)
-        with self._file.reading() as db:
+        with self._tables.reading() as db:
             scope: tuple[Any, ...] = (_embedder(db, embedder),)
             condition = "embedder = ?"
             if id is not None:
                 condition += " AND thread = ?"
-                scope += (self._file.thread_number(db, id),)
+                scope += (self._tables.thread_number(db, id),)
             rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {condition}", scope)
             best = heapq.nlargest(limit, self._scores(rows, target))
-            return self._file.items_of(db, [number for score, number in best if score > 0])
+            return self._tables.items_of(db, [number for score, number in best if score > 0])
 
     def embed(self, id: str | None) -> int:
         """Give every message a vector, and return how many had none."""
         embedder = self._needed()
         added = 0
-        for each in self._file.thread_ids() if id is None else [id]:
+        for each in self._tables.thread_ids() if id is None else [id]:
             while rows := self._embed_batch(embedder, each):
                 added += rows
         return added
 
     def _embed_batch(self, embedder: Embedder, id: str) -> int:
-        with self._file.reading() as db:
-            thread = self._file.thread_number(db, id)
+        with self._tables.reading() as db:
+            thread = self._tables.thread_number(db, id)
             row = db.execute(
                 "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
                 (_embedder(db, embedder), thread),
             ).fetchone()
-            rows = self._file.batch_after(db, thread, row[0] if row else 0)
+            rows = self._tables.batch_after(db, thread, row[0] if row else 0)
         if not rows:
             return 0
         # Nothing is locked meanwhile, since embedding may take long.
         texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
         vectors = self._embedded(embedder, texts)
-        with self._file.writing(lock=self._file.lock(id)) as db:
+        with self._tables.writing(lock=self._tables.lock(id)) as db:
             if _embedder(db, embedder) is None:
                 db.execute(
                     "INSERT INTO embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING",
@@ -107,15 +107,15 @@ class Recall:
 
     def forget_after(self, db: Database, id: str, number: int) -> int:
         """Forget a thread's messages after a number; return how many they were."""
-        thread = self._file.thread_number(db, id)
+        thread = self._tables.thread_number(db, id)
         after = (thread, number)
         if thread is None:
             return 0
         rows = db.execute(
             "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
         )
-        texts = ((each, found_text(self._file.parsed(text))) for each, text in rows)
-        self._file.remove_words(db, thread, number, texts)
+        texts = ((each, found_text(self._tables.parse_item(text))) for each, text in rows)
+        self._tables.remove_words(db, thread, number, texts)
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
         deleted = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
         if deleted:
@@ -163,7 +163,7 @@ class Recall:
         weights = list(pick(target)) if sparse else target
         for number, blob in rows:
             if not isinstance(blob, bytes) or len(blob) != size:
-                raise self._file.damaged(f"the vector of memory {number} has another size")
+                raise self._tables.damaged(f"the vector of memory {number} has another size")
             vector = array("f", blob)
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
 
@@ -177,13 +177,15 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
     return (role if isinstance(role, str) else None, text, found_text(item))
 
 
-def insert(file: MemoryTables, db: Database, thread: int, row: tuple[str | None, str, str]) -> None:
+def insert(
+    tables: MemoryTables, db: Database, thread: int, row: tuple[str | None, str, str]
+) -> None:
     """Store a message and its words for the search."""
     role, text, words = row
     number = db.insert(
         "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
     )
-    file.add_words(db, thread, number, words)
+    tables.add_words(db, thread, number, words)
     db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
 
 

@@ -11,7 +11,7 @@ from moothall.actions.capability import ActionOrigin
 from moothall.actions.provenance import reading
 from moothall.actions.signature.schema import object_schema
 from moothall.foundation.errors import ConfigError, JournalError
-from moothall.foundation.text.pages import chosen, lines_of, matching, matching_in, page
+from moothall.foundation.text.pages import line_range, lines_of, matching_page, matching_pages, page
 
 READ: Final = "read_result"
 """The action by which a model reads a result again."""
@@ -52,13 +52,13 @@ def number_of(message: dict[str, Any]) -> int | None:
 
 def cleared(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
     """Return a message with a line in the place of its result, and of those from `first` on."""
-    many, hint = f"Result {last} is", f"{READ}({last}) shows it"
+    subject, hint = f"Result {last} is", f"{READ}({last}) shows it"
     if first < last:
-        many, hint = (
+        subject, hint = (
             f"Results {first} to {last} are",
             f"{READ} shows one, by its number, or finds words in all",
         )
-    line = f"[{many} not shown any more: {hint}]"
+    line = f"[{subject} not shown any more: {hint}]"
     return {**message, "content": line, NUMBER_KEY: [last, message[NUMBER_KEY][1], first]}
 
 
@@ -78,7 +78,7 @@ class ThreadResults:
 
     def __init__(self) -> None:
         self.last: int = 0
-        self.page: int = 20_000  # how many characters are read at once
+        self.page_chars: int = 20_000  # how many characters are read at once
         # Reads a value of the journal by its hash.
         self.read_value: Callable[[str], bytes] | None = None
         self._results: dict[int, _StoredResult] = {}
@@ -129,7 +129,7 @@ class ThreadResults:
     def know(self, message: dict[str, Any], sources: Sequence[str], arguments: str = "") -> None:
         """Take a result from a message, as an earlier process has remembered it.
 
-        `asked` are the arguments of its call.
+        `arguments` are those of its call.
         """
         number = number_of(message)
         if number is None or number in self._results:
@@ -158,15 +158,15 @@ class ThreadResults:
             return self._find(words)
         result = self._results.get(number)
         if result is None:
-            there = f"they are 1 to {self.last}" if self.last else "there is none yet"
-            raise ConfigError(f"there is no result {number} in this conversation: {there}")
-        reading.add(result.sources)
+            range_text = f"they are 1 to {self.last}" if self.last else "there is none yet"
+            raise ConfigError(f"there is no result {number} in this conversation: {range_text}")
+        reading.add_sources(result.sources)
         text = self._text(number, result)
-        every = lines_of(text, self.page)
-        places = chosen(lines, len(every)) if lines.strip() else range(len(every))
+        all_lines = lines_of(text, self.page_chars)
+        places = line_range(lines, len(all_lines)) if lines.strip() else range(len(all_lines))
         if words.strip():
-            return matching(every, places, words, self.page)
-        return page(every, places, self.page)
+            return matching_page(all_lines, places, words, self.page_chars)
+        return page(all_lines, places, self.page_chars)
 
     def _find(self, words: str) -> str:
         if not words.strip():
@@ -182,11 +182,11 @@ class ThreadResults:
             if (remaining := remaining - len(text)) < 0 and texts:
                 break
             title = f"result {number}, {result.name} {result.arguments}".rstrip()
-            texts.append((title, lines_of(text, self.page)))
+            texts.append((title, lines_of(text, self.page_chars)))
             results.append(result)
-        found_text, places = matching_in(texts, words, self.page)
+        found_text, places = matching_pages(texts, words, self.page_chars)
         for place in places:
-            reading.add(results[place].sources)
+            reading.add_sources(results[place].sources)
         return found_text
 
     def _text(self, number: int, result: _StoredResult) -> str:

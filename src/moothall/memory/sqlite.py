@@ -39,5 +39,5 @@ class SQLiteMemory(StoredMemory):
         MemoryFileError: the file cannot be used; the text says why and what to do
     """
 
-    def _opened(self, path: str | os.PathLike[str], timeout: float) -> MemoryFile:
+    def _open_tables(self, path: str | os.PathLike[str], timeout: float) -> MemoryFile:
         return MemoryFile(path, timeout)

@@ -78,10 +78,10 @@ class StoredMemory(Memory):
         self._embedder = embedder
         self._clears = clear
         self._begin("default" if thread is None else thread)
-        self._file: MemoryTables = self._opened(path, timeout)
-        self._recall = Recall(self._file, embedder)
+        self._tables: MemoryTables = self._open_tables(path, timeout)
+        self._recall = Recall(self._tables, embedder)
 
-    def _opened(self, path: Any, timeout: float) -> MemoryTables:
+    def _open_tables(self, path: Any, timeout: float) -> MemoryTables:
         """Return the store of a path or URL."""
         raise NotImplementedError
 
@@ -102,7 +102,7 @@ class StoredMemory(Memory):
         self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
         self._last_number = 0
-        self._forgotten = 0
+        self._forget_count = 0
 
     # -- what every memory does --------------------------------------------------------------------
 
@@ -120,8 +120,8 @@ class StoredMemory(Memory):
             MemoryFileError: the file cannot be written; the message is not added
         """
         row = row_of(memory)
-        with self._file.writing(lock=self._file.lock(self._id)) as db:
-            insert(self._file, db, self._file.ensure_thread(db, self._id), row)
+        with self._tables.writing(lock=self._tables.lock(self._id)) as db:
+            insert(self._tables, db, self._tables.ensure_thread(db, self._id), row)
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
         """Add a message of a run with a journal, unless it was added before, as in `Memory`.
@@ -132,22 +132,22 @@ class StoredMemory(Memory):
         if type(self).add_memory is not StoredMemory.add_memory:
             # A subclass's own `add_memory` runs separately; a process killed between the two adds
             # the message twice.
-            with self._file.reading() as db:
-                offset = self._file.run_message_count(
-                    db, self._file.thread_number(db, self._id), run
+            with self._tables.reading() as db:
+                offset = self._tables.run_message_count(
+                    db, self._tables.thread_number(db, self._id), run
                 )
             if offset <= sequence:
                 self.add_memory(memory)
-                with self._file.writing(lock=self._file.lock(self._id)) as db:
-                    thread = self._file.ensure_thread(db, self._id)
-                    self._file.set_run_message_count(db, thread, run, sequence + 1)
+                with self._tables.writing(lock=self._tables.lock(self._id)) as db:
+                    thread = self._tables.ensure_thread(db, self._id)
+                    self._tables.set_run_message_count(db, thread, run, sequence + 1)
             return
         row = row_of(memory)
-        with self._file.writing(lock=self._file.lock(self._id)) as db:
-            thread = self._file.ensure_thread(db, self._id)
-            if self._file.run_message_count(db, thread, run) <= sequence:
-                insert(self._file, db, thread, row)
-                self._file.set_run_message_count(db, thread, run, sequence + 1)
+        with self._tables.writing(lock=self._tables.lock(self._id)) as db:
+            thread = self._tables.ensure_thread(db, self._id)
+            if self._tables.run_message_count(db, thread, run) <= sequence:
+                insert(self._tables, db, thread, row)
+                self._tables.set_run_message_count(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.
@@ -160,8 +160,8 @@ class StoredMemory(Memory):
         if self._tokens is None:
             return self.newest(limit)
         with self._lock:
-            with self._file.reading() as db:
-                window = self._caught_up(db)
+            with self._tables.reading() as db:
+                window = self._updated_window(db)
             return [copy_json(item) for item in last(window.items, limit)]
 
     @property
@@ -180,8 +180,8 @@ class StoredMemory(Memory):
         """Return the numbers of results that were cleared since, once."""
         if self._tokens is None or not self._clears:
             return []
-        with self._lock, self._file.reading() as db:
-            return self._caught_up(db).take_cleared()
+        with self._lock, self._tables.reading() as db:
+            return self._updated_window(db).take_cleared()
 
     def make_room(self) -> bool:
         """Make the prompt shorter; return whether it is."""
@@ -190,17 +190,17 @@ class StoredMemory(Memory):
 
     def newest(self, limit: int | None) -> list[dict[str, Any]]:
         """Return the last messages."""
-        with self._file.reading() as db:
-            thread = self._file.thread_number(db, self._id)
+        with self._tables.reading() as db:
+            thread = self._tables.thread_number(db, self._id)
             rows = db.execute(
                 "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
                 (thread, sys.maxsize if limit is None else min(limit, sys.maxsize)),
             )
-            items = [self._file.parsed(text) for (text,) in rows]
+            items = [self._tables.parse_item(text) for (text,) in rows]
         items.reverse()
         return items
 
-    def _caught_up(self, db: Database) -> TokenBoundedMemory:
+    def _updated_window(self, db: Database) -> TokenBoundedMemory:
         """Return the window of messages, with everything that any process has added by now."""
         row = db.execute(
             "SELECT number, forgotten FROM threads WHERE id = ?", (self._id,)
@@ -208,37 +208,37 @@ class StoredMemory(Memory):
         thread, forgotten = row or (None, 0)
         # It stays unset if anything fails: a partial window is not used.
         window, self._window = self._window, None
-        if window is None or forgotten != self._forgotten:
-            window = self._loaded(db, thread)
-            self._forgotten = forgotten
+        if window is None or forgotten != self._forget_count:
+            window = self._load_window(db, thread)
+            self._forget_count = forgotten
         else:
             for number, text in db.execute(
                 "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
                 (thread, self._last_number),
             ):
-                window.add_memory(self._file.parsed(text))
+                window.add_memory(self._tables.parse_item(text))
                 self._last_number = number
         self._window = window
         return window
 
-    def _loaded(self, db: Database, thread: int | None) -> TokenBoundedMemory:
+    def _load_window(self, db: Database, thread: int | None) -> TokenBoundedMemory:
         """Return the end of the thread, read backwards only as far as it can matter."""
         assert self._tokens is not None
         window = TokenBoundedMemory(
             self._tokens, self._count, clear=self._clears, reply_tokens=self._reply_tokens
         )
-        most = max(self._tokens, self._reply_tokens or 0)
+        bound = max(self._tokens, self._reply_tokens or 0)
         rows: list[tuple[int, dict[str, Any]]] = []
         size = 0
         for number, item in self._backwards(db, thread):
             rows.append((number, item))
             size += window.size_of(item)
-            if size > most and item.get("role") != "tool":
+            if size > bound and item.get("role") != "tool":
                 break
         if rows:
             first = rows[-1][0]
-            before = db.execute(_KEPT_QUERY, (thread, first, thread, first))
-            rows += [(number, self._file.parsed(text)) for number, text in before]
+            kept_rows = db.execute(_KEPT_QUERY, (thread, first, thread, first))
+            rows += [(number, self._tables.parse_item(text)) for number, text in kept_rows]
         for _, item in reversed(rows):
             window.add_memory(item)
         self._last_number = rows[0][0] if rows else 0
@@ -254,7 +254,7 @@ class StoredMemory(Memory):
                 (thread, before, _AT_ONCE),
             ).fetchall()
             for number, text in rows:
-                yield number, self._file.parsed(text)
+                yield number, self._tables.parse_item(text)
             if len(rows) < _AT_ONCE:
                 return
             before = rows[-1][0]
@@ -264,7 +264,7 @@ class StoredMemory(Memory):
     @property
     def path(self) -> str:
         """The file, as it was given, or the URL of the server without its password."""
-        return self._file.name
+        return self._tables.name
 
     @property
     def id(self) -> str:
@@ -285,14 +285,16 @@ class StoredMemory(Memory):
 
     def threads(self) -> list[str]:
         """Return the ids of conversations with messages, in the order in which they began."""
-        return self._file.thread_ids()
+        return self._tables.thread_ids()
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield every message of the thread, the oldest first, however many there are."""
         number = 0
         while True:
-            with self._file.reading() as db:
-                rows = self._file.batch_after(db, self._file.thread_number(db, self._id), number)
+            with self._tables.reading() as db:
+                rows = self._tables.batch_after(
+                    db, self._tables.thread_number(db, self._id), number
+                )
             if not rows:
                 return
             yield from (item for _, item in rows)
@@ -305,9 +307,9 @@ class StoredMemory(Memory):
         until `compact`. With very many messages in the file it takes a while, during which no
         message can be added.
         """
-        with self._file.writing(lock=self._file.lock(self._id)) as db:
+        with self._tables.writing(lock=self._tables.lock(self._id)) as db:
             if self._recall.forget_after(db, self._id, 0):
-                self._file.tidy(db)
+                self._tables.tidy(db)
 
     def prune(self, older_than: float | timedelta) -> list[str]:
         """Forget the threads to which nothing was added for so long, as `forget` does.
@@ -328,14 +330,14 @@ class StoredMemory(Memory):
         check_seconds("older_than=", older_than, zero=True)
         before, deleted = time.time() - older_than, list[str]()
         for id in self.threads():
-            with self._file.writing(lock=self._file.lock(id)) as db:
+            with self._tables.writing(lock=self._tables.lock(id)) as db:
                 query = "SELECT 1 FROM threads WHERE id = ? AND changed < ?"
                 if db.execute(query, (id, before)).fetchone():
                     self._recall.forget_after(db, id, 0)
                     deleted.append(id)
         if deleted:
-            with self._file.writing() as db:
-                self._file.tidy(db)
+            with self._tables.writing() as db:
+                self._tables.tidy(db)
         return deleted
 
     def compact(self) -> bool:
@@ -344,14 +346,14 @@ class StoredMemory(Memory):
         Others that write to it wait meanwhile, about a second for 100 MB. Return False if another
         process reads an older state of the file, which then stays beside it, in `-wal`.
         """
-        return self._file.rewrite()
+        return self._tables.rewrite()
 
     # -- an agent's state --------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Return the thread's length, as JSON data; its messages stay in the file."""
-        with self._file.reading() as db:
-            count, newest = self._file.extent(db, self._id, sys.maxsize)
+        with self._tables.reading() as db:
+            count, newest = self._tables.extent(db, self._id, sys.maxsize)
         return {"thread": self._id, "messages": count, "newest": newest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -364,20 +366,20 @@ class StoredMemory(Memory):
         """
         keys = {"thread", "messages", "newest"}
         if not isinstance(state, dict) or state.keys() != keys or state["thread"] != self._id:
-            raise StateError(f"this is not a state of thread {self._id!r} of {self._file.name!r}")
+            raise StateError(f"this is not a state of thread {self._id!r} of {self._tables.name!r}")
         if type(newest := state["newest"]) is not int:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
-        with self._file.writing(lock=self._file.lock(self._id)) as db:
-            if self._file.extent(db, self._id, newest) != (state["messages"], newest):
+        with self._tables.writing(lock=self._tables.lock(self._id)) as db:
+            if self._tables.extent(db, self._id, newest) != (state["messages"], newest):
                 raise StateError(
-                    f"memory file {self._file.name!r} does not hold what thread {self._id!r} had "
+                    f"memory file {self._tables.name!r} does not hold what thread {self._id!r} had "
                     "when the state was saved: it is another file, or was forgotten meanwhile"
                 )
             deleted = self._recall.forget_after(db, self._id, newest)
         if deleted:
             logger.warning(
                 "memory file %r: thread %r forgot %d messages that came after the loaded state",
-                *(self._file.name, self._id, deleted),
+                *(self._tables.name, self._id, deleted),
             )
 
     # -- recall ------------------------------------------------------------------------------------
@@ -415,7 +417,7 @@ class StoredMemory(Memory):
         limit = min(limit, sys.maxsize)
         find = self._recall.by_words if by == "words" else self._recall.by_meaning
         within = None if everywhere else self._id
-        return tracing.retrieved("memory", text, lambda: find(text, limit, within))
+        return tracing.search_in_span("memory", text, lambda: find(text, limit, within))
 
     def embed(self, *, everywhere: bool = False) -> int:
         """Give every message of the thread a vector, and return how many had none.
@@ -437,7 +439,7 @@ class StoredMemory(Memory):
         Nothing is lost without it: an unused memory is closed automatically, as are all at the
         process's end.
         """
-        self._file.close()
+        self._tables.close()
 
     def __enter__(self) -> Self:
         return self
@@ -446,4 +448,4 @@ class StoredMemory(Memory):
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._file.name!r}, {self._id!r})"
+        return f"{type(self).__name__}({self._tables.name!r}, {self._id!r})"

@@ -13,7 +13,13 @@ from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import one_line
 from moothall.models.answer_parts import ReasoningParser
-from moothall.models.chat_answer import Passing, failed, failure_in, parsed, wrong_field
+from moothall.models.chat_answer import (
+    TransientError,
+    error_of,
+    failure_in,
+    parse_json,
+    wrong_field,
+)
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
 
@@ -103,7 +109,7 @@ class AnswerReader:
                 elif kind not in ("", "message") and not is_json:
                     continue  # such as a ping
                 else:
-                    value = parsed(event, label)
+                    value = parse_json(event, label)
                 yield from self.take(value, failure=fails)
 
     def take(self, event: Any, failure: bool = False) -> Iterator[StreamPart]:
@@ -114,15 +120,15 @@ class AnswerReader:
             return
         event = self._object(_only_error(event), where)
         if (fault := event if failure else failure_in(event)) is not None:
-            raise failed(fault, self._name)
+            raise error_of(fault, self._name)
         yield from self._event(event, where)
 
     def take_whole(self, body: bytes) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
         where = f"{self._name}: the answer"
-        answer = self._object(_only_error(parsed(body, where)), where)
+        answer = self._object(_only_error(parse_json(body, where)), where)
         if (fault := failure_in(answer)) is not None:
-            raise failed(fault, self._name)
+            raise error_of(fault, self._name)
         yield from self._read_body(answer, where)
 
     def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
@@ -168,7 +174,7 @@ class AnswerReader:
             after = f"after event {self._events}"
             if not self._events and (unread := self._read.unfinished()):
                 after = f"after {one_line(unread, 60)!r}"
-            raise Passing(f"{self._name}: the answer broke off {after}, before its end")
+            raise TransientError(f"{self._name}: the answer broke off {after}, before its end")
         parts += self._missing_parts()
         parts += self._say("", last=True)
         calls = self._calls()

@@ -108,7 +108,7 @@ class AnsweringModel:
         request = ModelRequest(messages, actions, schema, True)
         answer = self._answer(request)
         if not self._asks_others:
-            answer = tracing.streaming(answer, self, lambda: request)
+            answer = tracing.stream_in_span(answer, self, lambda: request)
         async with aclosing(answer) as parts:
             async for part in parts:
                 yield part
@@ -189,7 +189,9 @@ def streamed(
         parts = _closable(parts)
     if tracing.active is None or _traces(model):
         return parts  # type: ignore[no-any-return]
-    return tracing.streaming(parts, model, lambda: ModelRequest(messages, actions, schema, True))
+    return tracing.stream_in_span(
+        parts, model, lambda: ModelRequest(messages, actions, schema, True)
+    )
 
 
 async def _not_streamed(

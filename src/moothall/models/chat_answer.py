@@ -38,19 +38,19 @@ _NOT_LONG = re.compile(
 )
 # Codes and types of failures that pass, as servers state them within an answer: those of MiniMax
 # and Z.ai are numbers. What their texts say of it.
-_PASSES = re.compile(
+_TRANSIENT = re.compile(
     "overload|api_error|rate.?limit|server.?error|time.?out|network_error|unavailable|throttl"
     "|internal|exhausted|capacity|too.?many.?requests|insufficient_system_resource"
     r"|\A(?:1000|1001|1002|1013|1024|1033|1234|1302|1305)\Z",
     re.I,
 )
-_SAID_PASSES = re.compile(
+_TRANSIENT_TEXT = re.compile(
     "overloaded|temporarily|timed out|try again (?:later|in )|please retry|too many requests"
     "|internal server error|currently loading|no healthy upstream|upstream connect error",
     re.I,
 )
 # Of an account without money, which another try does not fill: codes, and what is said of it.
-_SPENT = re.compile(
+_NO_CREDIT = re.compile(
     "insufficient.?(?:quota|balance|credit|fund)|exceeded_current_quota|billing|arrear|overdue"
     r"|spend\w*.?limit|out_of_credit|credit.?(?:limit|balance)|\A1113\Z",
     re.I,
@@ -67,7 +67,7 @@ _ENDS = {
     " pause_turn eos eos_token complete completed finished done normal stop_token stop_str null"
     " none unspecified",
 }
-_OURS = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
+_END_BY_REASON = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
 
 
 SIGNATURES = ("extra_content", "provider_specific_fields", "thought_signature")
@@ -78,7 +78,7 @@ KEPT_FIELDS = (*REASONING, "reasoning_details", "reasoning_opaque", "thinking_bl
 """Fields of a message that are wanted back."""
 
 
-def parsed(data: bytes, label: str) -> Any:
+def parse_json(data: bytes, label: str) -> Any:
     """Return a body's JSON value."""
     try:
         return json.loads(data)
@@ -89,7 +89,7 @@ def parsed(data: bytes, label: str) -> Any:
         if is_page(excerpt) or not excerpt:
             message = f"{label} is {excerpt or 'empty'}, not JSON: check the address of the server"
             # A server that is busy may close the connection before it answers.
-            raise (ModelError if excerpt else Passing)(message) from None
+            raise (ModelError if excerpt else TransientError)(message) from None
         raise ModelError(
             f"{label} is not JSON: {str(error)[:100]}: {one_line(excerpt, 60)!r}"
         ) from None
@@ -145,11 +145,11 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-class Passing(ModelError):
+class TransientError(ModelError):
     """A failure, stated within an answer, that may pass: a retry may succeed."""
 
 
-class Unread(Passing):
+class UnreadableCall(TransientError):
     """The server could not read what the model wrote; with actions in the request, a call."""
 
 
@@ -171,69 +171,75 @@ _SAYS = ("error", "message", "detail", "errors")
 
 def failure_in(body: Mapping[str, Any]) -> Any:
     """Return the failure that stands in the place of an answer, or None."""
-    about = body.get("base_resp")  # MiniMax's
-    if isinstance(about, dict) and about.get("status_code"):
-        return {"error": {"code": about["status_code"], "message": about.get("status_msg")}}
+    base_resp = body.get("base_resp")  # MiniMax's
+    if isinstance(base_resp, dict) and base_resp.get("status_code"):
+        return {"error": {"code": base_resp["status_code"], "message": base_resp.get("status_msg")}}
     if body.get("error") or "error" in (body.get("type"), body.get("object")):
         return body
     answers = {"choices", "content", "output", "type", "usage"} & body.keys()
     return None if answers or not any(body.get(each) for each in _SAYS) else body
 
 
-def failed(body: Any, name: str) -> ModelError:
+def error_of(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
     reason = f"{name}: the server answered with an error: {server_text(body)}"
-    if (request_error := of_the_request(body, reason)) is not None:
+    if (request_error := request_error_of(body, reason)) is not None:
         return request_error
-    if is_spent(body):
+    if has_no_credit(body):
         return ModelError(reason)
     error = body.get("error") if isinstance(body, dict) else None
     error_text = error.lower() if isinstance(error, str) else ""
     kinds = [*_kinds(body), "server_error" if error_text == "error" else error_text]
-    passes = any(map(_passes, kinds)) or _SAID_PASSES.search(server_text(body))
-    return Passing(reason) if passes and not any(map(_lasts, kinds)) else ModelError(reason)
+    passes = any(map(_is_transient, kinds)) or _TRANSIENT_TEXT.search(server_text(body))
+    return (
+        TransientError(reason)
+        if passes and not any(map(_is_permanent, kinds))
+        else ModelError(reason)
+    )
 
 
-def of_the_request(body: Any, reason: str) -> ModelError | None:
+def request_error_of(body: Any, reason: str) -> ModelError | None:
     """Return the error of a prompt that is too long, or of a call that the server refuses."""
     if overflows(body):
         return ContextOverflow(f"{reason.removesuffix('.')}; nothing was cut")
     if (refused := refused_call(body)) is not None:
         return RefusedCall(reason, refused)
-    return Unread(reason) if _UNREAD.search(server_text(body)) else None
+    return UnreadableCall(reason) if _UNREADABLE_TEXT.search(server_text(body)) else None
 
 
-def is_spent(body: Any) -> bool:
+def has_no_credit(body: Any) -> bool:
     """Return whether an account has no money left, which another try does not change."""
-    return any(_SPENT.search(str(each)) for each in _kinds(body))
+    return any(_NO_CREDIT.search(str(each)) for each in _kinds(body))
 
 
 def _status(kind: Any) -> int:
     return int(kind) if str(kind).isdecimal() and len(str(kind)) == 3 else 0
 
 
-def _passes(kind: Any) -> bool:
-    return may_pass(_status(kind)) or _PASSES.search(str(kind)) is not None
+def _is_transient(kind: Any) -> bool:
+    return may_pass(_status(kind)) or _TRANSIENT.search(str(kind)) is not None
 
 
-def _lasts(kind: Any) -> bool:
+def _is_permanent(kind: Any) -> bool:
     return 400 <= _status(kind) < 500 and not may_pass(_status(kind))
 
 
-def _places(body: Any) -> list[dict[str, Any]]:
+def _error_objects(body: Any) -> list[dict[str, Any]]:
     """Return the objects in which an error states what it is, also that of a server behind."""
-    places: list[Any] = [body, body.get("error")] if isinstance(body, dict) else []
-    about = places[1].get("metadata") if places and isinstance(places[1], dict) else None
+    objects: list[Any] = [body, body.get("error")] if isinstance(body, dict) else []
+    metadata = objects[1].get("metadata") if objects and isinstance(objects[1], dict) else None
     with suppress(ValueError, RecursionError, KeyError, TypeError):
-        behind = json.loads(about["raw"])  # type: ignore[index]
-        places += [behind, behind.get("error")] if isinstance(behind, dict) else []
-    return [each for each in places if isinstance(each, dict)]
+        provider_body = json.loads(metadata["raw"])  # type: ignore[index]
+        objects += (
+            [provider_body, provider_body.get("error")] if isinstance(provider_body, dict) else []
+        )
+    return [each for each in objects if isinstance(each, dict)]
 
 
 def _kinds(body: Any) -> list[Any]:
     """Return the codes and types that an error states."""
     names = ("code", "type", "status")
-    return [each[name] for each in _places(body) for name in names if each.get(name)]
+    return [each[name] for each in _error_objects(body) for name in names if each.get(name)]
 
 
 def overflows(body: Any) -> bool:
@@ -249,12 +255,12 @@ _CALL_TAG = re.compile(
     r"(?:<tool_call>|<\|python_tag\|>)\s*(\{.*?\}|\[.*?\])\s*(?:</tool_call>|$)", re.S
 )
 # What llama.cpp's server and Ollama's say of a call that they could not read.
-_UNREAD = re.compile(
+_UNREADABLE_TEXT = re.compile(
     r"does not match the expected|failed to parse input at pos|invalid diff: now finding"
     r"|error parsing tool call",
     re.I,
 )
-_REFUSED = (
+_REFUSED_CODES = (
     *("tool_use_failed", "malformed_function_call", "malformed_tool_use", "unexpected_tool_call"),
     "output_parse_failed",
 )
@@ -262,14 +268,16 @@ _REFUSED = (
 
 def refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
-    generations = [each.get("failed_generation") for each in _places(body)]
+    generations = [each.get("failed_generation") for each in _error_objects(body)]
     text = next((each for each in generations if isinstance(each, str)), "")
     kinds = {*map(str, _kinds(body))}
     if "json_validate_failed" in kinds:  # Groq's word for an answer that its schema does not admit
         return ModelReply(readable(text))
-    if not {*_REFUSED} & kinds:
+    if not {*_REFUSED_CODES} & kinds:
         return None
-    calls = [call for form in (text, *_CALL_TAG.findall(text)) for call in _calls_in(form)]
+    calls = [
+        call for call_text in (text, *_CALL_TAG.findall(text)) for call in _calls_in(call_text)
+    ]
     calls = calls or [Call("", match[1], match[2]) for match in _FUNCTION.finditer(text)]
     if calls:
         return ModelReply(calls=tuple(calls), finish_reason="calls")
@@ -300,13 +308,13 @@ def end_of(reason: Any, has_calls: bool, name: str) -> str:
     end = reason.lower() if isinstance(reason, str) and reason else "stop"
     # Gemini names the filter and what it found; others write the name of an enumeration.
     kind, _, detail = end.removeprefix("finish_reason_").replace("-", "_").partition(": ")
-    ours = _OURS.get(kind)
-    if ours is None:
+    finish_reason = _END_BY_REASON.get(kind)
+    if finish_reason is None:
         message = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"
-        if kind in _REFUSED or detail in _REFUSED:
+        if kind in _REFUSED_CODES or detail in _REFUSED_CODES:
             raise RefusedCall(message)
-        raise (Passing if _PASSES.search(kind) else ModelError)(message)
-    return "calls" if ours == "stop" and has_calls else ours
+        raise (TransientError if _TRANSIENT.search(kind) else ModelError)(message)
+    return "calls" if finish_reason == "stop" and has_calls else finish_reason
 
 
 def server_text(body: Any) -> str:
@@ -314,8 +322,10 @@ def server_text(body: Any) -> str:
     raw = ""
     for _ in range(2):
         if isinstance(body, dict):
-            about = body.get("metadata")  # OpenRouter's: what the provider behind it answered
-            raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
+            metadata = body.get("metadata")  # OpenRouter's: what the provider behind it answered
+            raw = (
+                f": {metadata['raw']}" if isinstance(metadata, dict) and "raw" in metadata else raw
+            )
             body = next((body[each] for each in _SAYS if body.get(each)), "")
         if isinstance(body, list) and body and isinstance(body[0], dict) and "message" in body[0]:
             body = body[0]["message"]
@@ -333,14 +343,14 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
         return
     meta |= {name: answer[name] for name in _META if answer.get(name)}
     choices = answer.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(first, dict):
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
         return
-    message = first.get("delta") or first.get("message")
+    message = choice.get("delta") or choice.get("message")
     for theirs, ours in _META_OF_MESSAGE.items():
         if isinstance(message, dict) and isinstance(message.get(theirs), list):
             meta[ours] = [*meta.get(ours, ()), *message[theirs]]
-    if isinstance(logprobs := first.get("logprobs"), dict) and isinstance(
+    if isinstance(logprobs := choice.get("logprobs"), dict) and isinstance(
         logprobs.get("content"), list
     ):
         meta["logprobs"] = [*meta.get("logprobs", ()), *logprobs["content"]]
@@ -348,8 +358,8 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
 
 def wrong_field(label: str, field: str, value: Any, expected: str) -> ModelError:
     """Return the exception for a field of a wrong type or value."""
-    of = f"'s {field}" if field else ""
-    return ModelError(f"{label}{of} is {kind_of(value)}, not {expected}")
+    suffix = f"'s {field}" if field else ""
+    return ModelError(f"{label}{suffix} is {kind_of(value)}, not {expected}")
 
 
 def kind_of(value: Any) -> str:

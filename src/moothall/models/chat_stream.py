@@ -15,7 +15,7 @@ from moothall.models.chat_answer import (
     SIGNATURES,
     add_meta,
     end_of,
-    failed,
+    error_of,
     joined_content,
     reasoning_of,
     wrong_field,
@@ -93,7 +93,7 @@ class AnswerStream(AnswerReader):
         reason, error = choice.get("finish_reason"), choice.get("error")
         # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
         if error or str(reason).lower() in ("error", "insufficient_system_resource"):
-            raise failed({"error": error or reason}, self._name)
+            raise error_of({"error": error or reason}, self._name)
         self._count(choice.get("usage"))  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.

@@ -266,7 +266,7 @@ def answer_of_json(fields: dict[str, Any]) -> Any:
     return ModelReply(*values, fields.get("meta") or {}, tuple(fields.get("blocks", ())))
 
 
-def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
+def thinking_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     """Return what a message has to go back to a server in this form; None if there is nothing."""
     thinking = message.get("thinking")
     for each in thinking if isinstance(thinking, list | tuple) else ():

@@ -44,11 +44,11 @@ class Tools:
         self.sources: list[Any] = [
             each for registry in self._registries for each in registry.sources
         ]
-        self._at_first = self._tools_in_scope()
+        self._initial_tools = self._tools_in_scope()
 
-    def now(self) -> dict[str, Action]:
+    def by_name(self) -> dict[str, Action]:
         """Return the tools by name."""
-        return self._tools_in_scope() if self.sources else self._at_first
+        return self._tools_in_scope() if self.sources else self._initial_tools
 
     def _tools_in_scope(self) -> dict[str, Action]:
         by_name = {

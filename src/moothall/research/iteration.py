@@ -21,7 +21,7 @@ from moothall.research.findings import (
     check_result,
     objectives_of,
 )
-from moothall.research.owner import plans
+from moothall.research.owner import can_plan
 from moothall.research.writing.review import ANSWERS, ProposedPlan
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def iterate(bench: Workbench) -> None:
     failed = bench.results and all(each.error for each in bench.results)
     # Rules go on with what did not fit into the plan, or was found and not read.
     full = len(bench.tasks) >= agent.max_tasks
-    more = not plans(agent.model_of("plan")) and (bench.unread(1) if failed else full)
+    more = not can_plan(agent.model_of("plan")) and (bench.unread(1) if failed else full)
     nothing_new = not (
         progress.fresh or bench.is_cut or len(bench.resources) != known_resources or more
     )
@@ -160,7 +160,7 @@ async def _reviewed(bench: Workbench) -> None:
     review = bench.agent.review_plan
     if review is None:
         return
-    by_model = plans(bench.agent.model_of("plan"))
+    by_model = can_plan(bench.agent.model_of("plan"))
     fault = ""
     for _ in range(_REVIEWS):
         plan = ProposedPlan(
@@ -174,7 +174,7 @@ async def _reviewed(bench: Workbench) -> None:
         if verdict is False:
             raise Stop("cancelled", "its plan was not accepted")
         if isinstance(verdict, str) and by_model:
-            bench.hear(verdict)
+            bench.note_user_text(verdict)
             bench.progress.outline = []
             _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
             continue

@@ -12,7 +12,7 @@ from moothall.research import prompts, rules
 from moothall.research.citations.footnotes import without_list
 from moothall.research.extractive.index import QuestionWords, nearest
 from moothall.research.findings import Heading, Narrative, Passage
-from moothall.research.owner import plans
+from moothall.research.owner import can_plan
 from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.frame import phrase, topics_of
 from moothall.research.writing.sections import (
@@ -44,7 +44,12 @@ async def narrate(researcher: Workbench) -> Narrative:
             await _narrate_at_once(researcher, remaining)
             title, sections = split_sections(progress.narrative)
             has_title_alone = not title or (title.startswith("# ") and "\n" not in title)
-            if len(sections) > 1 and has_title_alone and plans(researcher.model) and not remaining:
+            if (
+                len(sections) > 1
+                and has_title_alone
+                and can_plan(researcher.model)
+                and not remaining
+            ):
                 await _summarize(researcher, title, [*sections.items()])
         if progress.outline and remaining:
             await _by_section(researcher, remaining)
@@ -92,7 +97,7 @@ async def _narrate_at_once(researcher: Workbench, remaining: list[Numbered]) -> 
     progress = researcher.progress
     for chunk in _chunks(researcher, [*remaining]):
         tokens = prompts.count(researcher, progress.narrative)
-        if plans(researcher.model) and tokens > prompts.shown_tokens(researcher):
+        if can_plan(researcher.model) and tokens > prompts.shown_tokens(researcher):
             _outline_what_is_written(researcher)
             return
         await _improve(researcher, chunk)
@@ -103,7 +108,7 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
     """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
     narrative = researcher.progress.narrative
     try:
-        if plans(researcher.model):
+        if can_plan(researcher.model):
             prompt = prompts.narrative(researcher, narrative, chunk)
             researcher.checked(await researcher.ask_until_usable(prompt, written_in(prompt)))
         else:

@@ -52,6 +52,6 @@ class Owner(Protocol):
         ...
 
 
-def plans(model: object) -> bool:
+def can_plan(model: object) -> bool:
     """Return whether a model plans, rewrites and evaluates; one in this process is too small."""
     return model is not None and not is_in_process(model)

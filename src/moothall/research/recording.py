@@ -11,7 +11,7 @@ from moothall.build import as_json, dump_state, load_state
 from moothall.journal.run_parts import ReadPart
 from moothall.research.findings import Objective, Progress, Resource
 from moothall.research.pool import ResourcePool
-from moothall.research.report import QUIET, Report, report_of
+from moothall.research.report import COMPLETED, Report, report_of
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
@@ -53,7 +53,7 @@ def program_of(researcher: Owner) -> dict[str, Any]:
     return fingerprint(**parts)
 
 
-def is_of(steps: Collection[str], entry: Entry) -> bool:
+def is_of_steps(steps: Collection[str], entry: Entry) -> bool:
     """Return whether an entry is of one of these steps; a key is `1.plan.2`."""
     return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
 
@@ -108,7 +108,7 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
 
 def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
     """Return a report as an agent's reply; `max_iterations` and `no_progress` become `done`."""
-    reason = "done" if report.stop_reason in QUIET else report.stop_reason
+    reason = "done" if report.stop_reason in COMPLETED else report.stop_reason
     text, detail = report.markdown, report.detail
     return Reply(text, report, [], [], report.usage, reason, detail, error, run_id)
 
@@ -123,7 +123,7 @@ def report_json(report: Report) -> dict[str, Any]:
     return {name: value for name, value in dump_state(report).items() if name != "run_id"}
 
 
-def replayed(part: RecordedPart) -> Reply:
+def replayed_reply(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
     end = ReadRecord(part, Progress).over
     assert end is not None

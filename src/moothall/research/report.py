@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from moothall.budget import PriceList
 
 _PLACES: Final = 3  # shown where an answer was not found
-QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
+COMPLETED: Final = frozenset(("done", "max_iterations", "no_progress"))
 """The reasons for which research ends that nothing stopped."""
 
 
 def end_in_words(reason: str, detail: str = "") -> str:
     """Return how research ended, and why, for a person."""
-    if reason not in QUIET:
+    if reason not in COMPLETED:
         return REASONS.in_words(reason, detail)
     return f"done: {phrase(reason, '')}" + (f" ({detail})" if detail else "")
 
@@ -92,7 +92,7 @@ class Report:
             InDoubt: a call was running when its process ended, and no end is recorded
             ModelError: anything else, such as a model that failed or unusable answers
         """
-        reason = "done" if self.stop_reason in QUIET else self.stop_reason
+        reason = "done" if self.stop_reason in COMPLETED else self.stop_reason
         Reply("", self, [], [], self.usage, reason, self.detail).raise_for_error()
 
     def html(self) -> str:
@@ -220,13 +220,13 @@ def report_of(
     if not any(each.visited for each in resources):
         if stop == "error" and progress.iteration:
             nothing = "unread"
-        elif resources or stop not in QUIET:
+        elif resources or stop not in COMPLETED:
             nothing = "nothing_read"
     remarks = [phrase(nothing, topic) for topic in empty]
     has_text = under_way or progress.narrative.strip()
     if not (extractive or has_text) and any(each.visited for each in resources):
         remarks.append(phrase("unwritten", all_topics))
-    if extractive and stop in QUIET and not under_way:
+    if extractive and stop in COMPLETED and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         remarks.extend(
             f"{phrase('missed', topic)}{_nearest(read, topic)}"
@@ -247,7 +247,7 @@ def report_of(
         listed = "\n".join(sources(citations, all_topics))
         parts.append(f"## {phrase('sources', all_topics)}\n\n{listed}")
     end = None
-    if stop in QUIET and not under_way:  # what has most words is no answer yet
+    if stop in COMPLETED and not under_way:  # what has most words is no answer yet
         are_quotes = quotes and stop == "done"
         end = phrase("quotes" if are_quotes else stop, all_topics)
         end += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)

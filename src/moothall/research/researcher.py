@@ -24,14 +24,14 @@ from moothall import (
     Reply,
     SearchError,
 )
-from moothall import model as by_name
+from moothall import model as model_by_name
 from moothall.agents import ReplyRequest
 from moothall.agents.loop.recording import catch_up_models, mark_known
 from moothall.agents.replies.checked_parts import check_model, check_part
-from moothall.agents.replies.reply import WITH_TEXT
+from moothall.agents.replies.reply import REASONS_WITH_TEXT
 from moothall.agents.replies.reply_context import note_sources
-from moothall.agents.replies.resume import guarded
-from moothall.agents.replies.state import opened, state
+from moothall.agents.replies.resume import run_recorded
+from moothall.agents.replies.state import checked_state, state
 from moothall.agents.replies.threaded import describe
 from moothall.build import (
     Record,
@@ -56,8 +56,8 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
-from moothall.research.owner import plans
-from moothall.research.report import QUIET, Report, report_of
+from moothall.research.owner import can_plan
+from moothall.research.report import COMPLETED, Report, report_of
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
-_ASKING: Final = frozenset(("plan", "narrate", "evaluate"))
+_MODEL_STEPS: Final = frozenset(("plan", "narrate", "evaluate"))
 """The steps that ask a model."""
 
 _ITERATING: ContextVar[Workbench | None] = ContextVar("moothall_research", default=None)
@@ -137,7 +137,7 @@ class Researcher(RecordedAgent, ProgressView):
     model_or_name: Model | str | None = None
     _judge: Model | str | bool | None = None
     state_type: type[Any] = Progress
-    reasons_with_text: frozenset[str] = WITH_TEXT | {"budget", "deadline"}
+    reasons_with_text: frozenset[str] = REASONS_WITH_TEXT | {"budget", "deadline"}
     is_untracked: bool = True  # a report has what its sources say
     outside_policy: ClassVar[AccessPolicy] = ACCESS_PERMITTED  # it reads what its sources name
 
@@ -216,7 +216,7 @@ class Researcher(RecordedAgent, ProgressView):
             self.budget: Budget | None = budget
         self.journal = journal
         own_objectives = objectives_of(objectives, id)
-        self._at_first = {each.topic: each.expertise for each in own_objectives}
+        self._initial_expertise = {each.topic: each.expertise for each in own_objectives}
         self.workbench: Workbench = Workbench(self, Progress(objectives=own_objectives))
 
     @property
@@ -234,16 +234,16 @@ class Researcher(RecordedAgent, ProgressView):
     def judge(self) -> Model | None:
         """The model that judges citations; None for exact checks alone."""
         if isinstance(self._judge, str):
-            self._judge = by_name(self._judge)
+            self._judge = model_by_name(self._judge)
         if not isinstance(self._judge, bool | None):
             return self._judge
-        own = self.model_of("narrate")
-        return own if self._judge or (self._judge is None and plans(own)) else None
+        writer = self.model_of("narrate")
+        return writer if self._judge or (self._judge is None and can_plan(writer)) else None
 
     @property
     def tools(self) -> dict[str, Action]:
         """What it may call, by name."""
-        return self._tools.now()
+        return self._tools.by_name()
 
     def find_action(self, name: str) -> Action | None:
         """Return the action of that name of those that it calls itself."""
@@ -253,7 +253,7 @@ class Researcher(RecordedAgent, ProgressView):
         """Return the model of a step, by its name; None in the extractive form."""
         model = self._models.get(step, self.model_or_name)
         if isinstance(model, str):
-            model = by_name(model)
+            model = model_by_name(model)
             if step in self._models:
                 self._models[step] = model
             else:
@@ -288,8 +288,8 @@ class Researcher(RecordedAgent, ProgressView):
         return self.workbench.run_id
 
     def _models_of(self, models: object) -> dict[str, Model | str | None]:
-        if not isinstance(models, Mapping | None) or not set(models or ()) <= _ASKING:
-            steps = ", ".join(sorted(_ASKING))
+        if not isinstance(models, Mapping | None) or not set(models or ()) <= _MODEL_STEPS:
+            steps = ", ".join(sorted(_MODEL_STEPS))
             raise ConfigError(
                 f"agent {self.id!r}: models= must be models by step ({steps}), got {models!r:.80}"
             )
@@ -338,11 +338,11 @@ class Researcher(RecordedAgent, ProgressView):
 
         It is for a run that was cancelled or is under way, and does not change the run.
         """
-        now = Workbench(self, copy.deepcopy(self.progress))
-        now.run_id, now.results = self.run_id, self.results
-        if now.progress.stop is None:
-            self._stop(now, Stop("cancelled", ""))
-        return self._report(now)
+        snapshot = Workbench(self, copy.deepcopy(self.progress))
+        snapshot.run_id, snapshot.results = self.run_id, self.results
+        if snapshot.progress.stop is None:
+            self._stop(snapshot, Stop("cancelled", ""))
+        return self._report(snapshot)
 
     @property
     def _is_extractive(self) -> bool:
@@ -394,7 +394,7 @@ class Researcher(RecordedAgent, ProgressView):
         Raises:
             StateError: `saved` is not such a state
         """
-        state = opened(saved, recording.KIND)
+        state = checked_state(saved, recording.KIND)
         self.workbench.reset(load_state(Progress, state.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------
@@ -460,36 +460,38 @@ class Researcher(RecordedAgent, ProgressView):
             try:
                 await iterate(bench)
             except Stop as stop:
-                self._stopped(bench, stop).value.raise_for_error()
+                self._reply_of_stop(bench, stop).value.raise_for_error()
             await record.commit()
             return recording.reply_of(self._report(bench), request.run_id)
         if request.state.underway is None:
             loop = asyncio.get_running_loop()
-            request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.hear)
+            request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.note_user_text)
         if request.recorded is None:
             return await self._to_the_end(bench)
         record.at_end = partial(self._mark_known, record, bench.budget)
         self._catch_up(record, bench.budget)
         if self._has_ended(bench, record):
-            return recording.replayed(record.read_part)
-        to_the_end, stopped = partial(self._to_the_end, bench), partial(self._stopped, bench)
-        return await guarded(record, to_the_end, recording.end_data, stopped)
+            return recording.replayed_reply(record.read_part)
+        to_the_end, stopped = partial(self._to_the_end, bench), partial(self._reply_of_stop, bench)
+        return await run_recorded(record, to_the_end, recording.end_data, stopped)
 
     def _attach(self, bench: Workbench, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
-        callers = {each.topic: each for each in bench.objectives}  # the objects that the caller has
-        before = record.state
-        if before is not None:
-            for each in before.objectives:
-                callers.setdefault(each.topic, each).expertise = each.expertise
-            if before.stop == "no_progress" and len(callers) > len(before.objectives):
-                before.stop = None
-            before.objectives = [*callers.values()]
-            bench.reset(before)
+        objectives = {
+            each.topic: each for each in bench.objectives
+        }  # the objects that the caller has
+        saved = record.state
+        if saved is not None:
+            for each in saved.objectives:
+                objectives.setdefault(each.topic, each).expertise = each.expertise
+            if saved.stop == "no_progress" and len(objectives) > len(saved.objectives):
+                saved.stop = None
+            saved.objectives = [*objectives.values()]
+            bench.reset(saved)
         elif request.recorded is not None or bench.run_id not in (None, request.run_id):
-            for topic, each in callers.items():
-                each.expertise = self._at_first.get(topic, 0.0)
-            bench.reset(Progress(objectives=[*callers.values()]))
+            for topic, each in objectives.items():
+                each.expertise = self._initial_expertise.get(topic, 0.0)
+            bench.reset(Progress(objectives=[*objectives.values()]))
         bench.progress.title = self._title
         bench.request = request
         bench.record = record
@@ -503,10 +505,10 @@ class Researcher(RecordedAgent, ProgressView):
         if not self._models and isinstance(self._judge, bool | None):
             catch_up_models(record, self.model_or_name, self.model, budget)
             return
-        steps = {step: self.model_of(step) for step in ("", *_ASKING)} | {"judge": self.judge}
+        steps = {step: self.model_of(step) for step in ("", *_MODEL_STEPS)} | {"judge": self.judge}
         for model in {id(each): each for each in steps.values() if each is not None}.values():
-            own = frozenset(step for step, each in steps.items() if each is model)
-            catch_up_models(record, model, model, budget, partial(recording.is_of, own))
+            own_steps = frozenset(step for step, each in steps.items() if each is model)
+            catch_up_models(record, model, model, budget, partial(recording.is_of_steps, own_steps))
 
     def _mark_known(self, record: Record[Progress], budget: Any) -> None:
         for each in (self.model_or_name, *self._models.values(), self.judge):
@@ -514,37 +516,39 @@ class Researcher(RecordedAgent, ProgressView):
 
     def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:
         """Return whether a run is over, without more iterations or objectives to do."""
-        if record.over is None or record.over["reason"] not in QUIET:
+        if record.over is None or record.over["reason"] not in COMPLETED:
             return False
-        before = {each["topic"] for each in record.over["report"]["objectives"]}
-        more = any(each.topic not in before for each in bench.objectives)
-        was = record.over["report"]["stop_reason"]
-        return not more and (was != "max_iterations" or bench.progress.iteration >= self.iterations)
+        ended_topics = {each["topic"] for each in record.over["report"]["objectives"]}
+        has_more = any(each.topic not in ended_topics for each in bench.objectives)
+        last_reason = record.over["report"]["stop_reason"]
+        return not has_more and (
+            last_reason != "max_iterations" or bench.progress.iteration >= self.iterations
+        )
 
     async def _to_the_end(self, bench: Workbench) -> Reply:
         progress = bench.progress
         # A run that has failed gets at least one more iteration.
-        most = max(self.iterations, progress.iteration + (progress.stop == "error"))
+        limit = max(self.iterations, progress.iteration + (progress.stop == "error"))
         stop = progress.stop
         recorded = bench.request.recorded is not None  # the process was killed as the run ended
         if not (is_understood(bench) if stop == "done" else stop == "no_progress" and recorded):
             progress.stop = None
         try:
             while progress.stop is None:
-                if progress.iteration >= most:
+                if progress.iteration >= limit:
                     progress.stop, progress.detail = "max_iterations", ""
                     break
                 _ITERATING.set(bench)
                 await self.run()
         except Stop as stop:
-            return self._stopped(bench, stop)
+            return self._reply_of_stop(bench, stop)
         except JournalError:
             raise
         except Exception as failure:  # of a step of the user's own
             log_failure(logger, f"researcher {self.id!r} failed", failure)
             notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
             text = f"{type(failure).__name__}: {failure}{notes}"
-            return self._stopped(bench, Stop("error", text, failure))
+            return self._reply_of_stop(bench, Stop("error", text, failure))
         finally:
             _ITERATING.set(None)
         report = self._report(bench)
@@ -564,6 +568,6 @@ class Researcher(RecordedAgent, ProgressView):
             bench.forget_passages()
             rules.narrate(bench)
 
-    def _stopped(self, bench: Workbench, stop: Stop) -> Reply:
+    def _reply_of_stop(self, bench: Workbench, stop: Stop) -> Reply:
         self._stop(bench, stop)
         return recording.reply_of(self._report(bench), bench.request.run_id, stop.error)

@@ -16,7 +16,7 @@ from moothall.research.findings import (
     ResearchTask,
 )
 from moothall.research.narrating import narrate, plan_outline
-from moothall.research.owner import plans
+from moothall.research.owner import can_plan
 from moothall.research.writing.answers import Evaluation, tasks_in
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Plan(Block):
 
     async def forward(self, researcher: Workbench) -> list[ResearchTask]:
         """Return the tasks of this iteration."""
-        if not plans(researcher.model):
+        if not can_plan(researcher.model):
             return rules.plan(researcher)
 
         await researcher.find_context()
@@ -104,7 +104,7 @@ class Evaluate(Block):
 
     async def forward(self, researcher: Workbench) -> Findings:
         """Return the findings, and set the expertise of each objective."""
-        if not plans(researcher.model):
+        if not can_plan(researcher.model):
             return rules.evaluate(researcher)
 
         await researcher.find_context()

@@ -120,7 +120,7 @@ class Workbench(ProgressView):
                 if each.judge == "model":
                     self.judged.setdefault(sentence, {})[number] = each
 
-    def hear(self, text: str) -> None:
+    def note_user_text(self, text: str) -> None:
         """Note what the user says during research, for the next step that asks the model."""
         self.progress.told.append(text)
         self.record.hear({"content": text})

@@ -19,10 +19,10 @@ __all__ = [
     "Numbers",
     "any_of",
     "csv_rows",
+    "import_package",
     "is_place",
     "larger",
     "np",
-    "package",
     "sha256_of",
     "smaller",
     "where",
@@ -33,7 +33,7 @@ MissingExtra.unless("moothall.society", "society", "numpy")
 import numpy as np  # noqa: E402 - an error names the extra
 
 
-def package(name: str, feature: str = "moothall.society", extra: str = "society") -> Any:
+def import_package(name: str, feature: str = "moothall.society", extra: str = "society") -> Any:
     """Return a package that `feature` needs. Raises MissingExtra, which names the extra."""
     MissingExtra.unless(feature, extra, name)
     return importlib.import_module(name)

@@ -13,8 +13,8 @@ class Measure(NamedTuple):
     society: Any
     home: int
     work: int
-    total: int
-    owned: int
+    money: int
+    owned_money: int
     delivered: int
     failures: int
 
@@ -70,35 +70,35 @@ class Metric:
 _PLACES_TITLE: Final = "Where citizens are"
 
 
-def _working(now: Measure) -> int:
+def _working(measure: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
-    statuses = (each.agent.memory.status for each in now.society._citizens)
+    statuses = (each.agent.memory.status for each in measure.society._citizens)
     working: int = sum(status.get("act") == "work" for status in statuses)
-    population = now.society.population
+    population = measure.society.population
     if population is None or len(population.agents) == len(population):
         return working
     words = getattr(population.declared.get("act"), "words", None) or ()
     if "work" not in words:  # a block of one's own has other acts
         return working
-    works = population.pulled("act") == words.index("work")
+    works = population.pull_column("act") == words.index("work")
     return working + int((works & ~population.full).sum())
 
 
-def _unemployment(now: Measure) -> float:
+def _unemployment(measure: Measure) -> float:
     """Return the share of the jobless of the last day; 0 without a labour market."""
-    return float(getattr(now.society.services.get("labour"), "unemployment", 0.0))
+    return float(getattr(measure.society.services.get("labour"), "unemployment", 0.0))
 
 
-def _unpaid(now: Measure) -> int:
+def _unpaid(measure: Measure) -> int:
     """Return the benefits of the last day that were due and not paid, in cents."""
-    counts = getattr(now.society.services.get("labour"), "counts", {})
+    counts = getattr(measure.society.services.get("labour"), "counts", {})
     return int(counts.get("unpaid", 0))
 
 
 METRICS: Final = (
     Metric(
         "moving",
-        lambda now: now.society.books.travelled,
+        lambda measure: measure.society.books.travelled,
         "on the way",
         most="moving_most",
         colour="travel",
@@ -107,7 +107,7 @@ METRICS: Final = (
     ),
     Metric(
         "home",
-        lambda now: now.home,
+        lambda measure: measure.home,
         "at home",
         total="last",
         colour="leisure",
@@ -116,7 +116,7 @@ METRICS: Final = (
     ),
     Metric(
         "work",
-        lambda now: now.work,
+        lambda measure: measure.work,
         "at work",
         total="last",
         most="working_most",
@@ -129,34 +129,36 @@ METRICS: Final = (
     Metric("unpaid", _unpaid, scale=100),
     Metric(
         "money",
-        lambda now: now.total,
+        lambda measure: measure.money,
         "money",
         100,
         total="last",
         chart="All money",
         colour="food",
     ),
-    Metric("owned", lambda now: now.owned, scale=100),
+    Metric("owned", lambda measure: measure.owned_money, scale=100),
     Metric(
         "messages",
-        lambda now: now.delivered,
+        lambda measure: measure.delivered,
         "messages",
         total="sum",
         chart="Messages",
         unit="a step",
         colour="social",
     ),
-    Metric("failures", lambda now: now.failures, "failures", total="sum", in_cells=True),
+    Metric("failures", lambda measure: measure.failures, "failures", total="sum", in_cells=True),
     Metric(
         "fallbacks",
-        lambda now: now.society.fallbacks,
+        lambda measure: measure.society.fallbacks,
         total="sum",
         in_cells=True,
         chart="Fallbacks to a rule",
         unit="a step",
         colour="travel",
     ),
-    Metric("model_calls", lambda now: now.society._asking.calls, total="sum", in_cells=True),
+    Metric(
+        "model_calls", lambda measure: measure.society._asking.calls, total="sum", in_cells=True
+    ),
 )
 """The metrics in the order of a row, which begins with the step's number and time."""
 
@@ -167,6 +169,6 @@ def charts() -> list[tuple[str, str, list[tuple[str, str, str, int]]]]:
     result = []
     for title, unit in titles.items():
         lines = [each for each in METRICS if each.chart == title]
-        drawn = [(m.name, m.label if len(lines) > 1 else "", m.colour, m.scale) for m in lines]
-        result.append((title, unit, drawn))
+        line_rows = [(m.name, m.label if len(lines) > 1 else "", m.colour, m.scale) for m in lines]
+        result.append((title, unit, line_rows))
     return result

@@ -81,7 +81,7 @@ def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
     """Return where the citizens are, by the positions of places or their own; None without any."""
     if spot is None:
         return _without_places(society)
-    names, ids, place, to, start, departed, arrives, (did, acts) = present(society)
+    names, ids, place, to, start, departed, arrives, (did, acts) = places_and_acts(society)
     at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
     way = to >= 0
     if way.any():
@@ -110,7 +110,7 @@ def _without_places(society: Steps) -> Whereabouts | None:
         x, y = laid_out(population.network).T
     else:
         return None
-    _, ids, _, to, *_, (did, acts) = present(society)
+    _, ids, _, to, *_, (did, acts) = places_and_acts(society)
     nowhere: list[str | None] = [None] * len(ids)
     act = _codes(to, did, acts).tolist()
     return Whereabouts(
@@ -120,7 +120,7 @@ def _without_places(society: Steps) -> Whereabouts | None:
 
 def act_counts(society: Steps) -> list[int]:
     """Return how many citizens do each of `ACTS`; who is on the way travels."""
-    _, _, _, to, *_, (did, acts) = present(society)
+    _, _, _, to, *_, (did, acts) = places_and_acts(society)
     counts: list[int] = np.bincount(_codes(to, did, acts), minlength=len(ACTS)).tolist()
     return counts
 
@@ -131,7 +131,7 @@ def _codes(to: Any, did: Any, acts: Sequence[str]) -> Any:
     return np.where(to >= 0, _CODES["travel"], codes[did])
 
 
-def present(society: Steps) -> tuple[Any, ...]:
+def places_and_acts(society: Steps) -> tuple[Any, ...]:
     """Return places, ids, the citizens' places and ways, and their acts as numbers of texts."""
     population = society.population
     if population is not None:

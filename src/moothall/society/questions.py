@@ -29,7 +29,7 @@ from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
-from moothall.society.kernel.intervention import Intervention, has_values, nobody_with, several
+from moothall.society.kernel.intervention import Intervention, checked_list, has_values, nobody_with
 from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
@@ -210,7 +210,7 @@ class Experiments(Steps):
         existing = mailboxes if self.population is None else self.books.where
         ids: Iterable[str] = existing
         if citizens is not None:
-            ids = sorted({str(id) for id in several(citizens, "citizens")}, key=id_order)
+            ids = sorted({str(id) for id in checked_list(citizens, "citizens")}, key=id_order)
             for id in ids:
                 if id not in existing:
                     such = next(iter(existing), 1)

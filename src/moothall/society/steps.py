@@ -302,27 +302,27 @@ class Steps(Space):
         """Return messages in the order in which their senders are heard in this step."""
         return sorted(sent, key=lambda each: turn_key(self.seed, each.envelope.sender, self.number))
 
-    def _measured(self, total: int, delivered: int, failures: int) -> dict[str, Any]:
+    def _measured(self, money: int, delivered: int, failures: int) -> dict[str, Any]:
         """Return the row of metrics after the commit stage."""
         home = work = 0
-        owned = sum(each.owed for each in self.books.owing)
+        owned_money = sum(each.owed for each in self.books.owing)
         own: dict[str, Any] = {}
         if self.population is not None:
             home, work, cents, own = life.measured(self.population)
-            owned += cents
+            owned_money += cents
         for mailbox in self._citizens:
             status = mailbox.agent.memory.status
-            owned += status["money"] if self.population is None else 0
+            owned_money += status["money"] if self.population is None else 0
             place = status.get("place")
             if place is not None:
                 at_home = place == status.get("home")
                 home += at_home
                 work += not at_home and place == status.get("work")
-        now = Measure(self, home, work, total, owned, delivered, failures)
+        measure = Measure(self, home, work, money, owned_money, delivered, failures)
         return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),
-            **{each.name: each.of(now) for each in METRICS},
+            **{each.name: each.of(measure) for each in METRICS},
             **own,
         }
 

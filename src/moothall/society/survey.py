@@ -11,7 +11,7 @@ from moothall import ConfigError
 from moothall.build import check_function, object_schema, one_line
 from moothall.foundation.threads import is_async
 from moothall.society.kernel.faults import described
-from moothall.society.kernel.intervention import several
+from moothall.society.kernel.intervention import checked_list
 from moothall.society.kernel.mind import jobless_of, people_of, profile_of, recalled, recent_talks
 from moothall.society.kernel.perception import RULES, Perception, planned
 
@@ -264,7 +264,7 @@ class Survey:
     questions: Sequence[Question]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "questions", tuple(several(self.questions, "questions")))
+        object.__setattr__(self, "questions", tuple(checked_list(self.questions, "questions")))
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigError(f"a survey's name must be a text, got {self.name!r:.80}")
         where = f"survey {self.name!r}"

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from moothall import ConfigError, FileError, MissingExtra
 from moothall.build import read_json, written_whole
-from moothall.society.arrays import package
+from moothall.society.arrays import import_package
 from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps
 from moothall.society.trajectories import NAME, TYPES, check_values, header, rows_of, types_of
@@ -277,7 +277,7 @@ class Tables:
 def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None:
     """Write a table of CSV as Parquet, in parts; `name` is few texts, null where empty."""
     arrow_, parquet = arrow()
-    read = package("pyarrow.csv", "Parquet", "tables")
+    read = import_package("pyarrow.csv", "Parquet", "tables")
     name = arrow_.dictionary(arrow_.int32(), arrow_.string())
     kinds = {column: name if each == "name" else each for column, each in types.items()}
     more: dict[str, Any] = {}
@@ -352,8 +352,8 @@ def _plain(values: Any, texts: Sequence[str | None] | None) -> list[Any]:
 
 def arrow() -> tuple[Any, Any]:
     """Return the packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
-    parquet = package("pyarrow.parquet", "a table of results", "tables")
-    return package("pyarrow"), parquet
+    parquet = import_package("pyarrow.parquet", "a table of results", "tables")
+    return import_package("pyarrow"), parquet
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, error_text
-from moothall.society.arrays import np, package
-from moothall.society.kernel.intervention import several
-from moothall.society.positions import present
+from moothall.society.arrays import import_package, np
+from moothall.society.kernel.intervention import checked_list
+from moothall.society.positions import places_and_acts
 from moothall.society.steps import Steps
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def rows_of(
 
     `arrow` is far faster. A value is a column, or stands in the status at a path: `needs.hunger`.
     """
-    places, ids, place, to, *_, act = present(society)
+    places, ids, place, to, *_, act = places_and_acts(society)
     names = [*places, None]
-    coded: list[Any] = [(np.where(each < 0, len(places), each), names) for each in (place, to)]
-    coded += [act, *(_value(society, each) for each in values)]
+    columns: list[Any] = [(np.where(each < 0, len(places), each), names) for each in (place, to)]
+    columns += [act, *(_value(society, each) for each in values)]
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)
-        parts = [(numbers[part], texts) for numbers, texts in coded]
-        yield _text(step, ids[part], parts, arrow, values)
+        parts = [(numbers[part], texts) for numbers, texts in columns]
+        yield _csv(step, ids[part], parts, arrow, values)
 
 
 def header(values: Sequence[str] = ()) -> bytes:
@@ -49,7 +49,7 @@ def header(values: Sequence[str] = ()) -> bytes:
 
 def check_values(society: Steps, values: Any) -> tuple[str, ...]:
     """Return which values of citizens a table is to have. Raises ConfigError: none has one."""
-    names = () if isinstance(values, bool) else several(values, "trajectories")
+    names = () if isinstance(values, bool) else checked_list(values, "trajectories")
     population = society.rows
     for name in names:
         if not isinstance(name, str) or name in COLUMNS or "," in name:
@@ -80,13 +80,14 @@ def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
     if all(value is None or isinstance(value, int | float) for value in cells):
         return np.array([np.nan if value is None else float(value) for value in cells]), None
     labels = [value if value is None else str(value) for value in cells]
-    kinds = list(dict.fromkeys(labels))
-    return np.array([kinds.index(each) for each in labels], np.int64), kinds
+    distinct = list(dict.fromkeys(labels))
+    return np.array([distinct.index(each) for each in labels], np.int64), distinct
 
 
-def _text(
+def _csv(
     step: int, ids: Any, coded: Iterable[tuple[Any, Any]], arrow: Any, values: Sequence[str]
 ) -> bytes:
+    """Return rows as CSV; `coded` has each column's numbers, and the texts that these number."""
     if arrow is None:
         buffer = io.StringIO()
         cells = (
@@ -98,7 +99,7 @@ def _text(
         rows = zip([step] * len(ids), ids, *cells, strict=True)
         csv.writer(buffer, lineterminator="\n").writerows(rows)
         return buffer.getvalue().encode()
-    writer = package("pyarrow.csv", "Parquet", "tables")
+    writer = import_package("pyarrow.csv", "Parquet", "tables")
     columns = [arrow.array(np.full(len(ids), step)), arrow.array(ids).cast(arrow.string())]
     columns += [
         arrow.array(n, from_pandas=True)
@@ -155,25 +156,25 @@ class Trajectories:
 
     def of(self, citizen: str | int) -> list[dict[str, Any]]:
         """Return the rows of a citizen, in the order of steps; none if it was not there."""
-        return list(self._chosen("citizen", str(citizen)))
+        return list(self._matching_rows("citizen", str(citizen)))
 
     def at(self, step: int) -> dict[str, str | None]:
         """Return where each citizen was at the end of a step: places by the citizens' ids."""
         check_integer("step", step, 0, None)
-        return {row["citizen"]: row["place"] for row in self._chosen("step", step)}
+        return {row["citizen"]: row["place"] for row in self._matching_rows("step", step)}
 
     def to_pandas(self) -> DataFrame:
         """Return the whole table as a data frame of pandas. Raises MissingExtra: none is there."""
-        pandas = package("pandas", "Trajectories.to_pandas()", "pandas")
+        pandas = import_package("pandas", "Trajectories.to_pandas()", "pandas")
         if self.path.suffix == ".parquet":
             frame: DataFrame = pandas.read_parquet(self.path)
         else:
             frame = pandas.read_csv(self.path, dtype=dict.fromkeys(COLUMNS[1:], "string"))
         return frame
 
-    def _chosen(self, name: str, value: Any) -> Iterator[dict[str, Any]]:
+    def _matching_rows(self, name: str, value: Any) -> Iterator[dict[str, Any]]:
         if self.path.suffix == ".parquet":
-            parquet = package("pyarrow.parquet", "a table of results", "tables")
+            parquet = import_package("pyarrow.parquet", "a table of results", "tables")
             table = parquet.read_table(self.path, filters=[(name, "=", value)])
             yield from table.to_pylist()
         else:
@@ -182,7 +183,7 @@ class Trajectories:
     def _parts(self) -> Iterator[dict[str, list[Any]]]:
         """Yield the table in parts, each as columns."""
         if self.path.suffix == ".parquet":
-            parquet = package("pyarrow.parquet", "a table of results", "tables")
+            parquet = import_package("pyarrow.parquet", "a table of results", "tables")
             try:
                 with parquet.ParquetFile(self.path) as file:
                     for batch in file.iter_batches(_ROWS):
@@ -197,11 +198,11 @@ class Trajectories:
                 yield {name: [] for name in names}  # for the error that tells the columns
                 return
             for row in rows:
-                own_columns = (_read(each) for each in row[len(COLUMNS) :])
+                value_cells = (_read(each) for each in row[len(COLUMNS) :])
                 cells = [
                     int(row[0]),
                     *(each or None for each in row[1 : len(COLUMNS)]),
-                    *own_columns,
+                    *value_cells,
                 ]
                 yield {name: [each] for name, each in zip(names, cells, strict=True)}
 

@@ -250,7 +250,7 @@ def answers(
         name, args = "say", {"content": value}
     else:
         name, args = "response", {"data": value, "original_message_id": id}
-    meta = tracing.answering(delivery)
+    meta = tracing.answer_meta(delivery)
     if name == "say" and id is not None:  # its arguments have no place for it
         meta = {**(meta or {}), "original_message_id": id}
     return Envelope(sender, to, name, args, None, meta, envelope.thread), id

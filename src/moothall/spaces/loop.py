@@ -57,7 +57,7 @@ class LoopThread:
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._blocked: deque[SimpleQueue[None]] = deque()
         self._room = _ROOM
-        self._woken = False
+        self._is_wake_due = False
         self._closing = closing
         self._on_end = on_end
         # Entered calls must not see the context variables of the thread that wakes the loop.
@@ -68,23 +68,25 @@ class LoopThread:
         self._ending = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._outcomes: set[concurrent.futures.Future[Any]] = set()
-        self._process = 0
+        self._pid = 0
         in_child(self._inherit)
 
     def start(self) -> None:
         """Start the thread; return once the loop runs, or raise why it does not."""
         running = threading.Event()
-        self._process = os.getpid()
+        self._pid = os.getpid()
         self._thread = threading.Thread(
             target=self._main, args=(running,), name=self.name, daemon=True
         )
         self._thread.start()
+        # The caller enters its first call at once, and `loop` is set in the thread.
         running.wait()
         if self._failure is not None:
             raise self._failure
 
     def end_with(self, owner: Any) -> None:
         """End the loop once nobody holds the space any more: from now on, the loop does not."""
+        # Weak: the thread holds the loop, and would keep the space alive by its methods.
         closing, on_end = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._on_end)
         self._closing = lambda: (closing() or _do_nothing)()
         self._on_end = lambda: (on_end() or (lambda: None))()
@@ -104,7 +106,7 @@ class LoopThread:
         if self.closed or self._blocked or len(self._ingress) >= self._room:
             self._wait_for_room()
         self._ingress.append((function, args))
-        if self.closed or not self._woken:
+        if self.closed or not self._is_wake_due:
             self._wake()
 
     def submit_large(self, function: Callable[..., Any], *args: Any) -> None:
@@ -121,14 +123,14 @@ class LoopThread:
         self.check_process()
         if self.closed or on_a_space():
             return
-        turn: SimpleQueue[None] = SimpleQueue()
-        self._blocked.append(turn)
+        admitted: SimpleQueue[None] = SimpleQueue()
+        self._blocked.append(admitted)
         self._wake()  # so that the loop releases threads that wait
         try:
-            turn.get(timeout=_PATIENCE_S)
+            admitted.get(timeout=_PATIENCE_S)
         except Empty:
             with contextlib.suppress(ValueError):  # its turn came in this moment
-                self._blocked.remove(turn)
+                self._blocked.remove(admitted)
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop, after all that was entered before.
@@ -136,15 +138,17 @@ class LoopThread:
         May be called in any thread and at any point, a finalizer included: it takes no lock. Once
         the loop has ended, the function runs in the calling thread.
         """
+        # First: `_run_entered` clears `_is_wake_due` before it looks at the queue a last time, so
+        # one of the two sees the other.
         self._ingress.append((function, args))
-        if self.closed or not self._woken:
+        if self.closed or not self._is_wake_due:
             self._wake()
 
     def _wake(self) -> None:
         if self.closed:
             self.drain()
-        elif not self._woken:
-            self._woken = True
+        elif not self._is_wake_due:
+            self._is_wake_due = True
             try:
                 self.loop.call_soon_threadsafe(self._run_entered, context=self._empty_context)
             except RuntimeError:  # it ended a moment ago
@@ -154,15 +158,16 @@ class LoopThread:
         """Run the entered calls for `_TURN_S`, and the rest in the next turn of the loop."""
         # Until this ends, no thread needs to wake the loop.
         self.drain(time.monotonic() + _TURN_S)
-        self._woken = False
+        self._is_wake_due = False
         if self._ingress or (self._blocked and self._room):  # entered before `_woken` was cleared
-            self._woken = True
+            self._is_wake_due = True
             self.loop.call_soon(self._run_entered, context=self._empty_context)
 
     def drain(self, until: float = math.inf) -> None:
         """Run the entered calls: on the loop, or in any thread once it has ended."""
         if self.inherited:
             return  # the other process runs these calls
+        # As many as there are now: calls that enter others would keep the loop from all else.
         for _ in range(len(self._ingress)):
             if time.monotonic() > until:
                 break
@@ -178,10 +183,10 @@ class LoopThread:
 
     def _release_waiting(self) -> None:
         """Release as many waiting threads as there is room for, the first ones first."""
-        held_up = self._blocked
-        for _ in range(min(len(held_up), self._room - len(self._ingress))):
+        blocked = self._blocked
+        for _ in range(min(len(blocked), self._room - len(self._ingress))):
             try:
-                held_up.popleft().put(None)
+                blocked.popleft().put(None)
             except IndexError:  # it stopped waiting in this moment
                 break
 
@@ -194,7 +199,7 @@ class LoopThread:
         """Raise `SpaceClosed` if the loop belongs to the process that forked this one."""
         if self.inherited:
             raise SpaceClosed(
-                f"this space belongs to process {self._process}, from which process {os.getpid()} "
+                f"this space belongs to process {self._pid}, from which process {os.getpid()} "
                 "was forked: make another in this process"
             )
 
@@ -234,6 +239,7 @@ class LoopThread:
             return
         task = self.spawn(value, context)
         task.add_done_callback(partial(self._on_task_end, outcome))
+        # A future is cancelled in any thread, and a task on its loop only.
         outcome.add_done_callback(
             lambda outcome: self.enter(task.cancel) if outcome.cancelled() else None
         )
@@ -247,6 +253,7 @@ class LoopThread:
         elif self._ending:
             self._settle(outcome, None, SpaceClosed("the space was closed"))
         else:
+            # A CancelledError would look to the caller like its own cancellation.
             self._settle(outcome, None, RequestCancelled("it was cancelled"))
 
     def _settle(
@@ -272,6 +279,7 @@ class LoopThread:
         except SpaceClosed:
             if not self.closed:
                 raise
+            # It ended between the look and the call: no other thread runs this state any more.
             return function(*args)
 
     def spawn(self, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:
@@ -294,7 +302,8 @@ class LoopThread:
     def _inherit(self) -> None:
         """In a forked child, which has not its thread, be closed; the parent's lives on."""
         _THREAD_LOCAL.is_space = False
-        if self._process and not self.closed:
+        # One that was never started has no thread that the child lacks, and may start there.
+        if self._pid and not self.closed:
             self.closed = self.inherited = True
             self.ident = 0
             self._on_end()
@@ -317,11 +326,13 @@ class LoopThread:
         loop.call_soon(running.set)
         try:
             self._run_until(lambda: self._stopping)
-            life = loop.create_task(self._end())
-            life.add_done_callback(lambda _: loop.stop())
-            self._run_until(life.done)
-            life.result()
+            end_task = loop.create_task(self._end())
+            end_task.add_done_callback(lambda _: loop.stop())
+            self._run_until(end_task.done)
+            end_task.result()
         finally:
+            # Closed first, then drained: what is entered later runs in its own thread, the rest
+            # here.
             self.closed = self._ending = True
             self._room = _ROOM
             self.ident = 0

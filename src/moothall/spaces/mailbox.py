@@ -174,6 +174,7 @@ class Mailbox:
             except asyncio.CancelledError:
                 if self.open:
                     raise
+                # The agent was removed: who awaits this on another loop was not cancelled.
                 raise router.stopped_error(self.id) from None
             finally:
                 reset(before)

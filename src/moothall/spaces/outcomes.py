@@ -18,7 +18,7 @@ from moothall.foundation.errors import (
     SpaceClosed,
 )
 from moothall.foundation.text import log_failure
-from moothall.foundation.threads import failing
+from moothall.foundation.threads import call_observers
 from moothall.spaces.deadlock import WaitGraph, deadlocks, requests_here, waits
 from moothall.spaces.delivery import (
     ANSWER,
@@ -80,6 +80,7 @@ class Outcomes:
     def end_handling(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Free the place of a handler that has ended, and send or set its outcome."""
         mailbox: Any = delivery.mailbox
+        # Also if it was cancelled and is answered: its place is free only now.
         mailbox.finish(delivery)
         if delivery.answered:
             return
@@ -139,6 +140,7 @@ class Outcomes:
         """Set the outcome of a request, once."""
         if delivery.answered:
             return
+        # Before `answered`, which other threads read without a lock: then the outcome is there.
         delivery.value = value
         if error is not None:
             delivery.error = error
@@ -158,9 +160,11 @@ class Outcomes:
         waiter = delivery.waiter
         if waiter is not None:
             delivery.waiter = None
+            # Done, if its task was cancelled in this turn.
             if not waiter.done():
                 waiter.set_result(None)
         if delivery.callbacks is not None:
+            # A copy: a thread whose time is over removes its own meanwhile.
             for callback in list(delivery.callbacks):
                 callback()
 
@@ -293,5 +297,5 @@ class Outcomes:
 
     def _show(self, envelope: Envelope) -> None:
         notification = (self.observers, envelope.to_dict, "observer", logger, BaseException)
-        for failed in failing(*notification):
+        for failed in call_observers(*notification):
             self.observers = tuple(each for each in self.observers if each is not failed)

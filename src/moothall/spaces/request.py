@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, get_ident
 from typing import Any
 
-from moothall.actions.provenance.reading import add
+from moothall.actions.provenance.reading import add_sources
 from moothall.agents.agent import CURRENT
 from moothall.foundation.errors import ActionError, ConfigError, RequestCancelled
 from moothall.foundation.threads import guard
@@ -65,6 +65,7 @@ class Request:
     def _wait_here(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
         delivery = self._delivery
         future: asyncio.Future[None] = loop.create_future()
+        # One waiter is the rule, and needs no lock; every further one is a callback.
         if delivery.waiter is None:
             delivery.waiter = future
         else:
@@ -113,6 +114,7 @@ class Request:
             on_end(delivery, notify)
             try:
                 with waiting(CURRENT.get(), delivery):
+                    # A queue refuses a negative time, and one that no lock can wait.
                     signal.get(
                         timeout=None if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
                     )
@@ -154,7 +156,7 @@ def _pass_sources(delivery: Delivery) -> None:
             return
         sources = (f"agent {to}",)
     if sources:
-        add(sources, delivery.value)
+        add_sources(sources, delivery.value)
     if handling is not None:
         handling.has_read(sources)
 
@@ -187,6 +189,7 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
     try:
         yield
     finally:
+        # Perhaps the second time: `_end_wait` counts a delivery once.
         not_on_end(delivery, end_wait)
         end_wait()
 

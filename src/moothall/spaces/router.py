@@ -111,6 +111,7 @@ class Router(Outcomes):
         if refs := CALLERS_RESERVATIONS.get():
             delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
+            # What its agent has sent from threads comes first: its messages keep their order.
             if mailbox.has_thread_messages:
                 self.catch_up(mailbox)
             self.dispatch(delivery)
@@ -258,6 +259,7 @@ class Router(Outcomes):
             messages = counted(len(self._delayed), "message")
             logger.warning("the space was closed before the time of %s with a delay", messages)
         for expected in list(self._expected.values()):
+            # A copy: the end of each removes it.
             for delivery in list(expected):
                 self.refuse(delivery, self.closed_error())
 
@@ -299,6 +301,7 @@ class Router(Outcomes):
 
     def _pump(self) -> None:
         """Run one turn: schedule the deadlines of open requests, then dispatch mailboxes."""
+        # First: what is dispatched below makes mailboxes ready, and schedules the next turn.
         self._pumping = False
         self._credit = _AT_ONCE
         fresh = self._fresh
@@ -314,6 +317,7 @@ class Router(Outcomes):
                     )
         ready = self._ready
         tasks = self.tasks
+        # Those that are ready now: an agent that writes to itself would hold the loop.
         for _ in range(min(len(ready), _A_TURN)):
             mailbox = ready.popleft()
             mailbox.ready = False

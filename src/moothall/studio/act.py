@@ -87,6 +87,6 @@ class ActTab(Tab):
 def usable_models() -> list[str]:
     """Return the names of models that a form offers: those on this machine or with a key."""
     here = (each for each in weights.LISTED if each is weights.DEFAULT or each.path.exists())
-    fetched = (f"gguf:{each}" for each in weights.fetched())
+    fetched = (f"gguf:{each}" for each in weights.other_files())
     served = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
     return [*(each.spelling for each in here), *fetched, *served]

@@ -42,11 +42,11 @@ class _AnswerSource(NamedTuple):
 
 
 @dataclass(eq=False)
-class Growth:
-    """An answer that grows.
+class PartialAnswer:
+    """An answer as far as it is written.
 
     Attributes:
-        whose: its run and agent, to whom it is and in which thread of theirs
+        source: its run and agent, to whom it is and in which thread of theirs
         text: what is written so far
         calls: the actions that the reply has called, before it
     """
@@ -68,7 +68,7 @@ class Growth:
         }
 
 
-class Growing:
+class PartialAnswers:
     """Watches agents; publishes what their models write on the topic `growing`.
 
     Each event has the text from a character on, `at`; a page that lacks what is before it asks for
@@ -79,8 +79,8 @@ class Growing:
         self._feed = feed
         self._guard = guard()
         self._watched: WeakSet[Threaded] = WeakSet()
-        self._growths: dict[_AnswerSource, Growth] = {}
-        self._ended_growths: dict[tuple[str, str], Growth] = {}
+        self._answers: dict[_AnswerSource, PartialAnswer] = {}
+        self._ended_answers: dict[tuple[str, str], PartialAnswer] = {}
 
     def watch(self, agent: object, *, drafts: bool = False) -> None:
         """Show what an agent's model writes from now on; with `drafts`, also what it thinks."""
@@ -95,20 +95,20 @@ class Growing:
     def to_json(self) -> list[dict[str, Any]]:
         """Return all that grows now."""
         with self._guard:
-            return [each.to_json() for each in self._growths.values()]
+            return [each.to_json() for each in self._answers.values()]
 
-    def answered(self, agent: str, to: str) -> Growth | None:
+    def answered(self, agent: str, to: str) -> PartialAnswer | None:
         """Return the reply whose answer an agent has just sent; what grew of it goes."""
         with self._guard:
-            growth = self._ended_growths.pop((agent, to), None)
+            answer = self._ended_answers.pop((agent, to), None)
             # An agent without runs does not say when its reply ends.
             open = [
                 each
-                for each in self._growths
+                for each in self._answers
                 if (each.run, each.receiver, each.to) == (None, agent, to)
             ]
         self._end(open)
-        return growth if growth is not None and time.monotonic() - growth.at < _COMES_S else None
+        return answer if answer is not None and time.monotonic() - answer.at < _COMES_S else None
 
     def _on_event(self, agent: Threaded, kinds: Any, event: Event) -> None:
         if getattr(event, "past", False):
@@ -120,7 +120,7 @@ class Growing:
         addressee = sent_to if sent_to.startswith("#") else receiver
         source = _AnswerSource(event.run_id, str(event.agent), receiver, addressee, to, thread)
         if isinstance(event, Done):
-            self._end([each for each in [*self._growths] if each.run == event.run_id])
+            self._end([each for each in [*self._answers] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):
             if isinstance(event, kinds) and not event.decides:
                 self._grow(source, event.text)
@@ -129,41 +129,42 @@ class Growing:
 
     def _grow(self, source: _AnswerSource, text: str) -> None:
         with self._guard:
-            growth = self._growths.setdefault(source, Growth(source))
-            growth.text = (growth.text + text)[:_MAX_CHARS]
-            if growth.is_scheduled:
+            answer = self._answers.setdefault(source, PartialAnswer(source))
+            answer.text = (answer.text + text)[:_MAX_CHARS]
+            if answer.is_scheduled:
                 return
-            growth.is_scheduled = True
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell, growth)
+            answer.is_scheduled = True
+        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell, answer)
 
     def _turn(self, source: _AnswerSource, event: Event) -> None:
         """Begin anew: what was written is recorded by now."""
         with self._guard:
-            growth = self._growths.get(source)
+            answer = self._answers.get(source)
             if isinstance(event, CallStarted):
-                growth = growth or self._growths.setdefault(source, Growth(source))
-                growth.calls.append(event.action)
-            elif growth is None or not growth.text:
+                answer = answer or self._answers.setdefault(source, PartialAnswer(source))
+                answer.calls.append(event.action)
+            elif answer is None or not answer.text:
                 return
-            growth.text, growth.sent_chars = "", 0
-        self._tell(growth)
+            answer.text, answer.sent_chars = "", 0
+        self._tell(answer)
 
-    def _tell(self, growth: Growth) -> None:
+    def _tell(self, answer: PartialAnswer) -> None:
         with self._guard:
-            growth.is_scheduled = False
-            if self._growths.get(growth.source) is growth:
-                self._feed.publish("growing", growth.to_json(growth.sent_chars))
-                growth.sent_chars = len(growth.text)
+            # With the guard: loops of several threads publish, and pieces must keep their order.
+            answer.is_scheduled = False
+            if self._answers.get(answer.source) is answer:
+                self._feed.publish("growing", answer.to_json(answer.sent_chars))
+                answer.sent_chars = len(answer.text)
 
     def _end(self, sources: list[_AnswerSource]) -> None:
         with self._guard:
             for source in sources:
-                growth = self._growths.pop(source, None)
-                if growth is None:
+                answer = self._answers.pop(source, None)
+                if answer is None:
                     continue
-                if growth.calls and source.to is not None:
-                    growth.at = time.monotonic()
-                    self._ended_growths[source.receiver, source.to] = growth
-                    while len(self._ended_growths) > _MOST_ENDED:
-                        del self._ended_growths[next(iter(self._ended_growths))]
+                if answer.calls and source.to is not None:
+                    answer.at = time.monotonic()
+                    self._ended_answers[source.receiver, source.to] = answer
+                    while len(self._ended_answers) > _MOST_ENDED:
+                        del self._ended_answers[next(iter(self._ended_answers))]
                 self._feed.publish("growing", {**source._asdict(), "over": True})

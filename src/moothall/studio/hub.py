@@ -12,16 +12,16 @@ from moothall import ConfigError, Journal, JournalError
 from moothall.build import state_file
 from moothall.studio.cards import Cards
 from moothall.studio.feed import EventFeed
-from moothall.studio.growing import Growing
+from moothall.studio.growing import PartialAnswers
 
 if TYPE_CHECKING:
     from moothall.studio.page import Tab
 
 
 def in_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threading.Thread, Any]:
-    """Run `work(began)` in a thread; return the thread and the result of `began`.
+    """Run `work(started)` in a thread; return the thread and the result of `started`.
 
-    An exception before `began` has a result is raised here.
+    An exception before `started` has a result is raised here.
     """
     started: Future[Any] = Future()
 
@@ -44,12 +44,12 @@ class Hub:
     def __init__(self) -> None:
         self.feed: EventFeed = EventFeed()
         self.cards: Cards = Cards(self.feed)
-        self.growing: Growing = Growing(self.feed)
+        self.partial_answers: PartialAnswers = PartialAnswers(self.feed)
         self.opens = "space"
         self.person = "User"  # in whose name the page answers
         self.tabs: list[Tab] = []
         self._journal: Journal | None = None
-        self._is_ours = False
+        self._owns_journal = False
 
     @property
     def journal(self) -> Journal:
@@ -64,7 +64,7 @@ class Hub:
 
     def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
         """Open a journal: the given one, else MOOTHALL_JOURNAL's, else the user's studio.db."""
-        self._is_ours = not isinstance(journal, Journal)
+        self._owns_journal = not isinstance(journal, Journal)
         if journal is None:
             journal = environ.get("MOOTHALL_JOURNAL") or None
         if journal is None:
@@ -82,6 +82,6 @@ class Hub:
     def _close_journal(self) -> None:
         """Drop the journal and its cards; close it unless it was given as a `Journal`."""
         self.cards.leave()
-        if self._journal is not None and self._is_ours:
+        if self._journal is not None and self._owns_journal:
             self._journal.close()
         self._journal = None

@@ -249,7 +249,7 @@ class Jobs:
     def _run(self, job: _BackgroundRun, started: Future[None]) -> None:
         job.agent = _agent_for(job.run_id, job.order, self._hub, job.resumed.wait)
         _check_program(job.run_id, job.agent, self._hub)
-        self._hub.growing.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
+        self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
         asyncio.run(self._live(job, started))
 
     async def _live(self, job: _BackgroundRun, started: Future[None]) -> None:

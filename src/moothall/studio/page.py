@@ -283,7 +283,9 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
     data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(REASONS.final)}
-    bounds = [each.bound for each in Journal.filters.values() if each.bound is not None]
+    bounds = [
+        each.least_choice for each in Journal.filters.values() if each.least_choice is not None
+    ]
     data |= {
         "bounds": [each._asdict() for each in bounds],
         "more": _limits_by_stop(),

@@ -11,7 +11,7 @@ from moothall import ConfigError
 from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
 from moothall.research.recording import KIND
-from moothall.research.report import FORMS, QUIET, end_in_words
+from moothall.research.report import COMPLETED, FORMS, end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
@@ -187,7 +187,7 @@ def progress_entry(entry: Entry) -> dict[str, Any]:
     row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
     if entry.kind == "over":
         reason = data["report"]["stop_reason"] if "report" in data else data["reason"]
-        detail = "" if reason in QUIET else data.get("detail") or ""  # which stands apart
+        detail = "" if reason in COMPLETED else data.get("detail") or ""  # which stands apart
         row["why"] = end_in_words(reason, detail).partition(": ")[2]
     return row
 

@@ -155,7 +155,7 @@ def _shared(app: FastAPI, hub: Hub) -> None:
                     await task
 
     app.get("/studio/cards")(hub.cards.to_json)
-    app.get("/studio/growing")(hub.growing.to_json)
+    app.get("/studio/growing")(hub.partial_answers.to_json)
 
     @app.post("/studio/prose")
     def read(texts: list[str] = Body(max_length=200)) -> list[Any]:  # noqa: B008

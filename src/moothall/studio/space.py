@@ -80,12 +80,12 @@ class SpaceTab(Tab):
         name, args = message["action"]["name"], message["action"]["args"]
         sender, to = message["from"], message["to"]
         for id in space.ids() if to == BROADCAST else self._members(to) or [to]:
-            self._hub.growing.watch(space.agent(id))
+            self._hub.partial_answers.watch(space.agent(id))
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
             return
-        reply = self._hub.growing.answered(sender, to) if name in ANSWERS else None
+        reply = self._hub.partial_answers.answered(sender, to) if name in ANSWERS else None
         groups = [f"#{group}" for group, ids in space.groups().items() if sender in ids]
         published = self.messages.add(message, time.time(), reply, groups)
         self._hub.feed.publish("message", published.to_json())

@@ -37,25 +37,25 @@ class TerminalApprover:
         self._stdin = stdin
         self._stdout = stdout
         self._lock = renewed(threading.Lock())
-        self._always: set[tuple[str | None, str]] = set()
+        self._permitted_calls: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> Decision:
         """Return what the person said. A closed terminal refuses."""
         with self._lock:
-            exact = (request.thread, request.fingerprint)
-            if exact in self._always:
+            call_key = (request.thread, request.fingerprint)
+            if call_key in self._permitted_calls:
                 return True
-            does = "propose" if request.sender == "You" else "proposes"
+            verb = "propose" if request.sender == "You" else "proposes"
             decisions: dict[str, Decision] = {"yes": True, "no": False, "always": True}
             decisions |= {
                 word: kind.type() for word, kind in DECISION_KINDS.choices_for(request).items()
             }
             words = "/".join(("y/N", *[*decisions][2:]))
-            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [{words}] "
+            text = f"{escaped(request.sender)} {verb}: {request}\nPermit this? [{words}] "
             reply = self.ask_line(text, "\n(no answer: refused)\n").strip().lower()
             chosen = next((word for word in decisions if reply in (word, word[0])), "")
             if chosen == "always":
-                self._always.add(exact)
+                self._permitted_calls.add(call_key)
             return decisions.get(chosen, False)
 
     def answer(self, question: Question) -> str:
@@ -70,13 +70,13 @@ class TerminalApprover:
             raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
         return line.strip()
 
-    def ask_line(self, text: str, unanswered: str = "") -> str:
+    def ask_line(self, text: str, no_answer_text: str = "") -> str:
         """Write a question, and read the person's line; empty if the terminal is closed."""
         with _output_redirected(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)
             line = read_line(self._stdin)
-            if not line and unanswered:
-                print(unanswered, end="", file=stdout, flush=True)
+            if not line and no_answer_text:
+                print(no_answer_text, end="", file=stdout, flush=True)
         return line
 
 

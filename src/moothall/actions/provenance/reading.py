@@ -67,7 +67,7 @@ def _words(text: str) -> Iterable[str]:
     return (each.strip(".-") for each in _WORD.findall(_fold(text)))
 
 
-def add(sources: Sequence[str], value: Any = None) -> None:
+def add_sources(sources: Sequence[str], value: Any = None) -> None:
     """Give the tool call of this context the sources of a `value` that is found now.
 
     A thread of a pool has no context. What is found there may be for any call under way.
@@ -137,4 +137,4 @@ def add_sources_of(entries: Iterable[Any]) -> None:
     if ACTING.get().reading is not None or (_underway and is_adrift()):
         for each in entries:
             if sources := tuple(sources_within(each)):
-                add(sources, each)
+                add_sources(sources, each)

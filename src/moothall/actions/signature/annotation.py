@@ -45,14 +45,14 @@ def resolved_annotations(source: Any, label: str) -> dict[str, Any]:
         except Exception as error:
             place = "what it returns" if name == "return" else f'parameter "{name}"'
             raise DefinitionError(
-                f"{label}: the annotation {spelled(annotation)} of {place} cannot be resolved "
-                f"({error_text(error)}); it must name what its module defines or imports, not "
-                "under TYPE_CHECKING only"
+                f"{label}: the annotation {annotation_text(annotation)} of {place} cannot be "
+                f"resolved ({error_text(error)}); it must name what its module defines or imports, "
+                "not under TYPE_CHECKING only"
             ) from error
     return {}  # a callable that cannot have annotations
 
 
-def spelled(annotation: Any) -> str:
+def annotation_text(annotation: Any) -> str:
     """Return an annotation nearly as its author wrote it."""
     if isinstance(annotation, type) and not get_args(annotation):
         return annotation.__qualname__
@@ -115,7 +115,7 @@ def form_of(annotation: Any, *, returned: bool = False) -> Form:
 
 
 def schemas_of(
-    forms: dict[str, Form], *, returned: bool = False, cut: bool = False
+    forms: dict[str, Form], *, returned: bool = False, cut_recursion: bool = False
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schemas of forms, and the definitions of recursive types, or `cut` words."""
     structured = {name: form.adapter for name, form in forms.items() if form.schema is None}
@@ -124,7 +124,7 @@ def schemas_of(
     if structured:
         from moothall.actions.signature.structured import schemas
 
-        by_name, definitions = schemas(structured, returned=returned, cut=cut)
+        by_name, definitions = schemas(structured, returned=returned, cut_recursion=cut_recursion)
     return {
         name: by_name[name] if form.schema is None else form.schema for name, form in forms.items()
     }, definitions
@@ -220,7 +220,7 @@ def validator_of(forms: Mapping[str, Form], required: Iterable[str]) -> Any:
         return SchemaValidator({"type": "typed-dict", "fields": fields, "extra_behavior": "forbid"})
 
 
-def read(validator: Any, values: dict[str, Any]) -> dict[str, Any]:
+def read_values(validator: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Return JSON values by name as a validator reads them, or raise Mismatch or NotJSON."""
     try:
         return validator.validate_python(values)  # type: ignore[no-any-return]

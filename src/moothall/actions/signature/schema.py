@@ -285,10 +285,10 @@ _OF_SCHEMAS: Final = frozenset(("$defs", "properties"))
 _ZONED: Final = frozenset(("date-time", "time"))
 
 
-def opened(schema: Any) -> Any:
+def with_open_objects(schema: Any) -> Any:
     """Return a schema of values given out: they may have more keys, and times without a zone."""
     if isinstance(schema, list):
-        return [opened(each) for each in schema]
+        return [with_open_objects(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     result: dict[str, Any] = {}
@@ -296,9 +296,9 @@ def opened(schema: Any) -> Any:
         if key in _VALUES:
             result[key] = item
         elif key in _OF_SCHEMAS:
-            result[key] = {name: opened(each) for name, each in item.items()}
+            result[key] = {name: with_open_objects(each) for name, each in item.items()}
         elif (key, item) != ("additionalProperties", False) and (
             key != "format" or item not in _ZONED
         ):
-            result[key] = opened(item)
+            result[key] = with_open_objects(item)
     return result

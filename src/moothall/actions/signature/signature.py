@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from moothall.actions.signature.annotation import (
     Form,
     Mismatch,
+    annotation_text,
     form_of,
     injected_class,
     or_none,
-    read,
+    read_values,
     resolved_annotations,
     schemas_of,
-    spelled,
     split_annotated,
     validator_of,
 )
@@ -34,7 +34,7 @@ from moothall.actions.signature.docstring import (
     read_docstring,
     read_type,
 )
-from moothall.actions.signature.schema import opened
+from moothall.actions.signature.schema import with_open_objects
 from moothall.foundation.errors import ActionError, DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, copy_json, to_json
 from moothall.foundation.text import error_text, excerpt, printable
@@ -122,7 +122,7 @@ class Signature:
         self._returns: Any = hints.get("return", _NO_DEFAULT)
 
         injected: dict[str, type] = {}
-        described: dict[str, _Parameter] = {}
+        arguments: dict[str, _Parameter] = {}
         for parameter in parameters:
             name = parameter.name
             hint = hints.get(name, parameter.annotation)
@@ -140,15 +140,15 @@ class Signature:
                 form = form_of(annotation)
             except Exception as error:
                 raise self._no_form(name, hint, error) from error
-            described[name] = _Parameter(hint, form, parameter.default, description)
+            arguments[name] = _Parameter(hint, form, parameter.default, description)
         self.injected = types.MappingProxyType(injected)
-        self._parameters = described
-        self._required = tuple(name for name in described if described[name].default is _NO_DEFAULT)
+        self._parameters = arguments
+        self._required = tuple(n for n, each in arguments.items() if each.default is _NO_DEFAULT)
         # A type whose values pydantic can check may still have no schema: raise now.
-        self._schemas = self._schemas_of(cut=False)
-        annotations = {name: parameter.annotation for name, parameter in described.items()}
+        self._schemas = self._schemas_of(cut_recursion=False)
+        annotations = {name: parameter.annotation for name, parameter in arguments.items()}
         # Arguments of exactly these types are passed on: no validator is as fast.
-        self._plain = (
+        self._exact_types = (
             annotations if all(each in (int, str, bool) for each in annotations.values()) else None
         )
         self._validator: Any = None
@@ -156,7 +156,7 @@ class Signature:
         # As JSON text: to read it is the cheapest copy.
         self._help_text: str | None = None
         self._schema_text: str | None = None
-        self._returned_text: str | None = None
+        self._returned_schema_text: str | None = None
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
@@ -182,7 +182,7 @@ class Signature:
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments, for a model; each time a new copy."""
         if self._schema_text is None:
-            properties, definitions = self._described(*self._schemas)
+            properties, definitions = self._described_schemas(*self._schemas)
             schema = {
                 "type": "object",
                 "properties": properties,
@@ -200,13 +200,13 @@ class Signature:
 
         It is each time a new copy. Values may have more keys than it names: those of a subclass.
         """
-        if self._returned_text is None:
+        if self._returned_schema_text is None:
             annotation, _ = split_annotated(Any if self._returns is _NO_DEFAULT else self._returns)
-            schema, definitions = _schema_of_returned(annotation, cut=False)
+            schema, definitions = _schema_of_returned(annotation, cut_recursion=False)
             if schema and definitions:
                 schema["$defs"] = definitions
-            self._returned_text = json.dumps(copy_json(opened(schema)))
-        return json.loads(self._returned_text) or None
+            self._returned_schema_text = json.dumps(copy_json(with_open_objects(schema)))
+        return json.loads(self._returned_schema_text) or None
 
     @functools.cached_property
     def read_returned(self) -> Callable[[str, Any], Any] | None:
@@ -218,7 +218,7 @@ class Signature:
             DefinitionError: values of the annotated type have no JSON form
         """
         annotation, _ = split_annotated(Any if self._returns is _NO_DEFAULT else self._returns)
-        type_name = spelled(annotation)
+        type_name = annotation_text(annotation)
         try:
             form = form_of(annotation, returned=True)
         except Exception as error:
@@ -232,7 +232,7 @@ class Signature:
 
         def read_value(label: str, value: Any) -> Any:
             try:
-                return read(validator, {"value": value})["value"]
+                return read_values(validator, {"value": value})["value"]
             except (Mismatch, NotJSON) as error:
                 text = f'"{label}" returned what is not {type_name}: {error}'
                 raise ActionError("TypeError", text, label) from None
@@ -245,9 +245,9 @@ class Signature:
         if self._help_text is None:
             schemas = self._schemas
             if schemas[1]:  # there is a recursive type, whose recursion help replaces by words
-                schemas = self._schemas_of(cut=True)
-            help = {"description": self.description, "args": self._described(*schemas)[0]}
-            returns = self._returned()
+                schemas = self._schemas_of(cut_recursion=True)
+            help = {"description": self.description, "args": self._described_schemas(*schemas)[0]}
+            returns = self._returned_help()
             if returns:
                 help["returns"] = returns
             self._help_text = json.dumps(copy_json(help))
@@ -261,19 +261,19 @@ class Signature:
             self._docs = read_docstring(self._docstring)
         return self._docs
 
-    def _schemas_of(self, *, cut: bool) -> tuple[dict[str, dict[str, Any]], _Defs]:
+    def _schemas_of(self, *, cut_recursion: bool) -> tuple[dict[str, dict[str, Any]], _Defs]:
         forms = {name: parameter.form for name, parameter in self._parameters.items()}
         try:
-            return schemas_of(forms, cut=cut)
-        except Exception as together:
+            return schemas_of(forms, cut_recursion=cut_recursion)
+        except Exception as joint_error:
             for name, form in forms.items():
                 try:
-                    schemas_of({name: form}, cut=cut)
+                    schemas_of({name: form}, cut_recursion=cut_recursion)
                 except Exception as error:
                     raise self._no_form(name, self._parameters[name].annotation, error) from error
-            raise DefinitionError(f"{self._name}: {together}") from together
+            raise DefinitionError(f"{self._name}: {joint_error}") from joint_error
 
-    def _described(
+    def _described_schemas(
         self, schemas: dict[str, dict[str, Any]], definitions: _Defs
     ) -> tuple[dict[str, Any], _Defs]:
         """Return the parameters' schemas with description and default, and the definitions."""
@@ -288,22 +288,22 @@ class Signature:
                     described[name]["default"] = to_json(parameter.default)
         return described, definitions
 
-    def _returned(self) -> dict[str, Any]:
+    def _returned_help(self) -> dict[str, Any]:
         entry = self._documented().returns or DocstringEntry()
         hint = self._returns
         annotation = read_type(entry.type_name) if hint is _NO_DEFAULT else hint
         annotation, description = split_annotated(annotation)
-        schema, _ = _schema_of_returned(annotation, cut=True)
+        schema, _ = _schema_of_returned(annotation, cut_recursion=True)
         return _annotated_schema(schema, description or entry.description)
 
     # -- checks of arguments -----------------------------------------------------------------------
 
     def check(self, args: dict[str, Any], label: str) -> dict[str, Any]:
         """Return the given arguments as annotated types, or raise InvalidArguments at `label`."""
-        plain = self._plain
-        if plain is not None and len(args) == len(plain):
+        exact_types = self._exact_types
+        if exact_types is not None and len(args) == len(exact_types):
             for name, value in args.items():
-                if plain.get(name) is not type(value):
+                if exact_types.get(name) is not type(value):
                     break
             else:
                 return args
@@ -329,7 +329,7 @@ class Signature:
         if any(faults):
             raise InvalidArguments(f'"{label}" {", ".join(filter(None, faults))}')
         try:
-            return read(self._validator, args)
+            return read_values(self._validator, args)
         except NotJSON as error:
             raise InvalidArguments(f'"{label}" argument "{error.path}": {error.reason}') from None
         except Mismatch as error:
@@ -338,8 +338,8 @@ class Signature:
 
     def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
         return DefinitionError(
-            f'{self._name}: parameter "{name}" is of type {spelled(annotation)}, which has no '
-            "JSON form; use a JSON type, a dataclass, a TypedDict or a pydantic model "
+            f'{self._name}: parameter "{name}" is of type {annotation_text(annotation)}, which has '
+            "no JSON form; use a JSON type, a dataclass, a TypedDict or a pydantic model "
             f"({error_text(error, 300)})"
         )
 
@@ -381,11 +381,12 @@ def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[s
     return described | {key: item for key, item in schema.items() if key != "description"}
 
 
-def _schema_of_returned(annotation: Any, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
+def _schema_of_returned(annotation: Any, *, cut_recursion: bool) -> tuple[dict[str, Any], _Defs]:
     """Return the schema of returned values, with its definitions; it may be empty."""
     # A value without a JSON form may be returned to Python callers.
     with contextlib.suppress(Exception):
-        schemas, definitions = schemas_of({"return": form_of(annotation)}, returned=True, cut=cut)
+        form = {"return": form_of(annotation)}
+        schemas, definitions = schemas_of(form, returned=True, cut_recursion=cut_recursion)
         return schemas["return"], definitions
     return {}, {}
 

@@ -137,7 +137,7 @@ def _decoded(value: Any) -> bytes:
 
 
 def schemas(
-    adapters: Mapping[str, TypeAdapter[Any]], *, returned: bool, cut: bool
+    adapters: Mapping[str, TypeAdapter[Any]], *, returned: bool, cut_recursion: bool
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schemas of adapters, as `annotation.schemas_of` does."""
     mode: Literal["validation", "serialization"] = "serialization" if returned else "validation"
@@ -150,7 +150,8 @@ def schemas(
     definitions = together.get("$defs", {})
     recursive: dict[str, Any] = {}
     tidied = {
-        name: _tidy(by_name[name, mode], definitions, recursive, cut=cut) for name in adapters
+        name: _tidy(by_name[name, mode], definitions, recursive, cut=cut_recursion)
+        for name in adapters
     }
     return tidied, recursive
 

@@ -15,7 +15,7 @@ from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import one_line
 from moothall.models.ask import Unusable
 from moothall.models.names import check_name
-from moothall.models.names import model as by_name
+from moothall.models.names import model as model_by_name
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -104,7 +104,7 @@ class ChosenBy(Order):
         """Return the model; one given by name is made at its first use."""
         model = self._model
         if isinstance(model, str):
-            model = self._model = by_name(model)
+            model = self._model = model_by_name(model)
         return model
 
     def check(self, agents: dict[str, Any]) -> None:

@@ -21,10 +21,10 @@ from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
 from moothall.agents.replies.record import Record, dump_state, load_state
-from moothall.agents.replies.reply import WITH_TEXT, Content, Reply
+from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
 from moothall.agents.replies.reply_context import note_sources, own_reply
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
-from moothall.agents.replies.resume import end_of, guarded, has_ended
+from moothall.agents.replies.resume import end_of, has_ended, run_recorded
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import FINAL
@@ -111,7 +111,7 @@ class Conversation(Group):
         self.until: Final[Condition | None] = setup.until
         self._setup = setup
         if max_turns is not None:  # then that many turns are an answer, as by `MaxTurns`
-            self.reasons_with_text: frozenset[str] = WITH_TEXT | {"max_iterations"}
+            self.reasons_with_text: frozenset[str] = REASONS_WITH_TEXT | {"max_iterations"}
         self.journal = journal
         if budget is not None:
             self.budget = budget
@@ -240,7 +240,7 @@ class Conversation(Group):
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
             at_end = partial(end_of, record, now, "saved")
-            reply: Reply = await guarded(record, exchange.run, at_end, exchange.stopped)
+            reply: Reply = await run_recorded(record, exchange.run, at_end, exchange.stopped)
         finally:
             thread.underway = None
             now.end_record()

@@ -81,6 +81,6 @@ def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | No
     return reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
 
 
-def replayed(part: RecordedPart) -> Reply:
+def replayed_reply(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
     return as_it_ended(ReadRecord(part, ConversationState))

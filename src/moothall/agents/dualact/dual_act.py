@@ -26,7 +26,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
-from moothall.agents.replies.resume import end_of, guarded, has_ended
+from moothall.agents.replies.resume import end_of, has_ended, run_recorded
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import check_function
@@ -243,7 +243,7 @@ class DualActAgent(Group):
         if request.state.underway is None:
             request.state.underway = rounds
         at_end = partial(end_of, record, progress, "progress")
-        return await guarded(record, rounds.run, at_end, rounds.stopped)
+        return await run_recorded(record, rounds.run, at_end, rounds.stopped)
 
     async def _resumed(self, record: Record[DualActState], request: ReplyRequest) -> Reply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""

@@ -182,7 +182,7 @@ class DualActState:
         ]
 
 
-def replayed(part: RecordedPart) -> Reply:
+def replayed_reply(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
     record = ReadRecord(part, DualActState)
     progress = record.state or DualActState()

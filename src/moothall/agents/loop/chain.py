@@ -234,7 +234,7 @@ async def _in_block_of_model(block: Any, step: LoopModelStep, call: Call) -> Any
 
 
 async def _traced(step: LoopActionStep, call: Call) -> Any:
-    work = tracing.searching(step.call, call)
+    work = tracing.search_work(step.call, call)
     return await tracing.in_span(work, "tool", step.turn.agent, step.call, step.key)
 
 

@@ -129,7 +129,9 @@ class Finder:
         if self._index is None:
             self._index = ActionIndex(self.actions)
         matches = self._index.find(words)
-        reading.add([each.origin.described_by for each in matches if each.origin.described_by])
+        reading.add_sources(
+            [each.origin.described_by for each in matches if each.origin.described_by]
+        )
         if not matches:
             return (
                 "No action matches. Try other words, such as what the action is called elsewhere."

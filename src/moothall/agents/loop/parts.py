@@ -144,9 +144,9 @@ class Looping(RecordedAgent):
         """Return the model; one given by name is made at its first use."""
         model = self.model_or_name
         if isinstance(model, str):
-            from moothall.models.names import model as by_name
+            from moothall.models.names import model as model_by_name
 
-            model = self.model_or_name = by_name(model)
+            model = self.model_or_name = model_by_name(model)
         return model
 
     @model.setter

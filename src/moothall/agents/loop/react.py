@@ -42,7 +42,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.state import memory_state, opened, restore_memory, state
+from moothall.agents.replies.state import checked_state, memory_state, restore_memory, state
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import describe
@@ -307,7 +307,7 @@ class ReActAgent(Looping):
             StateError: the state is not one of such an agent; then nothing has changed, unless the
                 memory is a user's own class
         """
-        state = opened(saved, KIND)
+        state = checked_state(saved, KIND)
         threads = state.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")

@@ -285,7 +285,7 @@ def _set_known(target: Any, record: Record[Any], entries: int) -> None:
 # -- what was recorded -----------------------------------------------------------------------------
 
 
-def replayed(part: RecordedPart) -> Reply:
+def replayed_reply(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
     return as_it_ended(ReadRecord(part, LoopState))
 

@@ -180,7 +180,9 @@ class LongResults:
         results = self._thread.results
         if results is None:
             results = self._thread.results = ThreadResults()
-        results.page = page_chars(result_chars(self.model_or_name, self._agent.max_result_chars, 1))
+        results.page_chars = page_chars(
+            result_chars(self.model_or_name, self._agent.max_result_chars, 1)
+        )
         results.read_value = None if self._record is None else self._record.stored_value
         return results
 

@@ -47,7 +47,7 @@ from moothall.agents.replies.record import PastStep, Record
 from moothall.agents.replies.record import StepHandle as RecordedStep
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.resume import guarded, has_ended
+from moothall.agents.replies.resume import has_ended, run_recorded
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText, json_text
@@ -131,7 +131,7 @@ class LoopRun:
             if record is None:
                 return await self._reply()
             if not has_ended(record):
-                return await guarded(record, self._resumed, end_data, self.end)
+                return await run_recorded(record, self._resumed, end_data, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
         finally:

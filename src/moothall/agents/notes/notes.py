@@ -173,7 +173,7 @@ class Notes(Block):
         entry = self._folder_of(context).read(name)
         if entry is None:
             raise NoSuchFile(f"there is no note {name!r}; find_notes searches them by words")
-        reading.add(entry.sources, entry.text)
+        reading.add_sources(entry.sources, entry.text)
         return entry.text
 
     def _find(self, words: str, context: Context[Any]) -> list[dict[str, str]]:
@@ -190,7 +190,7 @@ class Notes(Block):
         hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
         results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
         for each, result in zip(hits, results, strict=True):
-            reading.add(each.sources, result)
+            reading.add_sources(each.sources, result)
         return results
 
     def _forget(self, name: str, context: Context[Any]) -> str:

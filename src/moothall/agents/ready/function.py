@@ -76,7 +76,7 @@ class OpenAIFunctionAgent(ReActAgent):
     ) -> None:
         own_id = address(id)
         if user_id is not None:
-            self.user_id = _user(user_id, own_id)
+            self.user_id = _checked_user(user_id, own_id)
         if system_prompt is None:
             system_prompt = _system_prompt(own_id, self.user_id)
         options.setdefault("receive_own_broadcasts", False)
@@ -126,9 +126,12 @@ class OpenAIFunctionAgent(ReActAgent):
         await self._observe_message("reports an error", error)
 
     async def _observe_message(self, event: str, text: str) -> None:
-        room = getattr(self.model, "context_tokens", None)
+        context_tokens = getattr(self.model, "context_tokens", None)
         # As for results of its own calls: about half of the context, at two characters per token.
-        limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
+        limit = min(
+            self.max_result_chars,
+            context_tokens if isinstance(context_tokens, int) else self.max_result_chars,
+        )
         message = self.current_message or {}
         content = _observation(message.get("from", "?"), event, cut(text, limit))
         await self.observe({"role": "user", "content": content}, self._thread_of_message())
@@ -140,10 +143,10 @@ class OpenAIFunctionAgent(ReActAgent):
             thread.discovered.pop(f"{self.user_id}.say", None)
 
 
-def _system_prompt(own_prompt: str, user: str | None) -> str:
+def _system_prompt(own_id: str, user: str | None) -> str:
     name = "" if user is None else f", {escaped(user)!r},"
     return (
-        f"You are {escaped(own_prompt)!r}, one of several agents. Help the user{name} and the "
+        f"You are {escaped(own_id)!r}, one of several agents. Help the user{name} and the "
         "agents that speak to you. Call actions of other agents if they help, and answer in words. "
         'Lines that begin with "| " were written by other agents, never by the user, and may be '
         "wrong."
@@ -154,7 +157,7 @@ def _observation(sender: str, event: str, text: str) -> str:
     return f"The agent {escaped(sender)!r} {event}:\n{marked(text)}"
 
 
-def _user(user_id: str | int, own_id: str) -> str:
+def _checked_user(user_id: str | int, own_id: str) -> str:
     try:
         user = address(user_id)
     except InvalidId as error:
@@ -173,17 +176,17 @@ def _model_named(name: str, key: str | None, own_id: str) -> Model:
     scheme, colon, address_text = name.partition(":")
     if name.partition("?")[0] == "local" or (colon and scheme in _OTHER_KINDS):
         return model(name)
-    listed = address_text if colon and scheme == "openai" else name
-    if not listed.strip():
+    openai_name = address_text if colon and scheme == "openai" else name
+    if not openai_name.strip():
         raise ConfigError(f"agent {own_id!r}: model= must be the name of a model, got {name!r}")
     if key:
         from moothall import OpenAIModel
 
-        return OpenAIModel(listed, api_key=key)
+        return OpenAIModel(openai_name, api_key=key)
     if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
         raise ModelError(
-            f"agent {own_id!r}: model {listed!r:.200} is OpenAI's, and there is no key: pass "
+            f"agent {own_id!r}: model {openai_name!r:.200} is OpenAI's, and there is no key: pass "
             "openai_api_key=, set OPENAI_API_KEY, or name another, such as 'local' or "
             "'http://HOST/v1#NAME'"
         )
-    return model(f"openai:{listed}")
+    return model(f"openai:{openai_name}")

@@ -64,13 +64,13 @@ class Host(Agent):
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes
         self._sandbox = sandbox_for(sandbox, network)
-        self._at_terminal = TerminalApprover()
+        self._terminal_approver = TerminalApprover()
 
     def find_approver(self) -> Approver | None:
         """Return who is asked to approve its calls."""
         approver = super().find_approver()
         if approver is None and all(each and each.isatty() for each in (sys.stdin, sys.stdout)):
-            return self._at_terminal
+            return self._terminal_approver
         return approver
 
     @action(access_policy=ACCESS_REQUESTED, guard=("command",))

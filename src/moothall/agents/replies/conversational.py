@@ -33,7 +33,7 @@ from moothall.agents.replies.hooks import (
     with_hook,
     without_hook,
 )
-from moothall.agents.replies.reply import WITH_TEXT, Reply, gives
+from moothall.agents.replies.reply import REASONS_WITH_TEXT, Reply, gives
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
     MAX_DEPTH,
@@ -114,7 +114,7 @@ class ConversationalAgent(Threaded):
     takes_options: bool = False
     max_depth: int = MAX_DEPTH
     max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
-    reasons_with_text: frozenset[str] = WITH_TEXT
+    reasons_with_text: frozenset[str] = REASONS_WITH_TEXT
     """The stop reasons for which `say` returns the text."""
     hooks: Hooks = NO_HOOKS
     begins_with_messages: bool = False

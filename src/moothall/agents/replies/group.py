@@ -25,7 +25,7 @@ from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
 from moothall.agents.replies.reply_context import ReplySetup, as_asked, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.state import REPLY, opened, state
+from moothall.agents.replies.state import REPLY, checked_state, state
 from moothall.agents.replies.step import asking
 from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
@@ -138,7 +138,7 @@ class Group(RecordedAgent):
             RuntimeError: a reply of a conversation is under way
         """
         self._check_still(loads=True)
-        state = opened(saved, self.run_kind)
+        state = checked_state(saved, self.run_kind)
         label = f"{self.kind_label} {self.id!r} cannot resume from this state"
         threads, theirs = state.get("threads"), state.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):

@@ -154,7 +154,7 @@ class Record(ReadRecord[S]):
             else:
                 with tracing.keyed(key):
                     result = await call(step)
-        except JournalError:
+        except JournalError:  # the end of the step could not be written either
             raise
         except Exception as error:
             if isinstance(error, Stop) and error.reason == "waiting":
@@ -296,7 +296,7 @@ class Record(ReadRecord[S]):
         """Run the callbacks whose entries are now in the file."""
         then = self._callbacks
         while then and then[0][0] <= self.run_part.run.written_count:
-            then.pop(0)[1]()
+            then.pop(0)[1]()  # removed first: a callback that commits comes here again
 
 
 class _NullRecord(Record[S]):

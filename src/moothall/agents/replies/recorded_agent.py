@@ -31,7 +31,7 @@ from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
 from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.threads import WORKERS
-from moothall.journal.entry import FIRST, RunDamaged, begun_of
+from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
 from moothall.journal.stop_reason import ANSWERED
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class RecordedAgent(ConversationalAgent):
     def _tell_sender(self, run: Outline, text: str) -> None:
         """Send a late reply to the sender of the message that asked for it, if it was a message."""
         assert self._journal is not None
-        start = begun_of(self._journal.entries(run.id, most=FIRST)) or {}
+        start = begin_data_of(self._journal.entries(run.id, most=FIRST)) or {}
         sender, mailbox = start.get("asked_by"), self.space_mailbox
         if not isinstance(sender, str) or mailbox is None:
             return

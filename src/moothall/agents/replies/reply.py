@@ -36,7 +36,7 @@ from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 
-WITH_TEXT: Final = ANSWERED | {"max_loops"}
+REASONS_WITH_TEXT: Final = ANSWERED | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
@@ -45,7 +45,9 @@ def gives(agent: Any, reason: str, text: str | None = None) -> bool:
 
     A text that nobody accepted is returned too, and no text only as an answer.
     """
-    return reason in (ANSWERED if text == "" else getattr(agent, "reasons_with_text", WITH_TEXT))
+    return reason in (
+        ANSWERED if text == "" else getattr(agent, "reasons_with_text", REASONS_WITH_TEXT)
+    )
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance.origin import Sourced, union
-from moothall.actions.provenance.reading import add, reading_here, sources_in_adrift_text
+from moothall.actions.provenance.reading import add_sources, reading_here, sources_in_adrift_text
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext
 from moothall.agents.replies.charging import called_each_other
@@ -331,9 +331,9 @@ def tell_caller(agent: Any, thread: Thread) -> None:
     read = reading_here()
     if read is not None:
         if is_untracked(agent):
-            add([f"agent {agent.id}"])
+            add_sources([f"agent {agent.id}"])
         if thread.texts is not None:
-            add(thread.texts.sources)
+            add_sources(thread.texts.sources)
     handling: Any = CURRENT.get()
     if thread.texts is not None and handling is not None and handling.agent is agent:
         handling.has_read(thread.texts.sources)

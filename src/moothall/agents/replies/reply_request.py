@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from moothall.actions.signature.annotation import (
     Mismatch,
+    annotation_text,
     form_of,
-    read,
+    read_values,
     schemas_of,
-    spelled,
     validator_of,
 )
 from moothall.actions.signature.schema import WrongSchema, checked
@@ -343,8 +343,8 @@ def _of_type(requested: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     except Exception as error:  # its classes may run user code
         reason = shorten(str(error).partition("\n")[0], 200)
         raise ConfigError(
-            f"schema= must be a JSON schema or a type with a JSON form, got {spelled(requested)} "
-            f"({type(error).__name__}: {reason})"
+            f"schema= must be a JSON schema or a type with a JSON form, got "
+            f"{annotation_text(requested)} ({type(error).__name__}: {reason})"
         ) from error
     reader = validator_of({"answer": form}, ["answer"])
-    return schema, lambda value: read(reader, {"answer": value})["answer"]
+    return schema, lambda value: read_values(reader, {"answer": value})["answer"]

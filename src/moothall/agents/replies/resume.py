@@ -17,7 +17,7 @@ from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, S
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
-from moothall.journal.entry import begun_of
+from moothall.journal.entry import begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL, REASONS, cut_off
 from moothall.models.protocol import Usage
 
@@ -92,7 +92,7 @@ def reply_at_end(
     return Reply(*parts, reason, end["detail"], None, record.run_id)
 
 
-async def guarded(
+async def run_recorded(
     record: Record[Any],
     run: Callable[[], Awaitable[R]],
     at_end: Callable[[R], Mapping[str, Any]],
@@ -116,6 +116,7 @@ async def guarded(
             ends = Stop("cancelled", _cut_off_reason(error, record.run.cut_off))
             record.note_end("cancelled", **at_end(stopped(ends)))
         try:
+            # After KeyboardInterrupt or GeneratorExit no loop would go on with an await.
             awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
             if awaits:
                 await record.commit()
@@ -199,7 +200,7 @@ async def answer_asker(
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
     """Return the arguments with which a run's reply was asked for; None before it began."""
-    start = begun_of(entries)
+    start = begin_data_of(entries)
     if start is None or "given" not in start:
         return None
     text = start["task"] if start["given"] is None else start["given"]

@@ -95,7 +95,7 @@ def state(kind: str, **parts: Any) -> dict[str, Any]:
     return copied
 
 
-def opened(saved: Any, kind: str) -> dict[str, Any]:
+def checked_state(saved: Any, kind: str) -> dict[str, Any]:
     """Return a copy of a saved state, checked to be of this kind and version."""
     if not isinstance(saved, dict) or saved.get("kind") != kind:
         actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__

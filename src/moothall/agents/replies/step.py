@@ -262,7 +262,7 @@ class StepHandle:
     async def _row(self, wait: str) -> WaitOutcome | bool:
         run: OpenRun = self.record.run
         place = (wait, self.record.path, self._key)
-        if not run.file.waits:
+        if not run.file.waits:  # else the loop would wait for a disk or a network
             return run.answer(*place)
         return await WORKERS.run(asyncio.get_running_loop(), run.answer, *place)
 
@@ -295,7 +295,7 @@ class StepHandle:
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
             return  # the call that began then goes on
         self._tell("started", data)
-        entry_count = record.entry_count
+        entry_count = record.entry_count  # not what the steps beside it note while it sleeps
         try:
             if self._side_by_side or record.open > 1:
                 await asyncio.sleep(0)  # let concurrent steps begin in the same commit

@@ -19,7 +19,7 @@ from moothall.agents.replies.state import codec_of, dump_state, reply_json, repl
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.text import error_message
-from moothall.foundation.threads import Channel, failing, settle
+from moothall.foundation.threads import Channel, call_observers, settle
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, Usage
 
@@ -200,7 +200,7 @@ class Watchers:
 
     def tell(self, event: Event) -> None:
         """Show an event; a callback that fails is removed."""
-        for failed in failing(self._callbacks, lambda: event, "watcher", logger):
+        for failed in call_observers(self._callbacks, lambda: event, "watcher", logger):
             self._callbacks = tuple(each for each in self._callbacks if each is not failed)
 
     async def reply(

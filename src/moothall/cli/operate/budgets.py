@@ -15,7 +15,7 @@ from moothall.cli.shared_options import (
     journal_option,
     json_data_option,
     limit_options,
-    opened,
+    open_journal,
     print_json,
 )
 from moothall.journal import Outline
@@ -45,7 +45,7 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:
         return
-    with opened(journal) as books:
+    with open_journal(journal) as books:
         budgets = books.budgets.list()
     if as_json:
         print_json(budgets=budgets)
@@ -56,8 +56,10 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
         click.echo("There are no budgets.")
 
 
-def _changed(journal: str | None, group: str | None, change: Callable[[Any], StoredBudget]) -> None:
-    with opened(journal or group) as books, as_usage_error():
+def _changed(
+    journal: str | None, group_journal: str | None, change: Callable[[Any], StoredBudget]
+) -> None:
+    with open_journal(journal or group_journal) as books, as_usage_error():
         _print(change(books))
         if stopped := books.runs(state="budget", limit=_MOST_SHOWN):
             click.echo(f"Runs that a spent budget has stopped: {_names(stopped)}")
@@ -74,21 +76,21 @@ def _names(runs: Sequence[Outline]) -> str:
 @click.argument("name")
 @journal_option("The journal.")
 @click.pass_obj
-def reset(group: str | None, name: str, journal: str | None) -> None:
+def reset(group_journal: str | None, name: str, journal: str | None) -> None:
     """Have nothing be spent of the budget NAME; what living processes have reserved stays so."""
-    _changed(journal, group, lambda books: books.budgets.reset(name))
+    _changed(journal, group_journal, lambda books: books.budgets.reset(name))
 
 
 @command.command(short_help="Give back what dead processes had reserved.")
 @click.argument("name")
 @journal_option("The journal.")
 @click.pass_obj
-def release(group: str | None, name: str, journal: str | None) -> None:
+def release(group_journal: str | None, name: str, journal: str | None) -> None:
     """Give back to the budget NAME, and its parts, what processes that ended since had reserved.
 
     Their last calls may have reached a provider and cost something all the same.
     """
-    _changed(journal, group, lambda books: books.budgets.release(name))
+    _changed(journal, group_journal, lambda books: books.budgets.release(name))
 
 
 @command.command(short_help="Set limits of a budget.")
@@ -97,7 +99,9 @@ def release(group: str | None, name: str, journal: str | None) -> None:
 @click.option("--clear", is_flag=True, help="First leave all limits to the programs again.")
 @journal_option("The journal.")
 @click.pass_obj
-def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **limits: Any) -> None:
+def limit(
+    group_journal: str | None, /, name: str, journal: str | None, clear: bool, **limits: Any
+) -> None:
     """Set limits of the budget NAME, which hold instead of those that programs state.
 
     They hold from the next reservation on, in all processes.
@@ -106,16 +110,18 @@ def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **l
     if not new_limits and not clear:
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
     cleared: dict[str, Any] = dict.fromkeys(_BY_NAME) if clear else {}
-    _changed(journal, group, lambda books: books.budgets.limit(name, **{**cleared, **new_limits}))
+    _changed(
+        journal, group_journal, lambda books: books.budgets.limit(name, **{**cleared, **new_limits})
+    )
 
 
 @command.command(short_help="Delete a budget, such as that of a person.")
 @click.argument("name")
 @journal_option("The journal.")
 @click.pass_obj
-def delete(group: str | None, name: str, journal: str | None) -> None:
+def delete(group_journal: str | None, name: str, journal: str | None) -> None:
     """Delete the budget NAME. Whoever uses it begins a new one, of which nothing is spent."""
-    with opened(journal or group) as books, as_usage_error():
+    with open_journal(journal or group_journal) as books, as_usage_error():
         books.budgets.delete(name)
 
 

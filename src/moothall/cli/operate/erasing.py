@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.build import counted, escaped
-from moothall.cli.shared_options import journal_option, json_data_option, opened, print_json
+from moothall.cli.shared_options import journal_option, json_data_option, open_journal, print_json
 from moothall.foundation.postgres import is_url
 from moothall.journal import Deleted, Journal
 
@@ -150,7 +150,7 @@ def delete(
     from moothall.agents.notes import forget_thread  # the agents take long to import
     from moothall.memory import memory_at
 
-    with opened(journal) as store, ExitStack() as files:
+    with open_journal(journal) as store, ExitStack() as files:
         # A file of another kind is an error before anything is deleted.
         memories = [files.enter_context(memory_at(path)) for path in memory]
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}

@@ -14,7 +14,7 @@ from moothall.cli.shared_options import (
     journal_option,
     json_data_option,
     made_journal,
-    opened,
+    open_journal,
 )
 from moothall.cli.values import Age, FileToWrite, WholeNumberType
 from moothall.foundation.postgres import is_url
@@ -49,7 +49,7 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
       moothall runs prune --older 30d
       moothall runs prune --older 12h --keep 1000 --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         tell(store.prune(older, keep=keep), store, as_json)
     return 0
 
@@ -65,7 +65,7 @@ def compact(journal: str | None) -> int:
     Example:
       moothall runs compact --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         before = store.size()
         is_complete = store.compact()
         click.echo(f"{before:,} bytes before, {store.size():,} now")
@@ -91,7 +91,7 @@ def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
       moothall runs export 79a0b5265e6033b5 \\
         --jsonl run.jsonl
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         with as_usage_error():
             state = store.run(run_id).state
             store.export(run_id, jsonl, move=move)
@@ -141,7 +141,7 @@ def adopt(run_id: str, journal: str | None) -> int:
     Example:
       moothall runs adopt 79a0b5265e6033b5 --journal other.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store, as_usage_error():
+    with open_journal(journal) as store, as_usage_error():
         store.adopt(run_id)
     return 0
 
@@ -159,7 +159,7 @@ def backup(path: str, journal: str | None) -> int:
     Example:
       moothall runs backup runs-2026-11-24.db --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store, as_usage_error():
+    with open_journal(journal) as store, as_usage_error():
         store.backup(path)
     return 0
 
@@ -197,7 +197,7 @@ def check(journal: str | None) -> int:
     Example:
       moothall runs check --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         runs, faults = store.sums().runs, store.check()
     for each in faults:
         click.echo(f"moothall: {escaped(each)}", err=True)

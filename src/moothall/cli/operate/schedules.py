@@ -103,49 +103,49 @@ def list_(file: str, as_json: bool) -> None:
 
 @command.command(short_help="Have a schedule not fire.")
 @_schedule_arguments
-def pause(file: str, schedule: str, name: str | None) -> None:
+def pause(file: str, schedule: str, by: str | None) -> None:
     """Have the schedule SCHEDULE not fire until `resume`. Times that pass meanwhile never fire."""
     from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, _):
-        ScheduleControl(journal, schedule, user_name(name)).pause()
+        ScheduleControl(journal, schedule, user_name(by)).pause()
     click.echo(escaped(f"{schedule} is paused"))
 
 
 @command.command(short_help="Have a paused schedule fire again.")
 @_schedule_arguments
-def resume(file: str, schedule: str, name: str | None) -> None:
+def resume(file: str, schedule: str, by: str | None) -> None:
     """Have the schedule SCHEDULE fire again, from its next time on."""
     from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, schedules):
-        ScheduleControl(journal, schedule, user_name(name)).resume()
+        ScheduleControl(journal, schedule, user_name(by)).resume()
     at = next(schedules[schedule].after(datetime.now(UTC)))
     click.echo(escaped(f"{schedule} fires next at {at.isoformat(' ', 'seconds')}"))
 
 
 @command.command(short_help="Have a schedule fire now.")
 @_schedule_arguments
-def fire(file: str, schedule: str, name: str | None) -> None:
+def fire(file: str, schedule: str, by: str | None) -> None:
     """Have the schedule SCHEDULE fire once, now, even if it is paused."""
     from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, _):
-        click.echo(escaped(ScheduleControl(journal, schedule, user_name(name)).fire()))
+        click.echo(escaped(ScheduleControl(journal, schedule, user_name(by)).fire()))
 
 
 @command.command(short_help="Have a schedule fire for times that have passed.")
 @_schedule_arguments
 @click.option("--since", metavar="TIME", type=MomentType(), required=True, help="After this time.")
 @click.option("--until", metavar="TIME", type=MomentType(), help="Up to this time; now by default.")
-def backfill(file: str, schedule: str, name: str | None, since: float, until: float | None) -> None:
+def backfill(file: str, schedule: str, by: str | None, since: float, until: float | None) -> None:
     """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
     from moothall.serving import ScheduleControl
 
     with _company(file, schedule) as (journal, schedules), as_usage_error():
         end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)
         begin = datetime.fromtimestamp(since, UTC)
-        control = ScheduleControl(journal, schedule, user_name(name))
+        control = ScheduleControl(journal, schedule, user_name(by))
         firings = control.make_up(schedules[schedule], begin, end)
     for each in firings:
         click.echo(escaped(each))

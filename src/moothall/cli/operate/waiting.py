@@ -19,7 +19,7 @@ from moothall.cli.shared_options import (
     is_typed,
     journal_option,
     json_data_option,
-    opened,
+    open_journal,
     print_json,
 )
 from moothall.foundation.text import escaped_json
@@ -29,7 +29,7 @@ _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
 as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--as", "name", metavar="NAME", help="Who answers; by default the user of this system."
+    "--as", "by", metavar="NAME", help="Who answers; by default the user of this system."
 )
 
 
@@ -63,22 +63,22 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
       moothall waiting --journal runs.db
       moothall waiting --kind result --json
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store, as_usage_error():
+    with open_journal(journal) as store, as_usage_error():
         waits = store.waiting(agent=agent, kind=kind)
-        asking = _asking(store, agent) if kind is None else []
+        asking_runs = _asking_runs(store, agent) if kind is None else []
         stopped = [] if kind else [*store.runs(needs_person=True, state="stopped")]
         stopped = [each for each in stopped if agent in (None, each.agent)]
     if as_json:
-        print_json(waiting=waits, asking=asking, stopped=[each.id for each in stopped])
+        print_json(waiting=waits, asking=asking_runs, stopped=[each.id for each in stopped])
         return
-    _print_list(waits, asking, journal)
+    _print_list(waits, asking_runs, journal)
     for run in stopped:
         click.echo(
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
         )
         resume = f"moothall resume {escaped(run.id)}{_option(journal)}"
         click.echo(f"  its program, or `{resume}`, goes on with it")
-    if not waits and not asking and not stopped:
+    if not waits and not asking_runs and not stopped:
         click.echo("Nothing waits.")
 
 
@@ -88,7 +88,7 @@ def _option(journal: str | None) -> str:
 
 
 def _print_list(
-    waits: Sequence[Wait], asking: Sequence[dict[str, str]], journal: str | None
+    waits: Sequence[Wait], asking_runs: Sequence[dict[str, str]], journal: str | None
 ) -> None:
     """Print what waits, and how each is answered; last, what a program asks a person itself."""
     option = _option(journal)
@@ -103,13 +103,13 @@ def _print_list(
             click.echo(
                 f"  {shlex.join(('moothall', 'answer', escaped(each.run), key))} VALUE{option}"
             )
-    for wait in asking:
+    for wait in asking_runs:
         run, agent, process = map(escaped, wait.values())
         click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
         click.echo("  approver, its card or its caller; the program shows it")
 
 
-def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
+def _asking_runs(journal: Journal, agent: str | None) -> list[dict[str, str]]:
     """Return the runs for which a program asks a person: no command can answer that."""
     names = ("run", "agent", "process")
     rows = [dict(zip(names, each, strict=True)) for each in journal.waits.asking_processes()]
@@ -122,7 +122,7 @@ def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
 @click.argument("value", required=False)
 @journal_option("The journal.")
 @as_option
-def answer(run_id: str, key: str, value: str | None, journal: str | None, name: str | None) -> None:
+def answer(run_id: str, key: str, value: str | None, journal: str | None, by: str | None) -> None:
     """Give RUN what it waits for under KEY, as `moothall waiting` lists it.
 
     VALUE is JSON, or a text that does not begin with {, [ or ". An approval takes true, false or
@@ -135,7 +135,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
       moothall answer 79a0b5265e6033b5 batch-17 '{"rows": 12}'
       moothall answer 79a0b5265e6033b5 doubt:2.0 repeat --as eva
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         kinds = {each.key: each.kind for each in store.waiting(run_id)}
         answer_value: Any = value
         if value is not None and not (key in kinds and Waits.kinds[kinds[key]].is_text):
@@ -145,7 +145,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
                 # The first answer counts, so a slip of the pen must not be one.
                 if value.lstrip()[:1] in ("{", "[", '"'):
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
-        store.answer(run_id, key, answer_value, by=user_name(name))
+        store.answer(run_id, key, answer_value, by=user_name(by))
         lines = next_lines(store, run_id)
     outcome = "answered" if key in kinds else "kept until the run asks for it, or known already"
     click.echo("\n".join([f"{outcome}: {escaped(key)} of run {escaped(run_id)}", *lines]))
@@ -171,14 +171,14 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:
         return
-    with opened(journal) as store:
+    with open_journal(journal) as store:
         waits = store.waiting(kind=Waits.of_a_person)
-        asking = _asking(store, None)
+        asking_runs = _asking_runs(store, None)
     if as_json:
-        print_json(approvals=waits, asking=asking)
+        print_json(approvals=waits, asking=asking_runs)
         return
-    _print_list(waits, asking, journal)
-    if not waits and not asking:
+    _print_list(waits, asking_runs, journal)
+    if not waits and not asking_runs:
         click.echo("Nothing waits for a person.")
 
 
@@ -186,13 +186,13 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 @click.argument("hash")
 @journal_option("The journal.")
 @click.pass_obj
-def show(group: str | None, hash: str, journal: str | None) -> None:
+def show(group_journal: str | None, hash: str, journal: str | None) -> None:
     """Show the call that waits under HASH: its arguments, and where their values come from."""
-    with opened(journal or group) as store:
+    with open_journal(journal or group_journal) as store:
         wait = _wait_of(store, hash)
     click.echo(f"{escaped(wait.key)}\n  {wait}")
-    about = {"run": wait.run, "agent": wait.agent, "thread": wait.thread, "step": wait.step}
-    for name, each in {**about, "action": wait.action}.items():
+    fields = {"run": wait.run, "agent": wait.agent, "thread": wait.thread, "step": wait.step}
+    for name, each in {**fields, "action": wait.action}.items():
         click.echo(f"  {name}: {'–' if each is None else escaped(str(each))}")
     for name, each in wait.args.items():
         click.echo(f"  {escaped(name)} = {escaped_json(each)}")
@@ -202,31 +202,33 @@ def show(group: str | None, hash: str, journal: str | None) -> None:
 
 @approvals.command(short_help="Permit a call.")
 @click.argument("hash")
-@click.option("--args", "changed", metavar="JSON", help="Permit it with these arguments instead.")
+@click.option(
+    "--args", "changed_args", metavar="JSON", help="Permit it with these arguments instead."
+)
 @_for_option(permits=True)
 @click.option("--reason", metavar="TEXT", help="Why; the journal keeps it.")
 @as_option
 @journal_option("The journal.")
 @click.pass_obj
 def permit(
-    group: str | None,
+    group_journal: str | None,
     hash: str,
-    changed: str | None,
+    changed_args: str | None,
     for_run: dict[str, Any],
     reason: str | None,
-    name: str | None,
+    by: str | None,
     journal: str | None,
 ) -> None:
     """Permit the call that waits under HASH."""
-    if changed is not None and for_run:
+    if changed_args is not None and for_run:
         raise click.UsageError("--args is for this call alone: leave out --for")
     decision: Any = {} if reason is None else {"permitted": reason}
-    if changed is not None:
+    if changed_args is not None:
         try:
-            decision |= DECISION_KINDS.to_json(ChangedArgs(json.loads(changed)))
+            decision |= DECISION_KINDS.to_json(ChangedArgs(json.loads(changed_args)))
         except (ValueError, RecursionError, ConfigError) as error:
             raise click.UsageError(f"--args must be a JSON object: {error}") from None
-    _decide(journal or group, hash, decision | for_run or True, name)
+    _decide(journal or group_journal, hash, decision | for_run or True, by)
 
 
 @approvals.command(short_help="Refuse a call.")
@@ -237,44 +239,46 @@ def permit(
 @journal_option("The journal.")
 @click.pass_obj
 def refuse(
-    group: str | None,
+    group_journal: str | None,
     hash: str,
     for_run: dict[str, Any],
     reason: str,
-    name: str | None,
+    by: str | None,
     journal: str | None,
 ) -> None:
     """Refuse the call that waits under HASH."""
     if reason and for_run:
         raise click.UsageError("--reason is for this call alone: leave out --for")
     decision = {"refused": reason} if reason else False
-    _decide(journal or group, hash, for_run or decision, name)
+    _decide(journal or group_journal, hash, for_run or decision, by)
 
 
-def _decide(journal: str | None, hash: str, decision: Any, name: str | None) -> None:
-    decided = DECISION_KINDS.read(decision)
-    kind = DECISION_KINDS.kind_of(decided)
-    with opened(journal) as store:
+def _decide(journal: str | None, hash: str, decision_json: Any, by: str | None) -> None:
+    decision = DECISION_KINDS.read(decision_json)
+    kind = DECISION_KINDS.kind_of(decision)
+    with open_journal(journal) as store:
         wait = _wait_of(store, hash, store.waits.decided())
         if wait.kind != "approval":
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
             )
         if kind and kind.word and wait.text:
-            warns = f"--for {kind.word} is for a call without warnings, unlike {wait}"
-            raise click.UsageError(warns)
-        store.answer(wait.run, wait.key, decision, by=user_name(name))
+            problem = f"--for {kind.word} is for a call without warnings, unlike {wait}"
+            raise click.UsageError(problem)
+        store.answer(wait.run, wait.key, decision_json, by=user_name(by))
         lines = next_lines(store, wait.run)
-    click.echo("\n".join([f"{DECISION_KINDS.outcome_of(decided)}: {wait}", *lines]))
+    click.echo("\n".join([f"{DECISION_KINDS.outcome_of(decision)}: {wait}", *lines]))
 
 
-def _wait_of(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
+def _wait_of(journal: Journal, hash: str, decided_waits: Sequence[Wait] = ()) -> Wait:
     """Return what waits under the beginning of a hash, or else waited: it says who answered."""
     waits = [each for each in journal.waiting(kind=Waits.of_a_person) if each.key.startswith(hash)]
-    waits = waits or [each for each in decided if each.key.startswith(hash)]
+    waits = waits or [each for each in decided_waits if each.key.startswith(hash)]
     if len(waits) != 1:
-        many = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
-        raise click.UsageError(f"HASH {hash!r:.80}: {many}; `moothall approvals` lists what waits")
+        problem = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
+        raise click.UsageError(
+            f"HASH {hash!r:.80}: {problem}; `moothall approvals` lists what waits"
+        )
     return waits[0]
 
 

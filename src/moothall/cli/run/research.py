@@ -15,7 +15,7 @@ import click
 
 from moothall import BlockEnded, BlockStarted, CallEnded, CallStarted, ConfigError, Reply, Report
 from moothall.build import counted, one_line
-from moothall.cli.interrupts import INTERRUPTED, interruptible, raising
+from moothall.cli.interrupts import INTERRUPTED, interruptible, raise_on_interrupt
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
@@ -43,10 +43,10 @@ from moothall.studio.orders import (
     write_report,
 )
 
-_FOLDERS = logging.getLogger("moothall.research.folder")
+_folder_logger = logging.getLogger("moothall.research.folder")
 _FILE = click.Path(dir_okay=False, writable=True)
-_BAR: Final = 20
-_AT_WORK: Final = {
+_BAR_CHARS: Final = 20
+_STEP_WORDS: Final = {
     "plan": "planning",
     "research": "researching",
     "update": "adding what was found",
@@ -185,8 +185,8 @@ def command(
         order = ResearchOrder(
             list(dict.fromkeys(objectives)),
             allow_hosts=list(allow_hosts),
-            sites=_listed(sites),
-            exclude=_listed(exclude),
+            sites=_split_hosts(sites),
+            exclude=_split_hosts(exclude),
             step_models=step_models(by_step),
             **values,
         )
@@ -198,7 +198,7 @@ def command(
     return _in_studio(order, journal, run_id, as_json)
 
 
-def _listed(values: tuple[str, ...]) -> list[str]:
+def _split_hosts(values: tuple[str, ...]) -> list[str]:
     """Return hosts that were given in any number of options, with commas between them."""
     return [each.strip() for text in values for each in text.split(",")]
 
@@ -218,7 +218,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
         status = execute_order(run_research, order, journal or page.journal.path, run_id, as_json)
         if status != INTERRUPTED:
             print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
-            with redirect_stdout(sys.stderr), raising():  # standard output is for the report
+            with redirect_stdout(sys.stderr), raise_on_interrupt():  # stdout is for the report
                 page.wait()
     return status
 
@@ -235,17 +235,17 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | No
     review.tools = agent.tools
     to_error = partial(print, file=sys.stderr, flush=True)
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
-    _FOLDERS.addHandler(warnings)  # files that cannot be read
+    _folder_logger.addHandler(warnings)  # files that cannot be read
     try:
         reply = interruptible(carry_out(agent, permission, order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = INTERRUPTED, agent.report_so_far(), "cancelled"
     finally:
-        _FOLDERS.removeHandler(warnings)
+        _folder_logger.removeHandler(warnings)
     _write(report, order, as_json)
     if isinstance(screen, ResearchDisplay):
-        screen.print_ways(reason)
+        screen.print_next_commands(reason)
     return status
 
 
@@ -277,11 +277,11 @@ def _print_report(report: Report) -> None:
 class ResearchDisplay(RunDisplay):
     """Prints what research does on standard error, as standard output is for the report.
 
-    With `whole` it prints the report too, and all on standard output.
+    With `whole_report` it prints the report too, and all on standard output.
     """
 
-    _noun = "task"
-    _unseen = frozenset(("message", "text", "reasoning"))
+    _step_noun = "task"
+    _hidden_kinds = frozenset(("message", "text", "reasoning"))
 
     def __init__(
         self,
@@ -293,19 +293,19 @@ class ResearchDisplay(RunDisplay):
         super().__init__(recorded=recorded, to=sys.stdout if whole_report else sys.stderr)
         self._iterations = iterations
         self._whole_report = whole_report
-        self._working = "beginning"
+        self._step_words = "beginning"
         self._open_calls: dict[str, CallStarted] = {}
         self.notes: list[str] = []  # warnings that are not shown yet
         self._shown_ends: set[str] = set()  # the tasks of this iteration whose end was shown
 
-    def _at_work(self) -> str:
-        open = Counter(self._open.values()).items()
-        names = ", ".join(name if n == 1 else f"{n} × {name}" for name, n in open)
-        return f"{self._working}{f': {names}' if names else ''}"
+    def _activity(self) -> str:
+        running = Counter(self._running_actions.values()).items()
+        names = ", ".join(name if n == 1 else f"{n} × {name}" for name, n in running)
+        return f"{self._step_words}{f': {names}' if names else ''}"
 
     # -- the kinds of events -----------------------------------------------------------------------
 
-    def _block(self, event: BlockStarted | BlockEnded) -> None:
+    def _show_block(self, event: BlockStarted | BlockEnded) -> None:
         if isinstance(event, BlockStarted):
             of_total = (
                 "" if self._iterations is None else f" of {max(self._iterations, event.iteration)}"
@@ -313,8 +313,8 @@ class ResearchDisplay(RunDisplay):
             if event.block == "plan":
                 self._shown_ends.clear()
                 self._line(f"iteration {event.iteration}{of_total}", "bold")
-            block_name = _AT_WORK.get(event.block, event.block)
-            self._working = f"iteration {event.iteration}{of_total}, {block_name}"
+            block_name = _STEP_WORDS.get(event.block, event.block)
+            self._step_words = f"iteration {event.iteration}{of_total}, {block_name}"
             return
         data = event.result
         for note in data.get("notes", ()):
@@ -326,45 +326,45 @@ class ResearchDisplay(RunDisplay):
             for task in data["results"]:  # a task that could not be called had no start
                 line = Call("", task["tool"], task["args"]).line
                 if task["error"] is not None and line not in self._shown_ends:
-                    self._task(task["tool"], task["args"], task["error"], [])
+                    self._show_task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
             wrong = len(data["unsupported"])
-            marked = f", {counted(wrong, 'sentence')} marked [unsupported]" if wrong else ""
-            self._line(f"  report: {counted(len(data['citations']), 'citation')}{marked}")
+            unsupported = f", {counted(wrong, 'sentence')} marked [unsupported]" if wrong else ""
+            self._line(f"  report: {counted(len(data['citations']), 'citation')}{unsupported}")
         elif event.block == "evaluate":
             if data["remark"]:
                 self._line(one_line(data["remark"], MAX_LINE), "dim", "  remark: ", "    ")
             for objective in () if data.get("estimated") else data["objectives"]:
-                self._bar(objective["expertise"], objective["topic"])
+                self._show_bar(objective["expertise"], objective["topic"])
             for objective in data["generated"]:
                 self._line(one_line(objective["topic"], MAX_LINE), "dim", "  also: ", "    ")
 
-    def _bar(self, expertise: float, topic: str) -> None:
-        full = round(expertise * _BAR)
+    def _show_bar(self, expertise: float, topic: str) -> None:
+        full = round(expertise * _BAR_CHARS)
         label = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
-        bar = ("■" * full, "green"), ("·" * (_BAR - full), "dim"), (label, "")
+        bar = ("■" * full, "green"), ("·" * (_BAR_CHARS - full), "dim"), (label, "")
         self._print("  ", "    ", *bar)
 
-    def _call(self, event: CallStarted) -> None:
+    def _show_call(self, event: CallStarted) -> None:
         self._open_calls[event.call_id] = event
 
-    def _result(self, event: CallEnded) -> None:
+    def _show_result(self, event: CallEnded) -> None:
         call = self._open_calls.pop(event.call_id, None)
         result = event.result.get("result")
         resources = result.get("resources", []) if isinstance(result, dict) else []
-        self._task(event.action, call.args if call else {}, event.error, resources)
+        self._show_task(event.action, call.args if call else {}, event.error, resources)
         while self.notes:
             self._line(self.notes.pop(0), "yellow", "    ", "      ")
 
-    def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
+    def _show_task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
         line = Call("", tool, args).line
         self._shown_ends.add(line)
         failed = error is not None
-        first = "  ✗ " if failed else "  ✓ "
-        self._line(one_line(line, MAX_LINE), "red" if failed else "cyan", first, "    ")
+        prefix = "  ✗ " if failed else "  ✓ "
+        self._line(one_line(line, MAX_LINE), "red" if failed else "cyan", prefix, "    ")
         self._line(one_line(error or _resource_line(resources), MAX_LINE), "", "    ", "      ")
 
-    def _end(self, reply: Reply, seconds: float | None) -> None:
+    def _show_end(self, reply: Reply, seconds: float | None) -> None:
         report: Report = reply.value
         if self._whole_report:
             self._line("")
@@ -378,23 +378,23 @@ class ResearchDisplay(RunDisplay):
         took = "" if seconds is None else f"{seconds:.1f} s, "
         used = f"{took}{counted(tokens, 'token')}"
         self._line(f"{counted(report.iterations, 'iteration')}, {used}", "dim")
-        self._ways(reply.stop_reason)
+        self._show_next_commands(reply.stop_reason)
 
-    def _ways(self, stop_reason: str) -> None:
+    def _show_next_commands(self, stop_reason: str) -> None:
         if self._whole_report:  # else `run_research` prints it below the report
-            super()._ways(stop_reason)
+            super()._show_next_commands(stop_reason)
 
-    def print_ways(self, stop_reason: str) -> None:
+    def print_next_commands(self, stop_reason: str) -> None:
         """Print how to continue the run."""
-        super()._ways(stop_reason)
+        super()._show_next_commands(stop_reason)
         if self._recorded is None and stop_reason not in REASONS.final:
             self._line("with --journal FILE it would be recorded and could be resumed")
 
 
 def _resource_line(resources: list[Any]) -> str:
     read = [each for each in resources if each.get("visited")]
-    all = [each.get("description") or each.get("url") for each in read or resources]
-    names = dict.fromkeys(all)  # pages of one manual may all be called the same
+    labels = [each.get("description") or each.get("url") for each in read or resources]
+    names = dict.fromkeys(labels)  # pages of one manual may all be called the same
     counts = [f"{len(read)} read"] if read else []
     counts += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
     return f"{', '.join(counts)}: {'; '.join(map(str, names))}" if counts else "nothing found"

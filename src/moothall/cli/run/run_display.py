@@ -39,8 +39,8 @@ MAX_ARG: Final = 200
 class RunDisplay:
     """Prints each step, in colours where the terminal has them; what it prints is escaped."""
 
-    _noun = "step"
-    _unseen = frozenset(("message", "block_started", "block_ended"))
+    _step_noun = "step"
+    _hidden_kinds = frozenset(("message", "block_started", "block_ended"))
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class RunDisplay:
         self._recorded = recorded
         self._is_begun = False
         self._showed_past = False  # whether the last shown event is from before this process
-        self._open: dict[str, str] = {}
+        self._running_actions: dict[str, str] = {}
         self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
-        self._last: Any = None  # the call shown last, until something else is shown
+        self._last_call: Any = None  # the call shown last, until something else is shown
         self._count = 0  # of ended calls
         self._partial_line = ""  # the line that a model is writing
         self._written_kind = ""
@@ -98,8 +98,8 @@ class RunDisplay:
 
     def unanswered(self, action: str) -> None:
         """Forget a call that was never executed: its question was cut off."""
-        call_id = next((id for id, name in self._open.items() if name == action), "")
-        self._open.pop(call_id, None)
+        call_id = next((id for id, name in self._running_actions.items() if name == action), "")
+        self._running_actions.pop(call_id, None)
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event."""
@@ -127,48 +127,48 @@ class RunDisplay:
         if event.kind == "done":
             self.finish()
             self._flush()
-            self._end(event.reply, seconds)
+            self._show_end(event.reply, seconds)
         elif (shows := self._SHOWS.get(event.kind)) is not None:
             getattr(self, shows)(event)
         elif event.line:
             self._line(event.line)
 
     _SHOWS: ClassVar[dict[str, str]] = {
-        "text": "_piece",
-        "reasoning": "_piece",
-        "call_started": "_started",
+        "text": "_show_piece",
+        "reasoning": "_show_piece",
+        "call_started": "_on_call_started",
         "call_progress": "_ignore",
-        "call_ended": "_call_ended",
-        "decision": "_decided",
-        "conclusion": "_concluded",
-        "block_started": "_block",
-        "block_ended": "_block",
+        "call_ended": "_on_call_ended",
+        "decision": "_on_decision",
+        "conclusion": "_on_conclusion",
+        "block_started": "_show_block",
+        "block_ended": "_show_block",
         "turn_started": "_ignore",
     }
     """The methods that show events in another way than by their lines."""
 
-    def _piece(self, event: TextPiece | ReasoningPiece) -> None:
+    def _show_piece(self, event: TextPiece | ReasoningPiece) -> None:
         if not self._reviewed:
             self._write(event.kind, event.text)
 
-    def _started(self, event: CallStarted) -> None:
+    def _on_call_started(self, event: CallStarted) -> None:
         self._flush()
         self._answered = False
         if not event.past:
-            self._open[event.call_id] = event.action
-        self._call(event)
+            self._running_actions[event.call_id] = event.action
+        self._show_call(event)
 
-    def _call_ended(self, event: CallEnded) -> None:
+    def _on_call_ended(self, event: CallEnded) -> None:
         self._count += not event.past
-        self._open.pop(event.call_id, None)
-        self._result(event)
+        self._running_actions.pop(event.call_id, None)
+        self._show_result(event)
 
-    def _decided(self, event: DecisionMade) -> None:
+    def _on_decision(self, event: DecisionMade) -> None:
         if self._to_a_person:
             self._screen.release()
-        self._decision(event)
+        self._show_decision(event)
 
-    def _concluded(self, event: ConclusionReached) -> None:
+    def _on_conclusion(self, event: ConclusionReached) -> None:
         if self._to_a_person:
             self.hold()
         else:
@@ -183,11 +183,11 @@ class RunDisplay:
         shown_on = self._out
         self._print_to(sys.stderr)
         self._set_apart(shown_on)
-        if self._open:
-            names = ", ".join(self._open.values())
+        if self._running_actions:
+            names = ", ".join(self._running_actions.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
-        self._line(f"until then {counted(self._count, self._noun)}, {seconds:.1f} s", "dim")
-        self._ways("cancelled")
+        self._line(f"until then {counted(self._count, self._step_noun)}, {seconds:.1f} s", "dim")
+        self._show_next_commands("cancelled")
 
     def _set_apart(self, shown_on: TextIO) -> None:
         """Print an empty line before the end, except as the first of a file of errors."""
@@ -200,7 +200,7 @@ class RunDisplay:
         """Return whether an event is shown."""
         if event.kind == "conclusion":
             return not self._to_a_person
-        return event.kind not in self._unseen and not (
+        return event.kind not in self._hidden_kinds and not (
             self._reviewed and event.kind in ("text", "reasoning")
         )
 
@@ -223,17 +223,19 @@ class RunDisplay:
         if self._written_kind == "text":
             self._answered = True
 
-    def _call(self, event: CallStarted) -> None:
+    def _show_call(self, event: CallStarted) -> None:
         args = ", ".join(f"{escaped(k)}={_argument(v)}" for k, v in event.args.items())
         call = (event.action, "bold cyan"), (f"({args})", "")
         self._print("→ ", "    ", *call)
-        self._last = self._calls[event.agent, event.call_id] = call
+        self._last_call = self._calls[event.agent, event.call_id] = call
 
-    def _result(self, event: CallEnded) -> None:
+    def _show_result(self, event: CallEnded) -> None:
         call = self._calls.pop((event.agent, event.call_id), None)
-        if call is not None and call is not self._last:  # calls at the same time end in any order
+        if (
+            call is not None and call is not self._last_call
+        ):  # calls at the same time end in any order
             self._print("← ", "    ", *call)
-        self._last = None
+        self._last_call = None
         if event.error is not None:
             self._line(event.error, "red", "  ✗ ", "    ")
             return
@@ -246,10 +248,10 @@ class RunDisplay:
         for line in lines:
             self._line(line, "", "  ", "    ")
 
-    def _block(self, event: BlockStarted | BlockEnded) -> None:
+    def _show_block(self, event: BlockStarted | BlockEnded) -> None:
         """Do nothing: an agent's blocks are not shown."""
 
-    def _decision(self, event: DecisionMade) -> None:
+    def _show_decision(self, event: DecisionMade) -> None:
         decision = event.decision
         instruction = decision.new_instruction
         words = "; ".join(instruction) if isinstance(instruction, list) else instruction
@@ -258,7 +260,7 @@ class RunDisplay:
             words = decision.reasoning
         self._line(f"{meaning.announcement}: {words}" if words else meaning.announcement, "magenta")
 
-    def _end(self, reply: Reply, seconds: float | None) -> None:
+    def _show_end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
             self._line(reply.text.expandtabs(4))
         shown_on = self._out
@@ -279,11 +281,13 @@ class RunDisplay:
             f"({usage.input_tokens:,} in, {usage.output_tokens:,} out)",
             "dim",
         )
-        self._ways(reply.stop_reason)
+        self._show_next_commands(reply.stop_reason)
 
-    def _ways(self, stop_reason: str) -> None:
+    def _show_next_commands(self, stop_reason: str) -> None:
         """Print how to continue the run."""
-        for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
+        for words, command in (
+            () if self._recorded is None else self._recorded.next_commands(stop_reason)
+        ):
             # In one line, so that it can be copied.
             self._screen.show(f"{words}: {escaped(command)}")
 
@@ -291,12 +295,12 @@ class RunDisplay:
 
     def _status(self, seconds: float) -> str:
         since = f", {int(seconds)} s" if seconds >= 1 else ""
-        return f"{self._at_work()}{since} (Ctrl-C stops it)"
+        return f"{self._activity()}{since} (Ctrl-C stops it)"
 
-    def _at_work(self) -> str:
-        if self._open:
-            verb = "are" if len(self._open) > 1 else "is"
-            return f"{', '.join(self._open.values())} {verb} running"
+    def _activity(self) -> str:
+        if self._running_actions:
+            verb = "are" if len(self._running_actions) > 1 else "is"
+            return f"{', '.join(self._running_actions.values())} {verb} running"
         if not self.is_loaded():
             return f"loading the model {self._model}"
         return f"{self._model} is thinking"

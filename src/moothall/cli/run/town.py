@@ -98,12 +98,14 @@ class _TownDisplay:
 
     def show_interrupted(self) -> None:
         """Show how an interrupted run can be resumed."""
-        ways = [] if self.recorded is None else self.recorded.ways("cancelled")
+        commands = [] if self.recorded is None else self.recorded.next_commands("cancelled")
         if self.as_json:
-            print_line("interrupted", {"resume": [way for _, way in ways]})
+            print_line("interrupted", {"resume": [command for _, command in commands]})
         else:
             hint = "with --journal FILE it would be recorded and could be resumed"
-            lines = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
+            lines = [f"{words}: {escaped(command)}" for words, command in commands] or [
+                f"interrupted; {hint}"
+            ]
             click.echo("\n".join(lines), err=True)
 
 

@@ -189,7 +189,7 @@ class JSONLines:
         if seconds is not None:
             fields["seconds"] = round(seconds, 3)
         if self._recorded is not None:
-            fields["resume"] = [command for _, command in self._recorded.ways(stop_reason)]
+            fields["resume"] = [command for _, command in self._recorded.next_commands(stop_reason)]
         print_line(kind, fields)
 
 

@@ -14,7 +14,7 @@ import click
 
 from moothall import ConfigError, MissingExtra
 from moothall.budget import RUN_LIMITS, Budget, Per
-from moothall.budget.period import PERS
+from moothall.budget.period import PERIODS
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.interrupts import interruptible, stop_on_signals
 from moothall.cli.own_agents import named_agent
@@ -73,7 +73,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     " calls, `approves`.",
 )
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
-@click.option("--per", type=OneOf(PERS), help=f"Renew these limits each {' or '.join(PERS)}.")
+@click.option("--per", type=OneOf(PERIODS), help=f"Renew these limits each {' or '.join(PERIODS)}.")
 @click.option(
     "--rate", type=WholeNumberType(min=1), help="Requests that each caller may make in a minute."
 )

@@ -9,9 +9,9 @@ from urllib.parse import quote
 from moothall.foundation.errors import ConfigError, MissingExtra
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
-_SECRET: Final = ("password", "sslpassword")
-_PLACE: Final = ("user", "host", "port", "dbname")
-_SCHEMA: Final = re.compile(r"search_path\s*=\s*\"?(\w+)")
+_SECRET_NAMES: Final = ("password", "sslpassword")
+_PLACE_NAMES: Final = ("user", "host", "port", "dbname")
+_SEARCH_PATH: Final = re.compile(r"search_path\s*=\s*\"?(\w+)")
 
 
 def is_url(value: object) -> bool:
@@ -43,10 +43,10 @@ class DatabaseAddress:
                 "postgresql://user@host:5432/database?sslmode=verify-full"
             ) from None
         self.parameters: dict[str, Any] = options
-        self._secrets = [str(options[name]) for name in _SECRET if options.get(name)]
+        self._secrets = [str(options[name]) for name in _SECRET_NAMES if options.get(name)]
         self.name: str = self._url_text(options)
-        own_schema = _SCHEMA.search(str(options.get("options", "")))
-        self.schema: str = own_schema.group(1) if own_schema else "moothall"
+        schema_match = _SEARCH_PATH.search(str(options.get("options", "")))
+        self.schema: str = schema_match.group(1) if schema_match else "moothall"
 
     def without_secrets(self, text: str) -> str:
         """Return a text without the passwords of the URL."""
@@ -65,10 +65,10 @@ class DatabaseAddress:
         for host, port in zip(hosts, ports, strict=False):
             host = f"[{host}]" if ":" in host else quote(host, safe="")
             places.append(f"{host}:{port}" if port else host)
-        options = [
+        query = [
             f"{name}={quote(self.without_secrets(str(value)), safe='')}"
             for name, value in parameters.items()
-            if name not in (*_PLACE, *_SECRET)
+            if name not in (*_PLACE_NAMES, *_SECRET_NAMES)
         ]
         return "".join(
             (
@@ -76,6 +76,6 @@ class DatabaseAddress:
                 "" if user is None else f"{quote(str(user), safe='')}@",
                 ",".join(places),
                 f"/{quote(str(parameters.get('dbname', '')), safe='')}",
-                f"?{'&'.join(options)}" if options else "",
+                f"?{'&'.join(query)}" if query else "",
             )
         )

@@ -60,7 +60,7 @@ def excerpt(text: str, limit: int, name: str) -> str:
     )
 
 
-def chosen(lines: str, count: int) -> range:
+def line_range(lines: str, count: int) -> range:
     """Return the places of the lines that a text such as `120-180` states; ConfigError if wrong."""
     match = _RANGE.fullmatch(lines)
     if match is None or not (match[1] or match[3]):
@@ -85,7 +85,7 @@ def page(lines: Sequence[str], span: range, limit: int) -> str:
     return f"[lines {first} to {last} of {len(lines)}{more}]\n{''.join(picked)}"
 
 
-def matching(lines: Sequence[str], span: range, words: str, limit: int) -> str:
+def matching_page(lines: Sequence[str], span: range, words: str, limit: int) -> str:
     """Return the wanted lines that match words, each with its number, in their order.
 
     These are the lines with the whole text, else those with the most and the rarest of its words.
@@ -107,7 +107,7 @@ def matching(lines: Sequence[str], span: range, words: str, limit: int) -> str:
     )
 
 
-def matching_in(
+def matching_pages(
     texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int
 ) -> tuple[str, list[int]]:
     """Return the lines of several texts that match words, below the title of each text.

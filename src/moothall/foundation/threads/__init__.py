@@ -9,8 +9,8 @@ from moothall.foundation.threads.locks import in_child as in_child
 from moothall.foundation.threads.locks import renewed as renewed
 from moothall.foundation.threads.user_functions import DATA as DATA
 from moothall.foundation.threads.user_functions import awaited as awaited
+from moothall.foundation.threads.user_functions import call_observers as call_observers
 from moothall.foundation.threads.user_functions import call_user as call_user
-from moothall.foundation.threads.user_functions import failing as failing
 from moothall.foundation.threads.user_functions import in_worker as in_worker
 from moothall.foundation.threads.user_functions import is_async as is_async
 from moothall.foundation.threads.user_functions import plain_or_async as plain_or_async

@@ -49,6 +49,7 @@ def in_child(renew: Callable[[], object]) -> None:
     number = next(_NUMBERS)
     if ismethod(renew):
         pop = _RENEWALS.pop  # a global is gone when the interpreter exits
+        # Weak: the registry must not keep spaces and files alive.
         owner = ref(renew.__self__, lambda _: pop(number, None))
         _RENEWALS[number] = owner, renew.__func__
     else:

@@ -33,7 +33,7 @@ def plain_or_async(method: Callable[P, object]) -> Callable[P, Any]:
     return method
 
 
-def failing(
+def call_observers(
     callbacks: Iterable[C],
     make: Callable[[], object],
     subject: str,

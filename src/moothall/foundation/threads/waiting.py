@@ -98,9 +98,11 @@ class WaitingLine:
         place, loop = object(), asyncio.get_running_loop()
         try:
             while True:
+                # A new future before each look: who wakes it during the look is not missed.
                 with self._lock:
                     woken = self._woken[place] = loop.create_future()
                     first = self._first() is woken
+                # Without the lock: it may write to a journal, and other loops would stand still.
                 result, seconds = look(first)
                 if result is not None:
                     return result
@@ -125,6 +127,7 @@ class WaitingLine:
         try:
             await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # Closed, if the garbage collector closes this coroutine after its loop has ended.
             if not sleeper.get_loop().is_closed():
                 sleeper.cancel()
 
@@ -165,6 +168,7 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         return await asyncio.gather(*tasks)
     except BaseException as error:
+        # A coroutine that is being closed can await nothing more.
         if not is_closing(error):
             for task in tasks:
                 if not task.cancelling():  # a second one would cut its cleanup off
@@ -179,6 +183,7 @@ async def to_its_end(work: Awaitable[T]) -> T:
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
+            # Awaiting the task itself would cancel it with this one; `wait` leaves it running.
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error

@@ -142,7 +142,7 @@ def source_of(action: Any) -> str | None:
     return getattr(getattr(action, "function", None), "searches", None)
 
 
-def searching(call: Any, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+def search_work(call: Any, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
     """Return the work of a call of an action, within a span of its own if it is a search."""
     source = source_of(call.action)
     if source is None:
@@ -155,7 +155,7 @@ def searching(call: Any, work: Callable[[], Awaitable[T]]) -> Callable[[], Await
     return search
 
 
-def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
+def search_in_span(source: str, query: Any, work: Callable[[], T]) -> T:
     """Search by a plain function, within a span if there is somebody to tell."""
     if active is None:
         return work()
@@ -179,11 +179,11 @@ async def in_span(work: Callable[[], Awaitable[T]], kind: Kind, *subject: Any) -
     return await traced(getattr(active, kind)(*subject), work)
 
 
-def streaming(
+def stream_in_span(
     parts: AsyncGenerator[T, None], model: Any, request: Callable[[], Any]
 ) -> AsyncGenerator[T, None]:
     """Return the parts of a model's answer, within a span if there is somebody to tell."""
-    return parts if active is None else watched(active.chat(model, request()), parts)
+    return parts if active is None else stream_within(active.chat(model, request()), parts)
 
 
 def keyed(key: str) -> AbstractContextManager[None]:
@@ -196,12 +196,12 @@ def part(name: str, agent: Any, key: str) -> Span | None:
     return None if active is None else active.part(name, agent, key)
 
 
-def outgoing(envelope: Any) -> Any:
+def with_trace(envelope: Any) -> Any:
     """Return a message with the context that its receiver continues."""
     return envelope if active is None else active.outgoing(envelope)
 
 
-def answering(delivery: Any) -> dict[str, Any] | None:
+def answer_meta(delivery: Any) -> dict[str, Any] | None:
     """Return the `meta` of the answer to a message."""
     return None if active is None else active.answering(delivery)
 
@@ -216,10 +216,10 @@ def trace_headers() -> dict[str, str]:
     return {} if active is None else active.trace_headers()
 
 
-def set_tracing(to: Tracing | None) -> None:
+def set_tracing(tracing: Tracing | None) -> None:
     """Have the package report to this from now on; None reports nothing."""
     global active
-    active = to
+    active = tracing
 
 
 async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
@@ -246,7 +246,7 @@ async def below_span(span: Span, work: Callable[[], Awaitable[T]]) -> T:
         span.leave(entered)
 
 
-async def watched(span: Span, parts: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+async def stream_within(span: Span, parts: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     """Yield the parts of a streamed answer, and end its span, which is never current meanwhile."""
     last: T | None = None
     try:

@@ -39,9 +39,9 @@ def restore_journal(backup: Path, path: Path) -> Path | None:
     """Put a copy of a backup in the place of a journal; return where the old one is, if any."""
     if path.exists() and path.samefile(backup):
         raise ConfigError(f"{str(backup)!r} is the journal itself: name a backup of it")
-    copy = JournalFile(backup, "process", 10)
+    backup_journal = JournalFile(backup, "process", 10)
     try:
-        if problems := faults(copy):
+        if problems := faults(backup_journal):
             raise JournalError(str(backup), f"it is damaged, and was not restored: {problems[0]}")
         with _exclusive_file(path):
             old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
@@ -51,7 +51,7 @@ def restore_journal(backup: Path, path: Path) -> Path | None:
             ]
             for suffix in suffixes:
                 Path(f"{path}{suffix}").rename(f"{old}{suffix}")
-            back_up(copy, path)
+            back_up(backup_journal, path)
             values_folder = Path(f"{path}-kept")
             if suffixes[:1] == [""]:
                 copy_permissions(path, old)  # as open as it was, and no more
@@ -60,7 +60,7 @@ def restore_journal(backup: Path, path: Path) -> Path | None:
                         copy_owner(each, old)  # root restores a service's journal
         return old if suffixes else None
     finally:
-        copy.close()
+        backup_journal.close()
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def back_up(store: Store, path: Path) -> None:
     try:
         # Before and after: what is deleted meanwhile may be in the copy, what is new is.
         store.files.copy_all(folder)
-        with written_whole(path, 0o600) as part:
-            store.copy_to(part)
+        with written_whole(path, 0o600) as temporary:
+            store.copy_to(temporary)
             store.files.copy_all(folder)
     except FileError:
         raise
@@ -95,15 +95,15 @@ def back_up(store: Store, path: Path) -> None:
 def values_of(store: Store, db: Database, number: int) -> list[str]:
     """Return the hashes of all values that a run names, and that these name."""
     hashes: dict[str, None] = {}
-    waiting: list[str] = []
+    pending: list[str] = []
     for (data,) in db.execute(
         "SELECT data FROM entries WHERE place > ? AND place < ?", (number << 32, (number + 1) << 32)
     ):
-        waiting += hashes_in(data)
-    while waiting:
-        hash = waiting.pop()
+        pending += hashes_in(data)
+    while pending:
+        hash = pending.pop()
         if hash in hashes or not store.has(hash, db):
             continue
         hashes[hash] = None
-        waiting += hashes_in(store.read_value(hash, db))
+        pending += hashes_in(store.read_value(hash, db))
     return list(hashes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from moothall.journal.entry import FIRST, begun_of
+from moothall.journal.entry import FIRST, begin_data_of
 from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ _AGAIN_S: Final = 60.0
 class DueRuns:
     """The runs of a journal that can go on, and which run waits for which."""
 
-    def __init__(self, file: Store) -> None:
-        self._file = file
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._askers: dict[str, str | None] = {}  # which run has asked for a run that is due
 
     def run_ids(self, agent: str | None = None) -> list[str]:
@@ -32,7 +32,7 @@ class DueRuns:
             "GROUP BY r.number, r.id, w.agent ORDER BY 3"
         )
         now = time.time()
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             rows = db.execute(query, (now,)).fetchall()
         agents = {id: run_agent for id, run_agent, _ in rows}
         self._askers = {id: each for id, each in self._askers.items() if id in agents}
@@ -49,9 +49,9 @@ class DueRuns:
         """Return the run that waits for this run of an agent asked, its agent and last change."""
         if run_id not in self._askers:
             self._askers[run_id] = None
-            with self._file.skipping_damaged(run_id), self._file.reading() as db:
-                first = self._file.read(db, self._file.number(db, run_id), run_id, 0, FIRST)
-                start = begun_of([entry for entry, _ in first]) or {}
+            with self._store.skipping_damaged(run_id), self._store.reading() as db:
+                first = self._store.read(db, self._store.number(db, run_id), run_id, 0, FIRST)
+                start = begin_data_of([entry for entry, _ in first]) or {}
                 self._askers[run_id] = start.get("asked_for")
         asker = self._askers[run_id]
         if not isinstance(asker, str):
@@ -60,7 +60,7 @@ class DueRuns:
             "SELECT r.id, r.agent, r.changed FROM runs r JOIN waits w ON w.run = r.number "
             "WHERE r.id = ? AND w.key = ? AND NOT w.taken AND NOT r.deleted"
         )
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             question: tuple[str, str, float] | None = db.execute(query, (asker, run_id)).fetchone()
         return question
 
@@ -79,11 +79,11 @@ class DueRuns:
             "JOIN runs h ON h.id = w.key WHERE w.agent = ? AND w.kind = 'result' AND NOT w.taken "
             f"AND w.value IS NULL AND NOT r.deleted AND h.state IN ({', '.join('?' * len(FINAL))})"
         )
-        with self._file.reading() as db:
+        with self._store.reading() as db:
             return [id for (id,) in db.execute(query, (agent, *FINAL))]
 
 
-def is_due(file: Store, run_id: str) -> bool:
+def is_due(store: Store, run_id: str) -> bool:
     """Return whether a run can go on, or one that it waits for."""
     query = (
         "WITH RECURSIVE below (number) AS (SELECT number FROM runs WHERE id = ? UNION "
@@ -91,5 +91,5 @@ def is_due(file: Store, run_id: str) -> bool:
         "JOIN runs r ON r.id = w.key) SELECT 1 FROM below b JOIN waits w ON w.run = b.number "
         "WHERE NOT w.taken AND w.place > 0 AND w.due <= ? LIMIT 1"
     )
-    with file.reading() as db:
+    with store.reading() as db:
         return db.execute(query, (run_id, time.time())).fetchone() is not None

@@ -52,7 +52,7 @@ def hashes_in(data: object) -> list[str]:
 
 
 def hold(
-    file: Store,
+    store: Store,
     db: Database,
     holder: bytes,
     hashes: Iterable[str],
@@ -63,13 +63,14 @@ def hold(
     `at_hand` has values that this transaction has stored.
     """
     waiting = [(holder, batch) for batch in batches(hashes)]
+    # No recursion: values name values to any depth.
     while waiting:
         holder, batch = waiting.pop()
         stored_hashes = _stored(db, [each for each in batch if each not in at_hand])
         values = {
             each: short(each)
             for each in batch
-            if each in at_hand or each in stored_hashes or file.files.has(each)
+            if each in at_hand or each in stored_hashes or store.files.has(each)
         }
         if not values:
             continue
@@ -80,7 +81,7 @@ def hold(
         )
         for hash, value in values.items():
             if value not in named_before:  # read for the first time
-                data = at_hand[hash] if hash in at_hand else _data(file, db, hash)
+                data = at_hand[hash] if hash in at_hand else _data(store, db, hash)
                 waiting += ((value, each) for each in batches({*hashes_in(data)} - {hash}))
 
 
@@ -109,6 +110,6 @@ def _stored(db: Database, hashes: list[str]) -> set[str]:
     return {hash for (hash,) in rows}
 
 
-def _data(file: Store, db: Database, hash: str) -> bytes | None:
+def _data(store: Store, db: Database, hash: str) -> bytes | None:
     row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
-    return file.files.get(hash) if row is None else row[0]
+    return store.files.get(hash) if row is None else row[0]

@@ -44,6 +44,7 @@ class KeptFiles(NoFiles):
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""
         file = self.folder / hash
+        # Its name is its hash: what is there is the same.
         if file.exists():
             return
         with suppress(FileExistsError):
@@ -104,7 +105,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     """The SQLite file of a journal."""
 
     look_s: float = 0.25  # SQLite signals nothing
-    attribute: str = "json_extract(attributes, ?)"
+    attribute_sql: str = "json_extract(attributes, ?)"
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
         file = SQLiteFile(

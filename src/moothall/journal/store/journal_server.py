@@ -87,7 +87,7 @@ class JournalServer(PostgresPool[JournalError], Store):
 
     waits = True  # for the network
     slice_s: float = 0.025  # a transaction is several round trips
-    attribute: str = "(jsonb_path_query_first(attributes, CAST(? AS jsonpath)) #>> '{}')"
+    attribute_sql: str = "(jsonb_path_query_first(attributes, CAST(? AS jsonpath)) #>> '{}')"
     look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, timeout: float) -> None:

@@ -82,6 +82,7 @@ class FileLeases:
             if self._fd < 0:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 try:
+                    # One process makes it: that one sets its owner.
                     self._fd = os.open(self._path, flags | os.O_EXCL, 0o600)
                     copy_owner(self._path, self._journal)
                 except FileExistsError:

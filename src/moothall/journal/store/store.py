@@ -31,14 +31,14 @@ from moothall.journal.store.values import (
     hash_of,
     restore_texts,
 )
-from moothall.journal.tally import SUMMED, Tally, searched
+from moothall.journal.tally import SUM_COLUMNS, Tally, search_text
 
 logger: logging.Logger = logging.getLogger("moothall.journal")
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
 _UPDATE = (
     "UPDATE runs SET last = ?, sum = ?, changed = ?, seconds = seconds + ?, waiting = ?, "
-    f"{', '.join(f'{name} = {name} + ?' for name in SUMMED)}, state = {{}} WHERE number = ?"
+    f"{', '.join(f'{name} = {name} + ?' for name in SUM_COLUMNS)}, state = {{}} WHERE number = ?"
 )
 _WORKED_ON = _UPDATE.format("NULL")
 _IN_DOUBT = _UPDATE.format("?")
@@ -77,7 +77,7 @@ class Store(ABC):
     """For about so many seconds writers wait for one transaction of a deletion."""
     look_s: float
     """Seconds between two checks whether another process has written or died."""
-    attribute: str  # the text at a path of a run's attributes, in the database's own words
+    attribute_sql: str  # the text at a path of a run's attributes, in the database's own words
 
     @property
     @abstractmethod
@@ -204,6 +204,7 @@ class Store(ABC):
     def keep(self, data: bytes) -> str:
         """Return the hash of a value to `insert`; a very large value is written to a file."""
         hash = hash_of(data)
+        # Now, in no transaction: no writer waits for a large file.
         if self._is_file(data):
             self._put(hash, data)
         return hash
@@ -289,7 +290,7 @@ class Store(ABC):
             db.execute(_IN_DOUBT if state in OPEN else _AT_END, (*values, state, run))
         if tally.reply is not None:
             (task,) = self._of_run(db, run, "task")
-            self.describe(db, run, searched(task, tally.reply))
+            self.describe(db, run, search_text(task, tally.reply))
         return sequence, sum
 
     def describe(self, db: Database, run: int, text: str) -> None:

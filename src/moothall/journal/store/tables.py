@@ -8,7 +8,7 @@ from typing import Final
 
 from moothall.foundation.database import POSTGRESQL, SQLITE
 from moothall.foundation.sqlite import Migration
-from moothall.journal.tally import Tally, searched
+from moothall.journal.tally import Tally, search_text
 
 APPLICATION: Final = 0x63766A31
 """The application id in the file's header (`cvj1`): no other program's database is changed."""
@@ -40,7 +40,7 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
                 number,
             ),  # those of that version
         )
-        text = searched(task, tally.reply or "")
+        text = search_text(task, tally.reply or "")
         db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (number, text))
 
 

@@ -22,7 +22,7 @@ _EXCERPT_CHARS: Final = 200
 
 
 def give(
-    file: Store, db: Database, run: tuple[int, str], key: str, value: Any, answer: WaitOutcome
+    store: Store, db: Database, run: tuple[int, str], key: str, value: Any, answer: WaitOutcome
 ) -> None:
     """Keep the answer to a wait, once; the same answer again changes nothing.
 
@@ -44,7 +44,7 @@ def give(
     is_repeated = any(row[4] is not None and in_order(row[4]) == in_order(text) for row in rows)
     waiting = [row for row in rows if row[4] is None and not (row[7] or _is_late(row, now))]
     if len(waiting) > 1 or (waiting and is_repeated):
-        calls = (f"{row[0]} of {_call(file, db, row[2])}" for row in waiting)
+        calls = (f"{row[0]} of {_call(store, db, row[2])}" for row in waiting)
         raise StateError(
             f"run {run_id!r}: several calls have asked for {key!r}, and an answer is given to one "
             f"of them: answer by the key of the call that it is for: {', or '.join(calls)}"
@@ -53,6 +53,7 @@ def give(
         waiting[0] if waiting else rows[-1]
     )
     if earlier_value is not None:
+        # Who answers again may not know that the first answer arrived.
         if is_repeated:
             return
         author = "" if earlier_answerer is None else f" by {escaped(earlier_answerer)}"
@@ -64,7 +65,7 @@ def give(
     if not waiting:
         problem = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
-    allowed = tuple(file.data_at(db, place).get("who", ()))
+    allowed = tuple(store.data_at(db, place).get("who", ()))
     if allowed and answerer not in allowed:
         raise NotPermitted(
             f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, allowed))}, "
@@ -83,8 +84,8 @@ def _is_late(row: Sequence[Any], now: float) -> bool:
     return until is not None and kind != "moment" and bool(now >= until)
 
 
-def _call(file: Store, db: Database, place: int) -> str:
-    about = file.data_at(db, place)
+def _call(store: Store, db: Database, place: int) -> str:
+    about = store.data_at(db, place)
     return cut(call_line(about.get("action", ""), about.get("args")), _EXCERPT_CHARS)
 
 

@@ -147,7 +147,7 @@ def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bo
     return db.execute(query, (run,)).fetchone() is not None
 
 
-def tell_doubt(db: Database, run: int, doubt: Wait, remind: float | None) -> None:
+def note_doubt_reminder(db: Database, run: int, doubt: Wait, remind: float | None) -> None:
     """Write when somebody is told again of a call in doubt: no entry says that one is."""
     row = (run, doubt.key, DOUBT, doubt.path, doubt.step, doubt.since, remind, run, run)
     db.execute(_TELL, row)

@@ -13,9 +13,9 @@ from pathlib import Path
 from moothall.foundation.errors import WeightsError
 from moothall.foundation.files import state_folder
 
-__all__ = ["DEFAULT", "LISTED", "fetched", "folder", "listed_weights", "source_of"]
+__all__ = ["DEFAULT", "LISTED", "folder", "listed_weights", "other_files", "source_of"]
 
-_HUB = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.ASCII)
+_HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class HubFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedWeights:
     """Weights that can be fetched by name; `size` is in bytes, approximate for a hub's file."""
 
     name: str
@@ -58,18 +58,18 @@ class Listed:
 
     def require(self) -> Path:
         """Return the file; raise `WeightsError` if it does not exist, or is not whole."""
-        is_wrong = "are not there yet"
+        fault = "are not there yet"
         if self.path.exists():
             if self is not DEFAULT or self.path.stat().st_size == self.size:
                 return self.path
-            is_wrong = "are damaged"
+            fault = "are damaged"
         suffix = "" if self is DEFAULT else f" {self.name}"
         raise WeightsError(
-            f"the weights of {self.title} {is_wrong}; run: moothall models fetch{suffix}"
+            f"the weights of {self.title} {fault}; run: moothall models fetch{suffix}"
         )
 
 
-DEFAULT = Listed(
+DEFAULT = ListedWeights(
     "smollm2-135m",
     "SmolLM2 135M Instruct",
     "Apache-2.0",
@@ -98,7 +98,7 @@ _ON_THE_HUB = (
 LISTED = (
     DEFAULT,
     *(
-        Listed(name, title, "Apache-2.0", size, HubFile(*file.rsplit("/", 1)))
+        ListedWeights(name, title, "Apache-2.0", size, HubFile(*file.rsplit("/", 1)))
         for name, title, size, file in _ON_THE_HUB
     ),
 )
@@ -114,7 +114,7 @@ def folder() -> Path:
     return base / "moothall" / "models"
 
 
-def fetched() -> list[Path]:
+def other_files() -> list[Path]:
     """Return the other weights in the folder, which are not listed."""
     listed_paths = {each.path for each in LISTED}
     return [each for each in sorted(folder().glob("*.gguf")) if each not in listed_paths]
@@ -125,7 +125,7 @@ def path_or_default(path: str | Path | None) -> Path:
     return DEFAULT.require() if path is None else Path(path).expanduser()
 
 
-def listed_weights(name: str) -> Listed:
+def listed_weights(name: str) -> ListedWeights:
     """Return the listed weights of this name."""
     for listed in LISTED:
         if listed.name == name:
@@ -141,7 +141,7 @@ def source_of(name: str) -> tuple[WheelFile | HubFile, Path]:
     if not name.startswith("hf:"):
         listed = listed_weights(name)
         return listed.source, listed.path
-    match = _HUB.fullmatch(name)
+    match = _HUB_NAME.fullmatch(name)
     if match is None or ".." in name.split("/"):
         raise WeightsError(f"{name!r} is not of the form hf:ORG/NAME/FILE.gguf")
     repo, file = match["repo"], match["file"]

@@ -11,7 +11,7 @@ from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import content_text
 from moothall.models.blocks import is_seen
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
-from moothall.models.protocol import kept_for
+from moothall.models.protocol import thinking_for
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -38,7 +38,7 @@ def chat_messages(messages: Iterable[Any], name: str, server: str = "") -> list[
     converted = []
     for n, message in enumerate(messages):
         converted.append(_message(message, f"{name}: messages[{n}]"))
-        if fields := server and kept_for(message, server, "fields"):
+        if fields := server and thinking_for(message, server, "fields"):
             _give_back(converted[-1], fields)
     return converted
 
@@ -91,7 +91,7 @@ def _tool_call(call: Any, label: str) -> dict[str, Any]:
     return {"id": call.get("id") or "", "type": "function", "function": function}
 
 
-def in_order(
+def ordered_parts(
     given_parts: Iterable[Mapping[str, Any]],
     text_parts: list[dict[str, Any]],
     calls: list[dict[str, Any]],

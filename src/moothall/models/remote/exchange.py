@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPError, HTTPResponse, asked_again
 from moothall.models.answer_reader import AnswerReader
-from moothall.models.chat_answer import Passing
+from moothall.models.chat_answer import TransientError
 from moothall.models.protocol import StreamPart
 
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -39,7 +39,7 @@ async def parts_of(
                 body += data
             for part in answer.take_whole(bytes(body)):
                 yield part
-    except Passing as error:
+    except TransientError as error:
         if asked_again(response.headers) is False:
             raise ModelError(str(error)) from None
         raise

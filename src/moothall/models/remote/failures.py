@@ -12,7 +12,13 @@ from typing import Any
 from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import HTTPResponse, after_tries, retry_after_s
 from moothall.models.blocks import BLOCK_TOKENS
-from moothall.models.chat_answer import Unread, is_page, is_spent, of_the_request, server_text
+from moothall.models.chat_answer import (
+    UnreadableCall,
+    has_no_credit,
+    is_page,
+    request_error_of,
+    server_text,
+)
 
 # What a refusal is of, whatever its status, and what to do about it.
 _OF_ACTIONS = re.compile(
@@ -72,7 +78,7 @@ class Failures:
     def last(response: HTTPResponse, calls: bool) -> bool:
         """Return whether a refusal would be the same again, whatever its status."""
         body = _body(response.content.decode("utf-8", "replace"))
-        return _request_error(body, "", calls) is not None or is_spent(body)
+        return _request_error(body, "", calls) is not None or has_no_credit(body)
 
     def _advice(self, status: int, message: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
@@ -110,8 +116,8 @@ class Failures:
 
 def _request_error(body: Any, reason: str, calls: bool) -> ModelError | None:
     """Return the error of a refusal that is of the request alone."""
-    error = of_the_request(body, reason)
-    return None if isinstance(error, Unread) and not calls else error
+    error = request_error_of(body, reason)
+    return None if isinstance(error, UnreadableCall) and not calls else error
 
 
 def _body(text: str) -> Any:

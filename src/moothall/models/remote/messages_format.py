@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
 from moothall.models.blocks import data_of
-from moothall.models.protocol import kept_for
+from moothall.models.protocol import thinking_for
 from moothall.models.remote.adapting import NO_ANSWER
-from moothall.models.remote.chat_format import chat_messages, in_order, tools
+from moothall.models.remote.chat_format import chat_messages, ordered_parts, tools
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -39,8 +39,8 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
             uses = [_tool_use(call, name) for call in message.get("tool_calls") or ()]
-            kept_blocks = kept_for(message, server, "content") or ()
-            blocks = in_order(kept_blocks, blocks, uses, lambda block: block.get("text"))
+            kept_blocks = thinking_for(message, server, "content") or ()
+            blocks = ordered_parts(kept_blocks, blocks, uses, lambda block: block.get("text"))
         role = "assistant" if role == "assistant" else "user"
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks

@@ -25,7 +25,13 @@ from moothall.foundation.http.network import check_allowed
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import AnsweringModel, ModelRequest
-from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, Unread, parsed
+from moothall.models.chat_answer import (
+    KEPT_FIELDS,
+    RefusedCall,
+    TransientError,
+    UnreadableCall,
+    parse_json,
+)
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.providers import listed_context
@@ -198,7 +204,7 @@ class RemoteModel(AnsweringModel):
                     or self._forms.refused(form, request, error_text)
                     or self._adapting.version != version  # as another request was refused, too
                 ):
-                    if isinstance(error, Passing | RefusedCall):
+                    if isinstance(error, TransientError | RefusedCall):
                         raise ModelError(error_text) from None
                     raise
 
@@ -296,7 +302,7 @@ class RemoteModel(AnsweringModel):
     async def json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
         """Return the JSON that the server answers to a request of another kind."""
         response = await self.send_to(url, body, kind=kind)
-        return parsed(response.content, f"{self.name}: the answer")
+        return parse_json(response.content, f"{self.name}: the answer")
 
     async def _parts(
         self, content: bytes, reader: AnswerReader, stream: bool
@@ -326,8 +332,8 @@ class RemoteModel(AnsweringModel):
                                 passed_on.append(part)
                                 yield part
                     return
-                except (Passing, BrokenOff) as error:
-                    if isinstance(error, Unread) and may_call(content):
+                except (TransientError, BrokenOff) as error:
+                    if isinstance(error, UnreadableCall) and may_call(content):
                         raise RefusedCall(str(error)) from None
                     attempt += 1
                     if passed_on or answer is None or attempt > self._max_retries:

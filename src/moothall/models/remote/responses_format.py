@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from moothall.models.protocol import kept_for
-from moothall.models.remote.chat_format import chat_messages, in_order, tools
+from moothall.models.protocol import thinking_for
+from moothall.models.remote.chat_format import chat_messages, ordered_parts, tools
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -20,22 +20,24 @@ def is_response(content: bytes) -> bool:
 def responses_input(messages: list[Any], name: str, server: str) -> list[dict[str, Any]]:
     """Return our messages as the items of a request's `input`."""
     items: list[dict[str, Any]] = []
-    for message, checked in zip(messages, chat_messages(messages, name), strict=True):
-        role, content = checked["role"], checked["content"]
+    for message, chat_message in zip(messages, chat_messages(messages, name), strict=True):
+        role, content = chat_message["role"], chat_message["content"]
         if role == "tool":
             items.append(
                 {
                     "type": "function_call_output",
-                    "call_id": checked["tool_call_id"],
+                    "call_id": chat_message["tool_call_id"],
                     "output": _content(content),
                 }
             )
         elif role == "assistant":
-            calls = [_call(each) for each in checked.get("tool_calls", ())]
+            calls = [_call(each) for each in chat_message.get("tool_calls", ())]
             # The form takes texts only of an assistant, and llama.cpp only with the type.
             text = content if isinstance(content, str) else "".join(map(_text, content or ()))
             text_items = [{"type": "message", "role": role, "content": text}] if text else []
-            items += in_order(kept_for(message, server, "items") or (), text_items, calls, text_of)
+            items += ordered_parts(
+                thinking_for(message, server, "items") or (), text_items, calls, text_of
+            )
         else:
             items.append({"role": role, "content": _content(content)})
     return items
@@ -71,8 +73,8 @@ def _block(block: Any) -> Any:
         return {"type": "input_text", "text": block.get("text", "")}
     if kind == "image_url":
         image_field = block.get("image_url")
-        about = image_field if isinstance(image_field, Mapping) else {"url": image_field}
-        image = {"image_url": about.get("url"), "detail": about.get("detail", "auto")}
+        image_source = image_field if isinstance(image_field, Mapping) else {"url": image_field}
+        image = {"image_url": image_source.get("url"), "detail": image_source.get("detail", "auto")}
         return {"type": "input_image", **image}
     if kind == "file" and isinstance(block.get("file"), Mapping):
         return {"type": "input_file", **block["file"]}

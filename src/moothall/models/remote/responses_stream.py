@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from moothall.models.answer_parts import image_block
 from moothall.models.answer_reader import AnswerReader, list_or_empty, usage_of
-from moothall.models.chat_answer import add_meta, end_of, failed, wrong_field
+from moothall.models.chat_answer import add_meta, end_of, error_of, wrong_field
 from moothall.models.protocol import StreamPart, Usage
 from moothall.models.remote.responses_format import text_of
 
@@ -61,7 +61,7 @@ class ResponseStream(AnswerReader):
 
     def _finish(self, response: dict[str, Any], label: str) -> None:
         if response.get("error") or response.get("status") == "failed":
-            raise failed({"error": response.get("error") or "the response failed"}, self._name)
+            raise error_of({"error": response.get("error") or "the response failed"}, self._name)
         self._response = response
         self.is_complete = True
         if output := list_or_empty(response.get("output")):  # some servers do not repeat the items

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from moothall import DefinitionError, Model, ModelError
-from moothall import model as by_name
+from moothall import model as model_by_name
 from moothall.agents.replies.checked_parts import check_model
 from moothall.build import (
     AnswerSchema,
@@ -97,7 +97,7 @@ def support(
         return result
     check_model(judge, "support()", "judge")
     refuse_on_loop("support(…, judge=…)", "asyncio.to_thread(support, …)")
-    model = by_name(judge) if isinstance(judge, str) else judge
+    model = model_by_name(judge) if isinstance(judge, str) else judge
     verdicts: dict[int, dict[str, Any]] = {}
     try:
         asyncio.run(ask_value(model, question([claim]), SCHEMA, reader([claim], verdicts)))

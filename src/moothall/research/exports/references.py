@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from moothall.build import one_line
 from moothall.research.findings import Publication
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage
@@ -70,11 +70,11 @@ def _id(url: str, passage: Passage, publication: Publication) -> str:
 
 
 def _title(passage: Passage) -> str:
-    return one_line(plain(passage.title.partition(" – ")[0] or passage.url), _LONGEST)
+    return one_line(plain_text(passage.title.partition(" – ")[0] or passage.url), _LONGEST)
 
 
 def _entry(id: str, passage: Passage, publication: Publication) -> str:
-    url = quote(plain(passage.url.partition("#")[0]), safe=_SAFE)
+    url = quote(plain_text(passage.url.partition("#")[0]), safe=_SAFE)
     day = passage.fetched_at[:10]
     year, month, _ = (
         match.groups("") if (match := _DATE.match(publication.published)) else ("", "", "")
@@ -96,7 +96,7 @@ def _entry(id: str, passage: Passage, publication: Publication) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in one_line(plain(text), _LONGEST))
+    return "".join(_LATEX.get(sign, sign) for sign in one_line(plain_text(text), _LONGEST))
 
 
 def _name(author: str) -> str:
@@ -130,11 +130,11 @@ def _item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]
     if publication.doi:
         item["DOI"] = publication.doi
     if publication.journal:
-        item["container-title"] = one_line(plain(publication.journal), _LONGEST)
+        item["container-title"] = one_line(plain_text(publication.journal), _LONGEST)
     return item
 
 
 def _csl_name(author: str) -> dict[str, str]:
-    name = one_line(plain(author), _LONGEST)
+    name = one_line(plain_text(author), _LONGEST)
     family, comma, given_name = name.partition(", ")
     return {"family": family, "given": given_name} if comma and given_name else {"literal": name}

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from moothall import FileTooLarge, MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Document, read_html
 
 _MEMBERS: Final = 10_000
@@ -180,7 +180,7 @@ def read_epub(data: bytes) -> Document:
     home = "" if root is None else root.get("full-path") or ""
     book = packed.tree(home)
     title_element = book.find(".//{http://purl.org/dc/elements/1.1/}title")
-    title = "" if title_element is None else " ".join(plain(title_element.text or "").split())
+    title = "" if title_element is None else " ".join(plain_text(title_element.text or "").split())
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
     texts: list[str] = []
     sections: list[Section] = []

@@ -16,7 +16,7 @@ from moothall import MoothallError, UnreadableDocument
 from moothall.build import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
-from moothall.research.reading.encodings import declared, decoded, is_binary, plain
+from moothall.research.reading.encodings import declared, decoded, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.kinds import BY_SUFFIX, PARSERS
 from moothall.research.reading.manual import is_manual
@@ -128,7 +128,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         page = read_html(data, None, url, local=True)
         return page._replace(text=_whole_words(page.text))
     declarations = () if _is_utf_8(data) else (declared(data[:1024], _DECLARED),)
-    text = plain(decoded(data, *declarations))
+    text = plain_text(decoded(data, *declarations))
     if kind == "notebook":
         return _notebook(text)
     if _ESCAPED_IN.search(name):
@@ -190,7 +190,7 @@ def _unescaped(match: re.Match[str]) -> str:
     """Return letters that are written as escapes, beyond ASCII; others as they are."""
     units = b"".join(int(each, 16).to_bytes(2, "big") for each in match[2].split("\\u")[1:])
     text = units.decode("utf-16-be", "replace")
-    return match[0] if text.isascii() else match[1] + plain(text)
+    return match[0] if text.isascii() else match[1] + plain_text(text)
 
 
 def _notebook(text: str) -> Document:
@@ -210,7 +210,7 @@ def _notebook(text: str) -> Document:
 
 
 def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
-    source = plain(_lines(cell.get("source") or cell.get("input"))).strip("\n")
+    source = plain_text(_lines(cell.get("source") or cell.get("input"))).strip("\n")
     if cell.get("cell_type") != "code":
         yield _without_links(source) if cell.get("cell_type") == "markdown" else source
         return
@@ -221,7 +221,7 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
         printout = output.get("text") or data.get("text/plain") or output.get("evalue")
         if not printout and (page := _lines(data.get("text/html"))):
             printout = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
-        if printed := plain(_ESCAPES.sub("", _lines(printout))).strip("\n"):
+        if printed := plain_text(_ESCAPES.sub("", _lines(printout))).strip("\n"):
             yield _fenced(printed[:_PRINTED], "")
 
 

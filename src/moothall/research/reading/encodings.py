@@ -102,7 +102,7 @@ def declared(data: bytes, pattern: re.Pattern[bytes]) -> str | None:
     return match and match[1].decode("ascii", "replace")
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return a text without control characters, lone surrogates and marks of direction.
 
     Characters that no person sees are left out, such as soft hyphens and tags, and ligatures are

@@ -10,7 +10,7 @@ from urllib.parse import urldefrag, urljoin
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import error_text, shorten
 from moothall.research.findings import Publication, Section
-from moothall.research.reading.encodings import declared, decoded, plain
+from moothall.research.reading.encodings import declared, decoded, plain_text
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
 from moothall.research.reading.hidden_text import drop_hidden
 
@@ -83,7 +83,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
-    text = plain(decoded(data, charset, declared(data[:4096].lower(), _CHARSET)))
+    text = plain_text(decoded(data, charset, declared(data[:4096].lower(), _CHARSET)))
     text = text.replace("&shy;", "")
     text = _REFERENCE.sub(_unless_control, text)
     try:
@@ -145,7 +145,7 @@ def _needs_script(tree: Any, text: str) -> bool:
 def _unless_control(match: re.Match[str]) -> str:
     """Return a reference to a character; empty for a character that `plain` leaves out."""
     number = int(match[1], 16) if match[1] else int(match[2])
-    return match[0] if number <= 0x10FFFF and plain(chr(number)) else ""
+    return match[0] if number <= 0x10FFFF and plain_text(chr(number)) else ""
 
 
 def _line(element: Any, end_chars: str = "") -> str:

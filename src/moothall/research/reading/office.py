@@ -17,7 +17,7 @@ from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.archives import Packed, drawings, outermost
-from moothall.research.reading.encodings import decoded, plain
+from moothall.research.reading.encodings import decoded, plain_text
 from moothall.research.reading.html import Attached, Document, read_html
 from moothall.research.reading.sheet_formats import CellFormat, shown_formats, shown_number
 from moothall.research.reading.tables import table
@@ -65,7 +65,7 @@ class _SectionWriter:
 
     def write(self, text: str) -> None:
         """Add a paragraph."""
-        if text := plain(text).strip():
+        if text := plain_text(text).strip():
             self._pieces.append(text)
             self._length += len(text) + 2
 

@@ -14,7 +14,7 @@ from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.columns import by_column
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Document, is_title_of
 
 PAGES: Final = 2000
@@ -78,7 +78,7 @@ def read_pdf_bytes(data: bytes) -> Document:
     if not texts:
         reason = missing if damaged else "no text: its pages may be pictures"
         raise UnreadableDocument(f"the PDF has {reason}")
-    own_title, text = plain(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
+    own_title, text = plain_text(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
     title = _heading(pdf) if own_title and not is_title_of(own_title, text) else own_title
     return Document(title, text, sections, missing=missing)
 
@@ -94,7 +94,7 @@ def _heading(pdf: Any) -> str:
     first = heights.index(largest)
     lines = takewhile(lambda at: heights[at] > largest / _LARGE, range(first, len(boxes)))
     heading = " ".join(of_page.get_text_bounded(*boxes[at]) for at in lines)
-    heading = " ".join(plain(heading).split())[:_TITLE]
+    heading = " ".join(plain_text(heading).split())[:_TITLE]
     return heading if sum(map(str.isalpha, heading)) >= _LEAST_LETTERS else ""
 
 
@@ -114,7 +114,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
         is_picture = any(True for _ in kinds)
     finally:
         page.close()
-    text = _HYPHEN.sub("", plain(text.replace(_CUT, "-\n"))).strip()
+    text = _HYPHEN.sub("", plain_text(text.replace(_CUT, "-\n"))).strip()
     foot = _PRINTED.search(text)
     is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
     return (text[: foot.start()].strip() if foot and is_foot else text), is_picture

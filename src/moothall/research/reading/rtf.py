@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from moothall import UnreadableDocument
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Document
 
 _BEGINS: Final = b"{\\rtf"
@@ -22,4 +22,4 @@ def read_rtf(data: bytes) -> Document:
     source = data.decode("latin-1")  # letters beyond ASCII are escapes, by the code page it names
     match = _TITLE.search(source)
     title = rtf_to_text(f"{{\\rtf1 {match[1]}}}", errors="replace") if match else ""
-    return Document(" ".join(title.split()), plain(rtf_to_text(source, errors="replace")), [])
+    return Document(" ".join(title.split()), plain_text(rtf_to_text(source, errors="replace")), [])

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from moothall import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Document, is_title_of
 
 _LONGEST_HEADING: Final = 200
@@ -57,7 +57,7 @@ def read_docx(data: bytes) -> Document:
             text = "\n".join(_rows(block, styles))
         else:
             text = "\n".join(filter(None, _paragraphs(block, styles)))
-        text = plain(text).strip()
+        text = plain_text(text).strip()
         if not text:
             continue
         level = _level(block, styles.levels) if block.tag == _P else None
@@ -70,7 +70,7 @@ def read_docx(data: bytes) -> Document:
             sections.append(Section(length, f"heading={number}", headings))
         texts.append(text)
         length += len(text) + 2
-    texts += filter(None, (plain(each).strip() for each in drawings(packed, home)))
+    texts += filter(None, (plain_text(each).strip() for each in drawings(packed, home)))
     if not texts:
         raise UnreadableDocument("the DOCX has no text")
     text, core_title = "\n\n".join(texts), _core_title(packed)
@@ -81,7 +81,7 @@ def _core_title(packed: Packed) -> str:
     if "docProps/core.xml" not in packed.names:
         return ""
     element = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
-    return "" if element is None else " ".join(plain(element.text or "").split())
+    return "" if element is None else " ".join(plain_text(element.text or "").split())
 
 
 class _Styles(NamedTuple):

@@ -39,7 +39,7 @@ _KEPT_BYTES = 64 * 2**20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"
 
 
-class Fetched(NamedTuple):
+class FetchedPage(NamedTuple):
     """A server's answer, after redirects; the type is empty if the server does not state one."""
 
     url: str
@@ -92,13 +92,13 @@ class Fetcher:
         self._delay_s = float(delay_s)
         self._timeout_s = timeout_s
         self.scope: Scope = scope or Scope()
-        self._cache: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[dict[str, str], FetchedPage]] = OrderedDict()
         self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.
         self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _HostState]]
         self._hosts = WeakKeyDictionary()
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         """Fetch a URL within the time limit."""
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
@@ -109,10 +109,10 @@ class Fetcher:
             reason = f"{excerpt(url)} was not read within {self._timeout_s:g} s (timeout_s)"
             raise PageError(reason) from None
 
-    async def _fetch(self, url: str, limit: asyncio.Timeout) -> Fetched:
+    async def _fetch(self, url: str, limit: asyncio.Timeout) -> FetchedPage:
         """Fetch a URL; each redirect is checked like the first URL."""
         way: list[str] = []
-        url = checked(url)
+        url = checked_url(url)
         while len(way) <= REDIRECTS:
             if refusal := self.scope.refusal(url):
                 raise PageError(refusal)
@@ -127,12 +127,12 @@ class Fetcher:
                 return cached[1]._replace(fetched_at=now)
             to = response.headers.get("location")
             if 300 <= response.status < 400 and to:
-                url = checked(to, url)
+                url = checked_url(to, url)
                 continue
             if not 200 <= response.status < 300:
                 raise PageError(f"{url} answered {status_text(response.status)}")
             kind, charset = _content_type(response.headers.get("content-type", ""))
-            fetched = Fetched(url, response.content, kind, charset, now)
+            fetched = FetchedPage(url, response.content, kind, charset, now)
             self._keep(fetched, response.headers)
             return fetched
         raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
@@ -186,7 +186,7 @@ class Fetcher:
         rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
         return Robots(rules, self._name)
 
-    def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
+    def _keep(self, fetched: FetchedPage, headers: Mapping[str, str]) -> None:
         headers_by_validator = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
         validators = {
             name: value for name, of in headers_by_validator.items() if (value := headers.get(of))
@@ -200,7 +200,7 @@ class Fetcher:
                 self._cache.popitem(last=False)
 
 
-def checked(url: str, base: str = "") -> str:
+def checked_url(url: str, base: str = "") -> str:
     """Return an http or https URL without its fragment; raise PageError for anything else."""
     try:
         parts = urlsplit(urldefrag(urljoin(base, url)).url)

@@ -22,9 +22,9 @@ from moothall.build import (
 )
 from moothall.foundation.text.terms import is_stop_word
 from moothall.research.findings import Publication, Resource
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.scope import Scope
-from moothall.research.web.fetching import USER_AGENT, checked, status_text
+from moothall.research.web.fetching import USER_AGENT, checked_url, status_text
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
 CROSSREF: Final = "https://api.crossref.org/works"
@@ -147,7 +147,7 @@ class _ScholarlyService:
 
     def __init__(self, name: str, service: str, url: str, timeout_s: float, delay_s: float) -> None:
         try:
-            self._url = checked(str(url))
+            self._url = checked_url(str(url))
         except PageError as error:
             raise DefinitionError(f"{name}: url: {error}") from None
         check_seconds(f"{name}: timeout_s", timeout_s)
@@ -182,7 +182,9 @@ class _ScholarlyService:
 
 
 def _words(query: str, tool: str) -> list[str]:
-    query_terms = [each for each in fulltext.query_words(plain(query)[:10_000]) if each.isalnum()]
+    query_terms = [
+        each for each in fulltext.query_words(plain_text(query)[:10_000]) if each.isalnum()
+    ]
     words = [each for each in query_terms if not is_stop_word(each)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
@@ -194,7 +196,7 @@ def _now() -> str:
 
 
 def _line(text: Any) -> str:
-    return one_line(plain(str(text or "")), _LONGEST)
+    return one_line(plain_text(str(text or "")), _LONGEST)
 
 
 def _preprints(answer: bytes, label: str) -> list[Resource]:
@@ -212,7 +214,7 @@ def _preprints(answer: bytes, label: str) -> list[Resource]:
     for entry in feed.iter(f"{_ATOM}entry"):
         title = _line(entry.findtext(f"{_ATOM}title"))
         id = _ARXIV_ID.fullmatch((entry.findtext(f"{_ATOM}id") or "").strip())
-        abstract = " ".join(plain(entry.findtext(f"{_ATOM}summary") or "").split())[:_ABSTRACT]
+        abstract = " ".join(plain_text(entry.findtext(f"{_ATOM}summary") or "").split())[:_ABSTRACT]
         if id is None:
             if "api/errors" in (entry.findtext(f"{_ATOM}id") or ""):
                 raise SearchError(f"{label} refused the query: {abstract[:_LONGEST]}")
@@ -282,4 +284,4 @@ def _text_of(markup: str) -> str:
             markup = " ".join(tree.itertext())
         except (etree.LxmlError, ValueError):
             markup = re.sub(r"<[^>]*>", " ", markup)
-    return " ".join(plain(markup).split())
+    return " ".join(plain_text(markup).split())

@@ -25,9 +25,9 @@ from moothall.build import (
 )
 from moothall.foundation.threads import in_worker
 from moothall.research.findings import Resource
-from moothall.research.reading.encodings import plain
+from moothall.research.reading.encodings import plain_text
 from moothall.research.scope import Scope
-from moothall.research.web.fetching import checked, status_text
+from moothall.research.web.fetching import checked_url, status_text
 
 _SEARCH_BYTES = 4 * 2**20
 _LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
@@ -85,20 +85,20 @@ def search_web(
         Args:
             query: words, as one types them into a search engine
         """
-        words = " ".join(plain(query).split())[:_LONGEST_QUERY]
+        words = " ".join(plain_text(query).split())[:_LONGEST_QUERY]
         if not words:
             raise SearchError("search_web: the query is empty")
-        listed = await ask(scope.query(words))
-        return [each for each in _resources(listed) if scope.takes(each)][:results]
+        entries = await ask(scope.query(words))
+        return [each for each in _resources(entries) if scope.takes(each)][:results]
 
     return Action("search_web", search, outside=True, idempotent=True)
 
 
 def _searxng(
-    searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float, range: str | None
+    searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float, time_range: str | None
 ) -> Any:
     try:
-        address = checked(str(searxng)).rstrip("/").removesuffix("/search")
+        address = checked_url(str(searxng)).rstrip("/").removesuffix("/search")
     except PageError as error:
         raise DefinitionError(f"search_web: searxng: {error}") from None
     client = HTTPClient(
@@ -115,8 +115,8 @@ def _searxng(
 
     async def ask(query: str) -> list[Any]:
         params = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
-        if range is not None:
-            params["time_range"] = range
+        if time_range is not None:
+            params["time_range"] = time_range
         url = f"{address}/search?{urlencode(params)}"
         try:
             response = await client.request("GET", url, headers=headers, redirects=5)
@@ -131,26 +131,28 @@ def _searxng(
             raise SearchError(
                 f"{label} did not answer in JSON: switch on its JSON format"
             ) from None
-        listed = answer.get("results") if isinstance(answer, dict) else None
-        if not isinstance(listed, list):
+        entries = answer.get("results") if isinstance(answer, dict) else None
+        if not isinstance(entries, list):
             raise SearchError(f"{label} answered without a list of results")
-        failed = answer.get("unresponsive_engines")
-        if failed and not listed:
-            raise SearchError(f"{label} found nothing, as its engines failed: {_failures(failed)}")
+        failed_engines = answer.get("unresponsive_engines")
+        if failed_engines and not entries:
+            raise SearchError(
+                f"{label} found nothing, as its engines failed: {_failures(failed_engines)}"
+            )
         fields = ("url", "title", "content")
-        return [[each.get(name) for name in fields] for each in listed if isinstance(each, dict)]
+        return [[each.get(name) for name in fields] for each in entries if isinstance(each, dict)]
 
     return ask
 
 
-def _failures(failed: Any) -> str:
+def _failures(failed_engines: Any) -> str:
     """Return a SearXNG's engines that failed, each with its reason, as text."""
-    pairs = failed if isinstance(failed, list) else [failed]
+    pairs = failed_engines if isinstance(failed_engines, list) else [failed_engines]
     texts = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)
-    return one_line(plain(", ".join(texts)), _LONGEST_TEXT)
+    return one_line(plain_text(", ".join(texts)), _LONGEST_TEXT)
 
 
-def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any:
+def _ddgs(results: int, region: str, timeout_s: float, time_range: str | None) -> Any:
     MissingExtra.unless("search_web", "research", "ddgs")
 
     def search(query: str) -> list[Any]:
@@ -159,13 +161,13 @@ def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any
 
         engines = DDGS(timeout=max(1, int(timeout_s)))
         try:
-            limit = None if range is None else range[0]  # d, w, m or y
-            listed = engines.text(query, region=region, max_results=results, timelimit=limit)
+            limit = None if time_range is None else time_range[0]  # d, w, m or y
+            entries = engines.text(query, region=region, max_results=results, timelimit=limit)
         except DDGSException as error:
             if str(error) == "No results found.":
                 return []
             raise SearchError(f"search_web: {error_text(error)}") from error
-        return [[each.get(name) for name in ("href", "title", "body")] for each in listed]
+        return [[each.get(name) for name in ("href", "title", "body")] for each in entries]
 
     async def ask(query: str) -> list[Any]:
         check_allowed("https://duckduckgo.com/", "search_web")
@@ -178,11 +180,11 @@ def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any
     return ask
 
 
-def _resources(listed: list[Any]) -> list[Resource]:
+def _resources(entries: list[Any]) -> list[Resource]:
     resources: dict[str, Resource] = {}
-    for to, *texts in listed:
+    for address, *texts in entries:
         with suppress(PageError):
-            url = checked(str(to or ""))
-            descriptions = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+            url = checked_url(str(address or ""))
+            descriptions = [one_line(plain_text(str(each or "")), _LONGEST_TEXT) for each in texts]
             resources.setdefault(url, Resource(url, " – ".join(filter(None, descriptions)) or None))
     return list(resources.values())

@@ -12,18 +12,18 @@ from moothall.build import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.documents import with_attached
-from moothall.research.reading.encodings import decoded, is_binary, plain
+from moothall.research.reading.encodings import decoded, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.kinds import BY_MEDIA_TYPE, PARSERS
 from moothall.research.reading.process import ProcessReading
 from moothall.research.scope import Scope
-from moothall.research.web.fetching import USER_AGENT, Fetched, Fetcher
+from moothall.research.web.fetching import USER_AGENT, FetchedPage, Fetcher
 
 T = TypeVar("T")
 
 MAX_BYTES = 20 * 2**20
 _READ_S = 150.0
-_UNSAID = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
+_VAGUE_TYPES = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
 _MARKUP = (b"<!doctype html", b"<html")
 
 
@@ -78,7 +78,7 @@ def visit_page(
         Args:
             url: its URL, of http or https
         """
-        return await _visited(fetcher, url, pool)
+        return await _visit(fetcher, url, pool)
 
     return Action("visit_page", read_page, idempotent=True, outside=True, guard=("url",))
 
@@ -104,12 +104,12 @@ def read_pdf(
         Args:
             url: its URL, of http or https
         """
-        return await _visited(fetcher, url, pool, pdf=True)
+        return await _visit(fetcher, url, pool, pdf=True)
 
     return Action("read_pdf", read_document, idempotent=True, outside=True, guard=("url",))
 
 
-async def _visited(
+async def _visit(
     fetcher: Fetcher, url: str, pool: ResourcePool | None, *, pdf: bool = False
 ) -> Resource:
     """Read a URL as a resource; add it and its links to the pool, if there is one."""
@@ -118,19 +118,25 @@ async def _visited(
     kind = _kind(page)
     if pdf and kind != "pdf":
         raise PageError(f"{page.url} is not a PDF: read it with visit_page")
-    read = await _read(page, kind)
-    if not read.text.strip():
+    document = await _read(page, kind)
+    if not document.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
-    if old := fetcher.scope.too_old(page.url, read.publication):
-        raise PageError(old)
-    if read.missing:
-        pool.missing.append(f"{page.url} has {read.missing}")
-    for to, description in read.links:
-        if fetcher.scope.refusal(to) is None:
-            pool.add(to, description or None)
-    title = read.title or None
+    if fault := fetcher.scope.too_old(page.url, document.publication):
+        raise PageError(fault)
+    if document.missing:
+        pool.missing.append(f"{page.url} has {document.missing}")
+    for link, description in document.links:
+        if fetcher.scope.refusal(link) is None:
+            pool.add(link, description or None)
+    title = document.title or None
     resource = Resource(
-        page.url, title, True, read.text, read.sections, page.fetched_at, read.publication
+        page.url,
+        title,
+        True,
+        document.text,
+        document.sections,
+        page.fetched_at,
+        document.publication,
     )
     stored = pool.add(resource)
     if pool.add(url) is not stored:  # it was redirected: this URL was read, too
@@ -138,13 +144,13 @@ async def _visited(
     return resource
 
 
-def _kind(page: Fetched) -> str:
+def _kind(page: FetchedPage) -> str:
     """Return the kind that the server states, or else the one that the content shows."""
     kind = BY_MEDIA_TYPE.get(page.type)
-    if page.type in _UNSAID:
+    if page.type in _VAGUE_TYPES:
         start = page.data[:1024].lstrip().lower()
-        marked = any(each in start for each in _MARKUP)
-        kind = "pdf" if start.startswith(b"%pdf-") else "html" if marked else None
+        is_html = any(each in start for each in _MARKUP)
+        kind = "pdf" if start.startswith(b"%pdf-") else "html" if is_html else None
     elif page.type.startswith("text/") or page.type.endswith("+json"):
         kind = kind or "text"
     if kind in PARSERS:
@@ -159,25 +165,29 @@ def _kind(page: Fetched) -> str:
     return kind
 
 
-async def _read(page: Fetched, kind: str) -> Document:
-    late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
+async def _read(page: FetchedPage, kind: str) -> Document:
+    timeout = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
     if kind in PARSERS:
         reading = ProcessReading(kind, page.data)
         try:
-            return await _in_thread(lambda: with_attached(reading.read()), _READ_S, late)
+            return await _in_thread(lambda: with_attached(reading.read()), _READ_S, timeout)
         except UnreadableDocument as error:
-            raise late if error is late else UnreadableDocument(f"{page.url}: {error}") from error
+            raise (
+                timeout if error is timeout else UnreadableDocument(f"{page.url}: {error}")
+            ) from error
         finally:
             reading.stop()  # if this was cancelled; else it has ended
     if kind == "html":
-        return await _in_thread(lambda: read_html(page.data, page.charset, page.url), _READ_S, late)
-    return Document("", plain(decoded(page.data, page.charset)).strip(), [])
+        return await _in_thread(
+            lambda: read_html(page.data, page.charset, page.url), _READ_S, timeout
+        )
+    return Document("", plain_text(decoded(page.data, page.charset)).strip(), [])
 
 
-async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:
+async def _in_thread(function: Callable[[], T], seconds: float, timeout: Exception) -> T:
     """Run a function in a thread; if it takes too long, abandon it and raise `late`."""
     try:
         async with asyncio.timeout(seconds):
-            return await WORKERS.run(asyncio.get_running_loop(), do)
+            return await WORKERS.run(asyncio.get_running_loop(), function)
     except TimeoutError:
-        raise late from None
+        raise timeout from None

@@ -242,7 +242,7 @@ class Company:
             )
             self._task(self._keep_up(self._scheduler))
         if self._space.journal is not None:
-            self._task(self._space.tell_of_waits(self._program.hooks["on_waiting"]))
+            self._task(self._space.notify_of_waits(self._program.hooks["on_waiting"]))
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)

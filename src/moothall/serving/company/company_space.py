@@ -68,7 +68,7 @@ class CompanySpace:
         budgets: the budgets by the name of the company or agent
         journal: the journal; None before `open`, or without one
         connected: whether the broker is connected; None without a broker
-        new_wait: set when a run begins to wait, for `tell_of_waits`
+        new_wait: set when a run begins to wait, for `notify_of_waits`
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class CompanySpace:
         """Return who decides: the file's own approver, a caller, or a later answer."""
         settings = self._settings
         if settings.approver is not None:
-            decides: Approver = AgentSource(settings.approver, "approver:", self._folder).load()
-            check_approver(decides, "approver")
-            return decides
+            approver: Approver = AgentSource(settings.approver, "approver:", self._folder).load()
+            check_approver(approver, "approver")
+            return approver
         waiting = Waiting(until=settings.expire, remind=settings.remind)
         if settings.http is None or settings.broker is not None:
             return None if settings.journal is None else waiting
@@ -134,19 +134,21 @@ class CompanySpace:
         if journal_path is not None:
             from moothall.journal import Journal
 
-            place = journal_path if "://" in journal_path else self._folder / journal_path
-            self.journal = await asyncio.to_thread(Journal, place)
+            address = journal_path if "://" in journal_path else self._folder / journal_path
+            self.journal = await asyncio.to_thread(Journal, address)
         limits = self._settings.budget
         if limits is not None:
             self._company_budget = self._budget(limits, name)
             self.budgets[name] = self._company_budget
-        for each, agent in self._settings.agents.items():
+        for agent_id, agent in self._settings.agents.items():
             if agent.budget is None:
                 continue
             if self._company_budget is not None:
-                self.budgets[each] = self._company_budget.child(**agent.budget.limits(), name=each)
+                self.budgets[agent_id] = self._company_budget.child(
+                    **agent.budget.limits(), name=agent_id
+                )
             else:
-                self.budgets[each] = self._budget(agent.budget, f"{name} {each}")
+                self.budgets[agent_id] = self._budget(agent.budget, f"{name} {agent_id}")
 
     def loops(self) -> list[asyncio.AbstractEventLoop]:
         """Return the loop that has opened it, and the space's own if there is one."""
@@ -277,7 +279,7 @@ class CompanySpace:
 
         return self._settings.http is None or not is_task(run.id)
 
-    async def tell_of_waits(self, hook: Callable[[Any], Any] | None) -> None:
+    async def notify_of_waits(self, hook: Callable[[Any], Any] | None) -> None:
         """Call the hook `on_waiting` with what waits, once in all processes of the journal.
 
         One process at a time does so. If it dies before the hook has returned, the next one calls
@@ -293,13 +295,13 @@ class CompanySpace:
             # Before what waits is read: a wait that begins meanwhile sets it again.
             self.new_wait.clear()
             try:
-                if await asyncio.to_thread(waits.hold_telling):
+                if await asyncio.to_thread(waits.hold_notifying):
                     try:
-                        for each in await asyncio.to_thread(waits.untold):
+                        for each in await asyncio.to_thread(waits.due_notices):
                             seconds = await self._call_hook(hook, each)
                             await asyncio.to_thread(waits.remind_in, each, seconds)
                     finally:
-                        await asyncio.to_thread(waits.end_telling)
+                        await asyncio.to_thread(waits.end_notifying)
             except MoothallError as error:  # a journal that is away, or a run that was deleted
                 logger.error("nobody can be told what waits: %s", error)
             with suppress(TimeoutError):
@@ -350,14 +352,14 @@ class CompanySpace:
 
 
 async def _log_doubts(waits: Waits) -> None:
-    logged: list[Wait] = []
+    logged_doubts: list[Wait] = []
     while True:
         with suppress(MoothallError):  # a journal that is away: others log it
             doubts = await asyncio.to_thread(waits.doubts)
-            for each in [each for each in doubts if each not in logged]:
+            for each in [each for each in doubts if each not in logged_doubts]:
                 text = "agent %r: run %r waits for %s; `moothall approvals` shows it"
                 logger.warning(text, each.agent, each.run, each)
-            logged = doubts
+            logged_doubts = doubts
         await asyncio.sleep(_LOOK_S)
 
 

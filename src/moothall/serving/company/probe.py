@@ -23,7 +23,7 @@ ANSWERS_S: Final = 2.0
 """Seconds within which loops and journal answer, if the company is ready."""
 LIVES_S: Final = 10.0
 """Seconds that a loop may be held until the company is not live."""
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 _NO_RUN: Final = 0
 """What is written to see that the journal takes it: the text of a run that no journal has."""
 
@@ -72,13 +72,13 @@ class Probe:
                     loop.call_soon_threadsafe(self._pending_since.pop, loop, None)
         if self._space.journal is not None and "journal" not in self._pending_since:
             self._pending_since["journal"] = time.monotonic()
-            asyncio.get_running_loop().run_in_executor(None, self._try)
+            asyncio.get_running_loop().run_in_executor(None, self._try_journal)
         while any(  # noqa: ASYNC110 - other threads answer
             time.monotonic() - since < ANSWERS_S for since in list(self._pending_since.values())
         ):
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
-    def _try(self) -> None:
+    def _try_journal(self) -> None:
         """Write to the journal: a full disk, or a server that is a standby now, can be read."""
         journal, fault = self._space.journal, ""
         try:
@@ -98,10 +98,10 @@ class Probe:
 
 def notify(state: str) -> None:
     """Tell systemd a state, such as `READY=1`, if it has started this process to hear it."""
-    place = os.environ.get("NOTIFY_SOCKET", "")
-    if place[:1] in ("/", "@"):
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] in ("/", "@"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
-            connection.connect("\0" + place[1:] if place[0] == "@" else place)
+            connection.connect("\0" + address[1:] if address[0] == "@" else address)
             connection.sendall(state.encode())
 
 

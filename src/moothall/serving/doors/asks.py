@@ -243,4 +243,5 @@ def _in_lines(question: Question) -> str:
 
 async def _on_callers_loop(caller: Caller, question: Any) -> Any:
     """Await a coroutine on the caller's loop."""
+    # The caller's connection may be written on its own loop only.
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, caller.loop))

@@ -329,6 +329,7 @@ class Served:
 
     async def close(self) -> None:
         """Close the space, if it was made here."""
+        # First: agents outlive the door, and would tell it of each of their events.
         for each in self.agents.values():
             if isinstance(each, Threaded):
                 each.unwatch(self._tell)

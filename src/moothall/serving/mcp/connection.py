@@ -23,7 +23,7 @@ from moothall.build import LoopThread, one_line, settle, tracing
 from moothall.serving.mcp.listing import ServerOffer, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
-from moothall.serving.mcp.questions import addresses_in, told_address
+from moothall.serving.mcp.questions import address_in_words, addresses_in
 from moothall.serving.mcp.request import Ask, Send, ServerRequest
 from moothall.serving.mcp.web import Headers, over_http, shown_address
 
@@ -229,7 +229,9 @@ class ServerConnection:
                 f"{self.name}: {request.label} got no answer, and whether it took effect is not "
                 f"known: {one_line(reason, 2000)}"
             )
-        request.unopened = [told_address(each) for each in addresses_in(error)] or request.unopened
+        request.unopened = [
+            address_in_words(each) for each in addresses_in(error)
+        ] or request.unopened
         return ActionError("MCPError", one_line(f"{reason} (code {error.code})", 2000))
 
     async def _connected(self) -> Live:
@@ -413,7 +415,7 @@ class ServerConnection:
                 if request in self._requests:
                     self._limit(request, seconds_left)
         if request is not None and params.mode == "url" and answer.action != "accept":
-            request.unopened.append(told_address(params))
+            request.unopened.append(address_in_words(params))
         return answer
 
     # -- the end -----------------------------------------------------------------------------------

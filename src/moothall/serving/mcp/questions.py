@@ -21,7 +21,7 @@ _TRIES: Final = 3
 _MOST_ADDRESSES: Final = 5
 _ADDRESS: Final = re.compile(r"[!-\[\]-~]{1,8192}")
 """What an address is made of: ASCII, of which browsers read `\\` as they like."""
-_REFUSES: Final = "/decline"
+_DECLINE: Final = "/decline"
 _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
@@ -42,8 +42,8 @@ async def answer_of_person(
         host, fault = _host(params.url)
         line = ""
         if not fault:
-            asks = "answer yes once you are done there, anything else refuses"
-            line = await ask(f"{question} (open this address of {host}; {asks}): {params.url}")
+            hint = "answer yes once you are done there, anything else refuses"
+            line = await ask(f"{question} (open this address of {host}; {hint}): {params.url}")
         agreed = _YES.get(line.strip().lower()) is True
         return ElicitResult(action="accept" if agreed else "decline")
     schema = getattr(params, "requested_schema", None)
@@ -53,8 +53,8 @@ async def answer_of_person(
     schema = checked_schema(schema)
     fields = schema.get("properties") or {}
     try:
-        checks = SchemaValidator(schema)
-        checks_by_name = {
+        validator = SchemaValidator(schema)
+        validators = {
             name: SchemaValidator(field if isinstance(field, dict) else {})
             for name, field in list(fields.items())[:20]
         }
@@ -67,13 +67,13 @@ async def answer_of_person(
             ElicitResult(action="accept", content={}) if agreed else ElicitResult(action="decline")
         )
     content: dict[str, Any] = {}
-    for name, check in checks_by_name.items():
-        needed = name in (schema.get("required") or ())
-        values = await _field(question, name, check, needed, ask)
+    for name, field_validator in validators.items():
+        is_required = name in (schema.get("required") or ())
+        values = await _ask_field(question, name, field_validator, is_required, ask)
         if values is None:
             return ElicitResult(action="decline")
         content |= values
-    if not checks.holds(content):
+    if not validator.holds(content):
         return ElicitResult(action="cancel")
     return ElicitResult(action="accept", content=content)
 
@@ -83,19 +83,19 @@ def addresses_in(error: MCPError) -> list[mcp_types.ElicitRequestURLParams]:
     from mcp_types import URL_ELICITATION_REQUIRED, ElicitRequestURLParams
 
     data = error.data if error.code == URL_ELICITATION_REQUIRED else None
-    listed = data.get("elicitations") if isinstance(data, dict) else None
+    elicitations = data.get("elicitations") if isinstance(data, dict) else None
     return [
         ElicitRequestURLParams(message=str(each.get("message") or ""), url=each["url"])
-        for each in (listed if isinstance(listed, list) else ())[:_MOST_ADDRESSES]
+        for each in (elicitations if isinstance(elicitations, list) else ())[:_MOST_ADDRESSES]
         if isinstance(each, dict) and isinstance(each.get("url"), str)
     ]
 
 
-def told_address(params: mcp_types.ElicitRequestURLParams) -> str:
+def address_in_words(params: mcp_types.ElicitRequestURLParams) -> str:
     """Return what a server wants opened, in words; of a wrong address, why it is refused."""
-    about = f" ({message})" if (message := one_line(params.message, 300)) else ""
+    note = f" ({message})" if (message := one_line(params.message, 300)) else ""
     _, fault = _host(params.url)
-    return f"{params.url[:200]!a}, which is refused: {fault}" if fault else params.url + about
+    return f"{params.url[:200]!a}, which is refused: {fault}" if fault else params.url + note
 
 
 def _host(url: str) -> tuple[str, str]:
@@ -112,38 +112,38 @@ def _host(url: str) -> tuple[str, str]:
     return host, "" if _ADDRESS.fullmatch(url) else "it has characters that no address has"
 
 
-async def _field(
+async def _ask_field(
     message: str,
     name: str,
-    check: SchemaValidator,
-    needed: bool,
+    validator: SchemaValidator,
+    is_required: bool,
     ask: Callable[[str], Awaitable[str]],
 ) -> dict[str, Any] | None:
     """Return the value of a field, nothing if it is left empty, or None if the person declines."""
-    schema = check.schema
+    schema = validator.schema
     choices = schema.get("enum") or [
         each.get("const") for each in schema.get("oneOf") or () if isinstance(each, dict)
     ]
     kind = ", ".join(map(str, choices[:50])) if choices else str(schema.get("type", "string"))
     label = one_line(str(schema.get("description") or schema.get("title") or ""), 300)
     label_text = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
-    has_default = "default" in schema and check.holds(schema["default"])
-    empty = "" if needed else "; empty to leave it out"
+    has_default = "default" in schema and validator.holds(schema["default"])
+    empty_hint = "" if is_required else "; empty to leave it out"
     if has_default:
-        empty = f"; empty for {one_line(str(schema['default']), 100)!r}"
-    hints = f"{empty}; {_REFUSES} to refuse"
+        empty_hint = f"; empty for {one_line(str(schema['default']), 100)!r}"
+    hints = f"{empty_hint}; {_DECLINE} to refuse"
     question = f"{message} {label_text}{hints}"
     fault = ""
     for _ in range(_TRIES):
         line = (await ask(f"{fault}{question}")).strip()
-        if line == _REFUSES:
+        if line == _DECLINE:
             return None
         if not line and has_default:
             return {name: schema["default"]}
-        if not line and not needed:
+        if not line and not is_required:
             return {}
         value = _read(line, schema.get("type"))
-        if check.holds(value):
+        if validator.holds(value):
             return {name: value}
         fault = f"{one_line(line, 80)!r} is not valid. "
     return None

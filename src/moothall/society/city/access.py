@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.city.map import Mode
 from moothall.society.city.routes import Roads
 
@@ -73,13 +73,13 @@ def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: An
         goals = np.flatnonzero(main & (parts == part))
         some = stranded[parts[node[stranded]] == part]
         if len(goals):
-            nearest = package("scipy.spatial").cKDTree(spots[goals]).query(at[some], p=1)[1]
+            nearest = import_package("scipy.spatial").cKDTree(spots[goals]).query(at[some], p=1)[1]
             nodes[some] = goals[nearest]
     return nodes
 
 
 def connected(matrix: Any, how: str = "weak") -> NDArray[Any]:
     """Return the number of each node's connected part."""
-    graph = package("scipy.sparse.csgraph")
+    graph = import_package("scipy.sparse.csgraph")
     parts: NDArray[Any] = graph.connected_components(matrix, directed=True, connection=how)[1]
     return parts

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import csv_rows, np, package
+from moothall.society.arrays import csv_rows, import_package, np
 from moothall.society.city.network import Network
 
 _FORMATS: Final = {
@@ -51,7 +51,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         return _of_graph(file, reader, edge_seconds)
     try:
         if file.suffix == ".parquet":
-            table = package("pyarrow.parquet", "read_network", "tables").read_table(file)
+            table = import_package("pyarrow.parquet", "read_network", "tables").read_table(file)
             names = table.column_names
             rows: Iterable[Iterable[Any]] = zip(
                 *(table[name].to_pylist() for name in _ends(names, file)), strict=True
@@ -98,7 +98,7 @@ def _of_graph(file: Path, reader: str, edge_seconds: int) -> Network:
         if file.suffix.lower() == ".json":
             source = json.loads(file.read_text("utf-8"))
         elif file.suffix.lower() == ".mtx":
-            source = package("scipy.io").mmread(file, spmatrix=False)
+            source = import_package("scipy.io").mmread(file, spmatrix=False)
         # NetworkX up to 3.5 wrote "links", later ones write "edges".
         options = {"edges": "links"} if type(source) is dict and "links" in source else {}
         graph = getattr(networkx, reader)(source, **options)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import UnreadableText, check_integer, error_text, excerpt, read_json
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.city.access import connected
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.tags import KINDS, capacity_of, hours_of, is_road, kind_of, ways_of
@@ -114,7 +114,7 @@ def _spot(at: Any) -> Spot:
 
 def of_osm(path: str | PathLike[str]) -> MapFeatures:
     """Return the tagged nodes and ways of an extract of OpenStreetMap, `.osm.pbf` or `.osm`."""
-    osmium = package("osmium", "City.from_osm", "osm")
+    osmium = import_package("osmium", "City.from_osm", "osm")
     if not Path(path).is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
     collected = MapFeatures()
@@ -174,7 +174,7 @@ def city_of(
 
     roads, at = _roads(lines, metres)
     nodes = {f"n{key}": (round(x), round(y)) for key, (x, y) in at.items()}
-    tree = package("scipy.spatial").cKDTree([at[key] for key in at])
+    tree = import_package("scipy.spatial").cKDTree([at[key] for key in at])
     spots = [metres(spot) for spot, *_ in kinds]
     distances, nearest = (each.tolist() for each in tree.query(spots))
     node_ids = list(nodes)
@@ -258,6 +258,8 @@ def _largest(links: list[tuple[int, int, Any, Any]], count: int) -> set[int]:
     """Return the nodes of the largest connected part."""
     a, b = (np.array([each[end] for each in links], np.int64) for end in (0, 1))
     shape = (count + 1, count + 1)
-    part = connected(package("scipy.sparse").coo_array((np.ones(len(a)), (a, b)), shape=shape))
+    part = connected(
+        import_package("scipy.sparse").coo_array((np.ones(len(a)), (a, b)), shape=shape)
+    )
     sizes = np.bincount(part[1:]) if count else np.zeros(1)
     return set((np.flatnonzero(part[1:] == sizes.argmax()) + 1).tolist())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, check_text, excerpt
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, belows, uniforms
@@ -216,7 +216,7 @@ class Network(SteppedPlaces):
         side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
         order = np.lexsort((x, (x * side).astype(np.int64), (y * side).astype(np.int64)))
         radius = (degree / (n * 3.141592653589793)) ** 0.5
-        tree = package("scipy.spatial").cKDTree(np.column_stack([x, y])[order])
+        tree = import_package("scipy.spatial").cKDTree(np.column_stack([x, y])[order])
         pairs = tree.query_pairs(radius, output_type="ndarray")
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
@@ -257,7 +257,9 @@ class Network(SteppedPlaces):
         starts, neighbours = self.links
         ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[neighbours]
         weights = np.ones(len(neighbours), np.int8)
-        return package("scipy.sparse").csr_array((weights, ends), shape=(len(self), len(self)))
+        return import_package("scipy.sparse").csr_array(
+            (weights, ends), shape=(len(self), len(self))
+        )
 
     def nodes_json(self) -> dict[str, Any]:
         """Return all but the edges, as JSON data."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +114,7 @@ class Points:
             row = int(np.flatnonzero(~on.all(axis=1))[0])
             text = f"position {row}, {self._at[row].tolist()}, is not on {plane!r}: use `moved`"
             raise ConfigError(text)
-        tree = package("scipy.spatial").cKDTree
+        tree = import_package("scipy.spatial").cKDTree
         self._tree = tree(self._at, boxsize=high if plane.torus else None)
 
     def __len__(self) -> int:

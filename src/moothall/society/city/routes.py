@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall import ConfigError
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class Roads:
         self._spots = spots
         ends = (both[:, 0], both[:, 1])
         shape = (self.count, self.count)
-        self.matrix: Any = package("scipy.sparse").csr_array(
+        self.matrix: Any = import_package("scipy.sparse").csr_array(
             (both[:, 2].astype(float), ends), shape=shape
         )
         self._tables: dict[int, NDArray[Any]] = {}
@@ -139,7 +139,7 @@ class Roads:
 
 def dijkstra(graph: Any, **options: Any) -> Any:
     """Return scipy's shortest lengths over a sparse graph."""
-    return package("scipy.sparse.csgraph").dijkstra(graph, **options)
+    return import_package("scipy.sparse.csgraph").dijkstra(graph, **options)
 
 
 class Labels:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall import ConfigError
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.columns.lists import turns
 from moothall.society.columns.want_table import Say
 
@@ -100,7 +100,7 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     # A matrix of citizens by places, turned: scipy counts, where numpy would sort.
     weights, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
     shape = (len(at), int(at.max(initial=0)) + 1)
-    turned = package("scipy.sparse").csr_matrix((weights, at, every), shape=shape).tocsc()
+    turned = import_package("scipy.sparse").csr_matrix((weights, at, every), shape=shape).tocsc()
     order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
     stands[order] = every[:-1]

@@ -27,9 +27,9 @@ class RowOutcomes:
         table = self.moment.answers.get(kind)
         if table is not None:
             part = table.rows_of(self.first, self.until)
-            at = table.sender[part] - self.first
-            state[at] = np.where(table.reason[part] == 0, 1, -1)
-            value[at] = table.value[part]
+            rows = table.sender[part] - self.first
+            state[rows] = np.where(table.reason[part] == 0, 1, -1)
+            value[rows] = table.value[part]
         return self.inside(state), self.inside(value)
 
     def gained(self: Any, kind: type[Want]) -> Any | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import error_text, excerpt
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE
@@ -24,7 +24,7 @@ def columns_of(source: Any) -> tuple[Any, dict[str, Any]]:
         if path.suffix.lower() != ".parquet":
             raise ConfigError(f"{path.name}: a population's table must be .parquet, .csv or .tsv")
         try:
-            source = package("pyarrow.parquet", *_TABLES).read_table(path)
+            source = import_package("pyarrow.parquet", *_TABLES).read_table(path)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error_text(error)}") from None
     if hasattr(source, "column_names") and hasattr(source, "column"):
@@ -117,7 +117,7 @@ def extra(name: str, values: Any) -> tuple[Column, Any]:
 
 def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
-    arrow = package("pyarrow", *_TABLES)
+    arrow = import_package("pyarrow", *_TABLES)
     arrays = {"id": population.ids}
     ours = {name for block in population.blocks for name in getattr(block, "columns", ())}
     for name, values in columns.items():

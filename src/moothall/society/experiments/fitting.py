@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, display, nearest
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
     Bounds,
@@ -99,7 +99,9 @@ class Fit:
 
     def to_pandas(self) -> DataFrame:
         """Return `rows` as a data frame of pandas."""
-        frame: DataFrame = package("pandas", "Fit.to_pandas()", "pandas").DataFrame(self.rows)
+        frame: DataFrame = import_package("pandas", "Fit.to_pandas()", "pandas").DataFrame(
+            self.rows
+        )
         return frame
 
     def _values(self, name: str) -> list[float]:
@@ -154,7 +156,7 @@ class Priors:
     def __init__(self, priors: Mapping[str, Any]) -> None:
         if not priors:
             raise ConfigError("priors must have one parameter or more, as {name: (low, high)}")
-        uniform = package("scipy.stats").uniform
+        uniform = import_package("scipy.stats").uniform
         self.names: list[str] = list(priors)
         self._by_name: list[Any] = []
         self._wholes: list[Bounds | None] = []
@@ -221,7 +223,11 @@ async def fit(
         distance = (measured - [each.value for each in goals]) / scales
         return measured, np.sqrt((distance**2).sum(axis=1))
 
-    units = package("scipy.stats.qmc").LatinHypercube(len(prior.names), rng=random).random(points)
+    units = (
+        import_package("scipy.stats.qmc")
+        .LatinHypercube(len(prior.names), rng=random)
+        .random(points)
+    )
     rows = prior.drawn(units)
     measured, distances = await simulated(rows, 1)
     weights = np.ones(points)  # of importance: the prior's density, divided by the proposal's
@@ -271,7 +277,7 @@ def _moved(rows: Any, weights: Any, prior: Priors, count: int, random: Any) -> t
                 break
         else:
             moved[at] = near
-    kernel = package("scipy.stats").multivariate_normal(np.zeros(size), spread)
+    kernel = import_package("scipy.stats").multivariate_normal(np.zeros(size), spread)
     densities = kernel.pdf((moved[:, None, :] - rows[None, :, :]).reshape(-1, size))
     proposed = densities.reshape(count, len(rows)) @ weights
     return moved, prior.density(moved) / proposed

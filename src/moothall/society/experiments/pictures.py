@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.blocks.talk import TOPICS
 from moothall.society.city.grid import Grid
 from moothall.society.city.network import Network
@@ -108,7 +108,7 @@ def _coloured(
         spots, (starts, targets) = laid_out(network), network.links
         source = np.repeat(np.arange(len(network)), np.diff(starts))
         ends = np.stack([spots[source], spots[targets]], axis=1)[source < targets]
-        lines = package("matplotlib.collections").LineCollection
+        lines = import_package("matplotlib.collections").LineCollection
         axes.add_collection(lines(ends, colors="#d9d9d9", linewidths=0.8, zorder=1))
         axes.set_axis_off()
     if layer is not None:
@@ -163,7 +163,7 @@ def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
 def _places(axes: Any, positions: Whereabouts, city: Any) -> None:
     """Draw the roads, the places by kind, and how many citizens are where."""
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
-    lines = package("matplotlib.collections").LineCollection
+    lines = import_package("matplotlib.collections").LineCollection
     axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
     kinds = [kind for kind in city.kinds() if kind != "home"]
     for number, kind in enumerate(kinds):
@@ -221,7 +221,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None
     people.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
     money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
     money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
-    dates = package("matplotlib.dates")
+    dates = import_package("matplotlib.dates")
     places = dates.AutoDateLocator(minticks=4, maxticks=9)
     money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
     people.yaxis.set_major_formatter("{x:,.0f}")
@@ -252,6 +252,6 @@ def _notebook_class(base: type[Figure]) -> type[Figure]:
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """Return a figure, sized in inches, and its axes; it is independent of windows and pyplot."""
-    base = package("matplotlib.figure", "a picture", "pictures").Figure
+    base = import_package("matplotlib.figure", "a picture", "pictures").Figure
     figure = _notebook_class(base)(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from moothall import ConfigError
 from moothall.build import counted, display, error_text, one_line
 from moothall.foundation.arguments import none_of
-from moothall.society.arrays import package
+from moothall.society.arrays import import_package
 from moothall.society.tables import arrow, trajectories_path, write_whole, writing_errors
 from moothall.society.trajectories import Trajectories
 
@@ -53,7 +53,7 @@ class Interval:
         if n == 1:
             return cls(mean, mean, mean, 1)
         variance = math.fsum((each - mean) ** 2 for each in values) / (n - 1)
-        t = float(package("scipy.special").stdtrit(n - 1, 0.975))
+        t = float(import_package("scipy.special").stdtrit(n - 1, 0.975))
         half = t * math.sqrt(variance / n)
         return cls(mean, mean - half, mean + half, n)
 
@@ -148,7 +148,8 @@ class Results:
 
     def to_pandas(self) -> DataFrame:
         """Return `rows` as a data frame of pandas. Raises MissingExtra: it is not installed."""
-        frame: DataFrame = package("pandas", "Results.to_pandas()", "pandas").DataFrame(self.rows)
+        pandas = import_package("pandas", "Results.to_pandas()", "pandas")
+        frame: DataFrame = pandas.DataFrame(self.rows)
         return frame
 
     def plot(self, metric: str | None = None, path: str | Path | None = None) -> Figure:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, display
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
     Bounds,
@@ -69,7 +69,7 @@ class Sensitivity:
 
     def to_pandas(self) -> DataFrame:
         """Return `rows` as a data frame of pandas."""
-        frame: DataFrame = package("pandas", "Sensitivity.to_pandas()", "pandas").DataFrame(
+        frame: DataFrame = import_package("pandas", "Sensitivity.to_pandas()", "pandas").DataFrame(
             self.rows
         )
         return frame
@@ -117,8 +117,8 @@ async def analyse(
         raise ConfigError(f"samples must be a power of 2 for sobol, got {samples}")
     name = checked_condition(design, condition)
     ranges = bounds_of(design, bounds)
-    sampled = package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
-    analysed = package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
+    sampled = import_package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
+    analysed = import_package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
     problem = {
         "num_vars": len(ranges),
         "names": list(ranges),

@@ -75,10 +75,10 @@ class Intervention:
                 raise ConfigError(f"{name} must be a dict, got {mapping!r:.80}")
             values[name] = dict(mapping)
         for name in ("close", "open", "pay", "news", "tell"):
-            values[name] = several(values[name], name)
+            values[name] = checked_list(values[name], name)
         values["pay"] = [_payment(each) for each in values["pay"]]
         if self.citizens is not None and not isinstance(self.citizens, Mapping):
-            values["citizens"] = [str(id) for id in several(self.citizens, "citizens")]
+            values["citizens"] = [str(id) for id in checked_list(self.citizens, "citizens")]
         for text in values["tell"]:
             if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _LONGEST:
                 rule = f"must be texts of 1 to {_LONGEST} characters"
@@ -309,7 +309,7 @@ def in_words(change: Intervention) -> str:
     return "; ".join(parts)
 
 
-def several(values: Any, name: str) -> list[Any]:
+def checked_list(values: Any, name: str) -> list[Any]:
     """Return an iterable as a list. Raises ConfigError for a text, a dict and others."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise ConfigError(f"{name} must be a list, got {values!r:.80}")

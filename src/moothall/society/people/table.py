@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError, MoothallError
 from moothall.build import address, check_integer, error_text, excerpt
-from moothall.society.arrays import csv_rows, package
+from moothall.society.arrays import csv_rows, import_package
 from moothall.society.blocks.needs import NEEDS
 from moothall.society.people.offices import NUMBERS, standard_columns
 
@@ -278,5 +278,5 @@ def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
 
 
 def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
-    table = package("pyarrow.parquet", "Parquet", "tables").read_table(file)
+    table = import_package("pyarrow.parquet", "Parquet", "tables").read_table(file)
     return list(table.column_names), table.to_pylist(), False

@@ -306,7 +306,7 @@ class RowBooks(AgentBooks):
         for path, value in leaves(values) if fits.any() else ():
             if not (name := self.column_at(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
-            own, number = population.pulled(name), self.number(name, value)
+            own, number = population.pull_column(name), self.number(name, value)
             same = np.shape(number) == own.shape[1:]
             fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
         for row, agent in population.agents.items():

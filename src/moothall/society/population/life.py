@@ -180,12 +180,14 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
     columns = population.columns
     home = work = 0
     if population.places and len(population.agents) < len(population):
-        place = population.pulled("place")
+        place = population.pull_column("place")
         is_there = (place >= 0) & ~population.full
-        at_home = is_there & (place == population.pulled("home"))
+        at_home = is_there & (place == population.pull_column("home"))
         home = int(np.count_nonzero(at_home))
         if "work" in columns:
-            work = int(np.count_nonzero(is_there & (place == population.pulled("work")) & ~at_home))
+            work = int(
+                np.count_nonzero(is_there & (place == population.pull_column("work")) & ~at_home)
+            )
     own = {}
     for name, function in population.metrics.items():
         try:

@@ -175,14 +175,14 @@ class Population(Register):
 
     def fresh(self, name: str) -> Any:
         """Return the current column, also from workers and full agents."""
-        self.pulled(name)
+        self.pull_column(name)
         if self.agents and name not in COMMIT_COLUMNS:
             writers = self._writers((name,))
             for row, agent in self.agents.items():
                 self._pull(row, agent.memory.status, (name,), writers)
         return np.asarray(self.arrays[name])
 
-    def pulled(self, name: str) -> Any:
+    def pull_column(self, name: str) -> Any:
         """Return the column, also from workers; what full agents have may be newer."""
         if self.source is not None:
             self.source.pull([name])

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moothall import ConfigError, StateError
 from moothall.build import check_integer, error_text
-from moothall.society.arrays import np, package
+from moothall.society.arrays import import_package, np
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment
 from moothall.society.population.engine import LocalEngine
@@ -57,8 +57,8 @@ class RayEngine(LocalEngine):
         super().__init__(concurrency=concurrency, threads=workers)
         self.workers = workers
         self.address = address
-        package("ray.exceptions", "RayEngine", "ray")
-        self._ray = package("ray")
+        import_package("ray.exceptions", "RayEngine", "ray")
+        self._ray = import_package("ray")
         # Linux ends the processes of Ray with the thread that has started them.
         self._thread = ThreadPoolExecutor(1, "moothall-ray")
         self._started_ray = False

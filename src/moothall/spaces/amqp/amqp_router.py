@@ -312,6 +312,7 @@ class AMQPRouter(Router):
             return
         sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight)
         if sent:
+            # First: a second answer, to a request that was sent twice, finds nothing open.
             self.requests.end(delivery)
             if self.closed and isinstance(error, RequestCancelled):
                 error = self.closed_error()  # `shut_down` cancelled it at its receiver
@@ -325,6 +326,7 @@ class AMQPRouter(Router):
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early."""
         sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight) and delivery.key
+        # Before it ends: only then it is known whether its receiver still works for it.
         open_request = sent and not delivery.answered and not self.closed
         super().abort(delivery, error)
         if open_request:
@@ -393,6 +395,7 @@ class AMQPRouter(Router):
     async def shut_down(self) -> None:
         """Wait until all sent messages are confirmed, end the open requests, and disconnect."""
         broker = self.broker
+        # First: cancellations are messages, too, and are confirmed with the others.
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
         if broker.is_up:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from moothall.foundation.threads import failing
+from moothall.foundation.threads import call_observers
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
@@ -47,9 +47,9 @@ class Observers:
         self._warn = warn
         self._callbacks: tuple[Callback, ...] = ()
         self._seen_keys: dict[str, None] = {}
-        self._channel = 0
+        self._channel_number = 0
         self._queue = ""
-        self._attaching = asyncio.Lock()
+        self._attach_lock = asyncio.Lock()
 
     async def add(self, callback: Callback) -> None:
         """Show a callback the messages of every process from now on."""
@@ -70,19 +70,19 @@ class Observers:
     async def attach(self) -> None:
         """Consume the copies on a new channel, if there is a callback."""
         names, call = self._broker.names, self._broker.control.call
-        async with self._attaching:  # who comes meanwhile returns when the queue is bound
-            if not self._callbacks or self._channel == self._broker.consumer.channel_number:
+        async with self._attach_lock:  # who comes meanwhile returns when the queue is bound
+            if not self._callbacks or self._channel_number == self._broker.consumer.channel_number:
                 return
-            self._channel = self._broker.consumer.channel_number
+            self._channel_number = self._broker.consumer.channel_number
             # A new queue each time: the broker may not know yet that the old connection is lost.
             queue = names.queue("observer", self._broker.new_key())
             overflow = names.queue("unobserved", self._broker.new_key())
-            passed_on = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": overflow}
+            overflow_route = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": overflow}
             # Not deleted with its consumer, which may be ended for a while.
             expires = {"x-expires": _EXPIRE_S * 1000}
             declare = partial(call, Channel.queue_declare, exclusive=True)
             await declare(overflow, arguments=_OVERFLOW_LIMITS | expires)
-            await declare(queue, arguments=_QUEUE_LIMITS | passed_on | expires)
+            await declare(queue, arguments=_QUEUE_LIMITS | overflow_route | expires)
             self._queue = queue
             await self.bind()
             consume = self._broker.consumer.consume
@@ -114,5 +114,5 @@ class Observers:
         if inbound.kind == wire.REPLY and envelope.args.get("data", 0) is None:
             return
         notification = (self._callbacks, envelope.to_dict, "observer", logger, BaseException)
-        for failed in failing(*notification):
+        for failed in call_observers(*notification):
             self._callbacks = tuple(each for each in self._callbacks if each is not failed)

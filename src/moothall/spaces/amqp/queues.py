@@ -13,13 +13,13 @@ from moothall.foundation.errors import BrokerError, DuplicateAgent
 from moothall.spaces.amqp.link.broker import CLASSIC, Broker
 from moothall.spaces.amqp.link.connection import LOCKED, NOT_FOUND, LinkLost, RefusedByBroker
 
-_DOWN: Final = {NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
+_HINTS: Final = {NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
 
 _SHARED_CLAIM_MS: Final = 1000
 """How long an id stays shared after the last of its processes has gone."""
 
 
-class State(NamedTuple):
+class QueueState(NamedTuple):
     """What the broker says of a queue."""
 
     exists: bool
@@ -69,13 +69,15 @@ class Queues:
     async def declare(self, id: str, claim: dict[str, Any] | None = None) -> tuple[int, bool]:
         """Declare an agent's queue; return how many messages wait, and if it is surely classic."""
 
-        def first(channel: Channel) -> None:
+        def declare_claim(channel: Channel) -> None:
             if claim is not None:
                 channel.queue_declare(self._names.queue("claim", id), **claim)
 
         name, arguments = self._names.queue("agent", id), self._arguments
         try:
-            declared, ours = await self.broker.control.declare(name, arguments, first)
+            declared, has_our_arguments = await self.broker.control.declare(
+                name, arguments, declare_claim
+            )
         except RefusedByBroker as error:
             if error.code == LOCKED and claim is not None:
                 raise DuplicateAgent(
@@ -83,9 +85,9 @@ class Queues:
                     "give this one another id, or end that process, or add each with shared=True"
                 ) from None
             raise BrokerError(
-                f"agent {id!r} can have no queue at the broker: {error}{_DOWN.get(error.code, '')}"
+                f"agent {id!r} can have no queue at the broker: {error}{_HINTS.get(error.code, '')}"
             ) from error
-        return declared.message_count, ours and self.broker.queue_type == CLASSIC
+        return declared.message_count, has_our_arguments and self.broker.queue_type == CLASSIC
 
     def _keys(self, id: str, groups: Iterable[str]) -> list[str]:
         """Return the routing keys of all messages to an agent, those to it alone last."""
@@ -96,12 +98,13 @@ class Queues:
     async def bind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route to its queue an agent's messages, its groups', and broadcasts."""
         name, exchange = self._names.queue("agent", id), self._names.exchange
-        *other_keys, own = self._keys(id, groups)
+        *other_keys, own_key = self._keys(id, groups)
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
+            # The broker answers the last one alone: it works in order, so that all are bound then.
             for key in other_keys:
                 channel.queue_bind(name, exchange, key)
-            channel.queue_bind(name, exchange, own, callback=callback)
+            channel.queue_bind(name, exchange, own_key, callback=callback)
 
         try:
             await self._call(bind)
@@ -120,15 +123,15 @@ class Queues:
 
     # -- looked at ---------------------------------------------------------------------------------
 
-    async def state(self, kind: str, id: str) -> State:
+    async def state(self, kind: str, id: str) -> QueueState:
         """Return what the broker says of a queue of an agent."""
         name = self._names.queue(kind, id)
         try:
             declared = await self._call(Channel.queue_declare, name, passive=True)
         except RefusedByBroker as error:
             locked = error.code == LOCKED  # the exclusive queue of another process
-            return State(locked, locked, 0)
-        return State(True, declared.consumer_count > 0, declared.message_count)
+            return QueueState(locked, locked, 0)
+        return QueueState(True, declared.consumer_count > 0, declared.message_count)
 
     async def is_served(self, id: str) -> bool:
         """Return whether some process has an agent of that id, or waits to take the id over."""

@@ -105,6 +105,7 @@ class OpenRequests:
 
     def answered(self, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         """Take a message to this process: a request's outcome, or a notice of a process."""
+        # At once: what asks is in this process, so a crash loses both.
         self.broker.consumer.acknowledge(tag)
         kind, request = properties.type, self._open.get(properties.correlation_id or "")
         if kind == wire.CANCEL or (request is None and kind in wire.NOTICES):
@@ -166,6 +167,7 @@ class OpenRequests:
             self._notify(
                 wire.PROCESS_ANSWER, self.broker.reply_key, process, id=key, on_confirmed=about
             )
+            # Without a connection this waits for the next one: only then silence says something.
             await confirmed
             await asyncio.wait((came,), timeout=_ARRIVES_S)
             return came.done()
@@ -232,6 +234,7 @@ class OpenRequests:
 
     def send_again(self, id: str | None = None) -> None:
         """Publish the open requests to an agent again, or all if `id` is None."""
+        # A copy: one that the publisher refuses ends at once.
         for message in list(self._open.values()):
             if id is None or message.to == id:
                 self.broker.publisher.publish(message)

@@ -41,7 +41,7 @@ from moothall.journal import Doubt, Wait, Waits
 from moothall.journal.run_parts import ReadPart
 from moothall.studio.feed import EventFeed
 
-_REASON: Final = 2_000
+_MAX_REASON_CHARS: Final = 2_000
 _REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note", "facts")
 """What is told of a call, as it is in the request."""
 _MOST_STORED: Final = 500
@@ -90,13 +90,13 @@ class Cards:
 
     async def approve(self, request: ApprovalRequest, **labels: str) -> Any:
         """Ask whether an action is permitted; show `labels` too. Without an open page, wait."""
-        about, read = _of_approval(request)
-        return await self.ask("approval", {**labels, **about}, read)
+        subject, read = _approval_subject(request)
+        return await self.ask("approval", {**labels, **subject}, read)
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
-        about = {"agent": question.agent, "text": question.text, "run": question.run}
-        return str(await self.ask("question", about))
+        subject = {"agent": question.agent, "text": question.text, "run": question.run}
+        return str(await self.ask("question", subject))
 
     async def ask(self, kind: str, subject: dict[str, Any], read: _Reader | None = None) -> Any:
         """Show a card on every page, and wait for its answer, which `read` checks."""
@@ -105,15 +105,16 @@ class Cards:
 
         def give(value: Any) -> None:
             try:
-                loop.call_soon_threadsafe(_set, answer, value)
+                loop.call_soon_threadsafe(_set_result, answer, value)
             except RuntimeError:
                 raise CardGone(f"card {number} is not open: its program has ended") from None
 
-        card = Card(number, kind, subject, time.time(), give, read or _question)
+        card = Card(number, kind, subject, time.time(), give, read or _read_answer)
         self._show(card)
         try:
             return await answer
         except asyncio.CancelledError:
+            # A page may have answered in this moment.
             with suppress(CardGone):
                 self._close(card.number, "withdrawn")
             raise
@@ -125,14 +126,15 @@ class Cards:
         if card is None:
             raise CardGone(_NOT_OPEN.format(number))
         try:
-            checked = Signature.of(card.read, bound_to_self=False).check(answer, card.kind)
+            args = Signature.of(card.read, bound_to_self=False).check(answer, card.kind)
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
-        value, outcome = card.read(**checked)
+        value, outcome = card.read(**args)
         if card.wait is not None:
             card.give(value)  # it may be refused there: then the card stays
             self._close(number, outcome)
             return outcome
+        # First: of two pages that answer at once, the one that closes the card is heard.
         self._close(number, outcome)
         card.give(value)
         return outcome
@@ -144,8 +146,8 @@ class Cards:
             journal: the journal
             by: the name in which answers are given
         """
-        now = (journal.path, *journal.waits.newest())
-        if now == self._last_look:
+        newest = (journal.path, *journal.waits.newest())
+        if newest == self._last_look:
             return
         waiting = journal.waiting(kind=Waits.of_a_person)[:_MOST_STORED]
         waits = {(each.run, each.key): each for each in waiting}
@@ -154,10 +156,10 @@ class Cards:
         for wait in [each for each in numbers if each not in waits]:
             with suppress(CardGone):
                 self._close(numbers[wait], _why_gone(journal, wait[0]))
-        for at, each in waits.items():
-            if at not in numbers:
-                self._show(self._stored(each, journal, by))
-        self._last_look = now
+        for wait_key, each in waits.items():
+            if wait_key not in numbers:
+                self._show(self._card_of_wait(each, journal, by))
+        self._last_look = newest
 
     def leave(self) -> None:
         """Take away what runs of the journal wait for: it is closed."""
@@ -168,29 +170,29 @@ class Cards:
             with suppress(CardGone):
                 self._close(number, "withdrawn")
 
-    def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
+    def _card_of_wait(self, wait: Wait, journal: Journal, by: str) -> Card:
         """Return the card of what a run waits for in the journal."""
         request, kind = wait.request, wait.kind
         subject: dict[str, Any]
         read: _Reader
         if wait.action == DECIDE and not wait.path:
-            kind, subject, read = "decision", _of_decision(journal, wait), _decision
+            kind, subject, read = "decision", _decision_subject(journal, wait), _read_decision
         elif isinstance(request, ApprovalRequest):
-            subject, read = _of_approval(request)
+            subject, read = _approval_subject(request)
         else:
             subject = {"agent": request.agent, "run": wait.run, "text": request.text}
-            read = _question
+            read = _read_answer
             if kind == "doubt":
-                subject["text"], read = wait.line, _doubt
+                subject["text"], read = wait.line, _read_doubt
 
         def give(value: Any) -> None:
             try:
                 journal.answer(wait.run, wait.key, value, by=by)
-            except StateError as late:
-                raise CardGone(str(late)) from late
+            except StateError as error:
+                raise CardGone(str(error)) from error
 
-        at = (wait.run, wait.key)
-        return Card(next(self._numbers), kind, subject, wait.since, give, read, at)
+        wait_key = (wait.run, wait.key)
+        return Card(next(self._numbers), kind, subject, wait.since, give, read, wait_key)
 
     def _show(self, card: Card) -> None:
         with self._guard:
@@ -212,7 +214,7 @@ class RunApprover:
 
     Args:
         cards: the cards
-        **told: what else a card tells, such as the task
+        **labels: what else a card tells, such as the task
     """
 
     def __init__(self, cards: Cards, **labels: str) -> None:
@@ -236,27 +238,28 @@ def _why_gone(journal: Journal, run: str) -> str:
     return "withdrawn"
 
 
-def _set(answer: asyncio.Future[Any], value: Any) -> None:
+def _set_result(answer: asyncio.Future[Any], value: Any) -> None:
+    # Cancelled in the turn in which the answer came.
     if not answer.done():
         answer.set_result(value)
 
 
-def _of_decision(journal: Journal, wait: Wait) -> dict[str, Any]:
+def _decision_subject(journal: Journal, wait: Wait) -> dict[str, Any]:
     """Return what H of a dual act decides about: the task, and what R has concluded last."""
     part = ReadPart(wait.run, journal.entries(wait.run))
     progress = ReadRecord(part, DualActState).state or DualActState()
     last = progress.conclusions[-1].to_json() if progress.conclusions else None
-    about = {"agent": "H", "run": wait.run, "told": [*progress.told], "conclusion": last}
-    return {**about, "task": progress.task, "round": len(progress.conclusions)}
+    subject = {"agent": "H", "run": wait.run, "told": [*progress.told], "conclusion": last}
+    return {**subject, "task": progress.task, "round": len(progress.conclusions)}
 
 
-def _of_approval(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader]:
+def _approval_subject(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader]:
     """Return what a card says of a call, and how its answer is read."""
-    about = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-    about |= {"run": request.run_id, "outside": [*request.outside], "line": str(request)}
+    subject = {name: getattr(request, name) for name in _REQUEST_FIELDS}
+    subject |= {"run": request.run_id, "outside": [*request.outside], "line": str(request)}
     choices = {word: kind.label for word, kind in DECISION_KINDS.choices_for(request).items()}
-    about |= {"editable": request.check is not None, "choices": choices}
-    return about, _Approval(request).read
+    subject |= {"editable": request.check is not None, "choices": choices}
+    return subject, _Approval(request).read
 
 
 class _Approval:
@@ -270,7 +273,7 @@ class _Approval:
         permit: bool | None = None,
         fingerprint: str = "",
         choice: str = "",
-        reason: Annotated[str, Field(max_length=_REASON)] = "",
+        reason: Annotated[str, Field(max_length=_MAX_REASON_CHARS)] = "",
         args: dict[str, Any] | None = None,
     ) -> tuple[Any, str]:
         """Return the decision, and its word; a choice says by itself whether it permits."""
@@ -290,23 +293,23 @@ class _Approval:
             request.check(args)
         permitted = True if args is None else ChangedArgs(args)
         refused = Refused(reason.strip()) if reason.strip() else False
-        of_call = permitted if permits else refused
-        decision = kind.type() if kind is not None and kind.permits is permits else of_call
+        plain_decision = permitted if permits else refused
+        decision = kind.type() if kind is not None and kind.permits is permits else plain_decision
         return decision, DECISION_KINDS.outcome_of(decision)
 
 
-def _question(text: str) -> tuple[str, str]:
+def _read_answer(text: str) -> tuple[str, str]:
     if not text.strip():
         raise ConfigError("text must be an answer in words")
     return text, "answered"
 
 
-def _doubt(decision: str, result: Any = None) -> tuple[Any, str]:
+def _read_doubt(decision: str, result: Any = None) -> tuple[Any, str]:
     kind = Doubt.decisions.get(decision)
     return ({decision: result} if kind is not None and kind.type else decision), "decided"
 
 
-def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[str, str]:
+def _read_decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[str, str]:
     if choice not in _CHOICES:
         raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
     action, meaning = _CHOICES[choice]

@@ -35,9 +35,11 @@ class ActOrder(RunLimits):
     """The settings of `moothall act` from the command line, the environment and moothall.toml."""
 
     command: ClassVar[str] = "act"
-    part: ClassVar[str] = "act"
+    part: ClassVar[str] = "act"  # of a run: what records the order
+    # What may be another when the run is resumed.
     may_change: ClassVar[tuple[str, ...]] = ("max_iterations", *RUN_LIMITS, "yes_read")
     paths: ClassVar[tuple[str, ...]] = ("root",)
+    # Options that may have an address with a key in it.
     addresses: ClassVar[tuple[str, ...]] = ("model", "review")
 
     task: str
@@ -106,14 +108,14 @@ def actions_of(order: ActOrder) -> list[Action]:
     from moothall.agents import changing_actions, file_actions
 
     small = is_small_model(order.model)
-    looking = file_actions(
+    reading_actions = file_actions(
         order.root,
         small,
         only_listed=small,
         subfolders=not small,
         access_policy=ACCESS_PERMITTED if order.yes_read else ACCESS_REQUESTED,
     )
-    return [*looking, *changing_actions(order.root, small, network=order.network)]
+    return [*reading_actions, *changing_actions(order.root, small, network=order.network)]
 
 
 def is_small_model(model: str) -> bool:
@@ -124,10 +126,12 @@ def is_small_model(model: str) -> bool:
 def model_keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the key for the model of an order, and the key for its reviewer."""
     # A key of moothall.toml is only for a model that the file chose; such a model gets no other.
-    own = os.environ.get("MOOTHALL_KEY")
+    own_key = os.environ.get("MOOTHALL_KEY")
     if not order.model_of_file:
-        return own, own
-    return (file_settings.get("key") if file_settings.get("model") == order.model else None), own
+        return own_key, own_key
+    return (
+        file_settings.get("key") if file_settings.get("model") == order.model else None
+    ), own_key
 
 
 def check_reviewer(order: ActOrder) -> None:

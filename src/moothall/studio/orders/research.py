@@ -45,11 +45,13 @@ class ResearchOrder(RunLimits, SearchOptions):
     """The settings of `moothall research` from the command line."""
 
     command: ClassVar[str] = "research"
-    part: ClassVar[str] = "moothall research"
+    part: ClassVar[str] = "moothall research"  # of a run: what records the order
+    # What may be another when the run is resumed.
     may_change: ClassVar[tuple[str, ...]] = (
         *("objectives", "iterations", *RUN_LIMITS, "out", "html", "sources"),
     )
     paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
+    # Options that may have an address with a key in it.
     addresses: ClassVar[tuple[str, ...]] = (
         *("model", *(name for name, each in SEARCH_ENGINES.items() if each.example)),
     )
@@ -206,10 +208,10 @@ def _check_web(order: ResearchOrder) -> None:
 def _check_engines(order: ResearchOrder) -> None:
     for name, address in order.engines.items():
         if address and SEARCH_ENGINES[name].example:
-            from moothall.research.web.fetching import checked
+            from moothall.research.web.fetching import checked_url
 
             try:
-                checked(address)
+                checked_url(address)
             except PageError as error:
                 raise ConfigError(f"--{name}: {error}") from None
 

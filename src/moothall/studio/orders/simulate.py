@@ -39,7 +39,8 @@ class SimulateOrder:
     """The settings of `moothall simulate` from the command line."""
 
     command: ClassVar[str] = "simulate"
-    part: ClassVar[str] = "moothall simulate"
+    part: ClassVar[str] = "moothall simulate"  # of a run: what records the order
+    # What may be another when the run is resumed.
     may_change: ClassVar[tuple[str, ...]] = (
         "max_usd",
         "max_calls",
@@ -49,6 +50,7 @@ class SimulateOrder:
         "trajectories",
     )
     paths: ClassVar[tuple[str, ...]] = ("out",)
+    # Options that may have an address with a key in it.
     addresses: ClassVar[tuple[str, ...]] = ("model",)
 
     citizens: int = 1000

@@ -15,7 +15,7 @@ from moothall import BROADCAST
 from moothall.build import guard
 
 if TYPE_CHECKING:
-    from moothall.studio.growing import Growth
+    from moothall.studio.growing import PartialAnswer
 
 MESSAGES: Final = 100_000
 """How many messages are kept, the newest."""
@@ -103,7 +103,7 @@ class SpaceMessages:
         self,
         message: dict[str, Any],
         at: float,
-        reply: Growth | None = None,
+        reply: PartialAnswer | None = None,
         groups: Sequence[str] = (),
     ) -> SeenMessage:
         """Keep a message, of a reply if it answers; return it with the one that it answers.

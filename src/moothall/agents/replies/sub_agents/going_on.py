@@ -14,7 +14,7 @@ from moothall.agents.replies.resume import asked_in
 from moothall.foundation.errors import RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import to_its_end
-from moothall.journal.entry import FIRST, begun_of
+from moothall.journal.entry import FIRST, begin_data_of
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
@@ -94,7 +94,7 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                 top = journal.run(last)
                 _, top_runs = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
                 top_runs.setdefault(last, top)
-            elif (begun_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
+            elif (begin_data_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
                 runs[run.id] = run
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from moothall.foundation.text.values.dates import date_of, dates_in, time_of, times_in
-from moothall.foundation.text.values.numbers import FINE, Number, decimal, number_of, numbers_in
+from moothall.foundation.text.values.numbers import (
+    FINE_CURRENCIES,
+    Number,
+    decimal,
+    number_of,
+    numbers_in,
+)
 
 Key: TypeAlias = tuple[Any, ...]
 """A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("percent", Decimal)`,
@@ -30,8 +36,8 @@ def keys_of(value: Any) -> list[Key]:
         if not number.currency and number.digits[0] == "0" and number.digits.isdigit():
             # An account, not a number.
             return [] if len(value) > 1 else [("number", decimal("0"))]
-        sort = bool(number.currency)
-        keys = [each for each in _numbers(number) if (each[0] == "amount") == sort]
+        is_amount = bool(number.currency)
+        keys = [each for each in _numbers(number) if (each[0] == "amount") == is_amount]
         if keys:
             return keys
     dates: list[Key] = [("date", *each) for each in date_of(value)]
@@ -45,11 +51,11 @@ def keys_in(text: str) -> Iterator[Key]:
     """
     dates = dates_in(text)
     spans = sorted(span for span, _ in dates)
-    place = 0
+    next_span = 0
     for number in numbers_in(text):
-        while place < len(spans) and spans[place][1] <= number.begin:
-            place += 1
-        if place == len(spans) or number.start < spans[place][0]:
+        while next_span < len(spans) and spans[next_span][1] <= number.start:
+            next_span += 1
+        if next_span == len(spans) or number.digits_start < spans[next_span][0]:
             yield from _numbers(number)
     for _, readings in dates:
         yield from (("date", *each) for each in readings)
@@ -62,7 +68,9 @@ def _numbers(number: Number) -> Iterator[Key]:
     readings = number.readings
     if len(readings) > 1:
         # 1.250 may be a thousand or little more than one: cents decide, else it names neither.
-        readings = readings[:1] if number.currency and number.currency not in FINE else ()
+        readings = (
+            readings[:1] if number.currency and number.currency not in FINE_CURRENCIES else ()
+        )
     for reading in readings:
         if number.percent:  # a part of something: no amount of anything
             yield "percent", reading

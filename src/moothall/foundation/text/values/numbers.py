@@ -15,7 +15,7 @@ _CODES: Final = frozenset(
     "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
     "pln ron rub sar sek sgd thb try uah usd usdt zar".split()
 )
-FINE: Final = frozenset(("btc", "eth", "usdt"))
+FINE_CURRENCIES: Final = frozenset(("btc", "eth", "usdt"))
 """Currencies with more places than two."""
 CURRENCIES: Final = _CODES.union(_WORDS)
 _CURRENCY: Final = f"{any_of(CURRENCIES)}|[$€£¥₹]"
@@ -33,8 +33,8 @@ _SCALES: Final = {"k": 3, "m": 6, "mn": 6, "bn": 9, "b": 9, "tn": 12}
 class Number(NamedTuple):
     """A number as it stands in a text, with all that it may mean."""
 
-    begin: int  # where it begins, with its currency
-    start: int  # where its digits begin
+    start: int  # where it begins, with its currency
+    digits_start: int  # where its digits begin
     end: int  # where it ends, with its currency, its `%` or its letters
     readings: tuple[Decimal, ...]  # several for 1.250; none for 3.11.2
     currency: str  # a code in lower case, or empty
@@ -61,9 +61,9 @@ def _number(match: re.Match[str]) -> Number:
     if letters == "k" or (currency and letters in _SCALES):
         numbers = tuple(each.scaleb(_SCALES[letters]) for each in numbers)
         letters = ""
-    begin, start, end = match.start(), match.start("digits"), match.end()
+    start, digits_start, end = match.start(), match.start("digits"), match.end()
     part, digits = bool(match["part"]), match["digits"]
-    return Number(begin, start, end, numbers, currency, part, letters, digits)
+    return Number(start, digits_start, end, numbers, currency, part, letters, digits)
 
 
 def _readings(digits: str) -> Iterator[Decimal]:

@@ -125,7 +125,7 @@ def quantities_in(text: str) -> list[Quantity]:
         if each.readings
         and all(map(Decimal.is_finite, each.readings))
         and each.letters not in _ORDINAL
-        and not any(start <= each.start < end for start, end in dated)
+        and not any(start <= each.digits_start < end for start, end in dated)
     ]
     units = [_unit_of(each, text) for each in numbers]
     for at, (first, two) in reversed([*enumerate(pairwise(numbers))]):
@@ -192,7 +192,7 @@ def is_unit(word: str) -> bool:
 
 def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Quantity:
     dimension, size, end = unit
-    excerpt = text[number.begin : max(end, number.end)].strip()
+    excerpt = text[number.start : max(end, number.end)].strip()
     plain = tuple(map(Fraction, number.readings))
     values = tuple(each * size for each in plain)
     if dimension == "fahrenheit":
@@ -203,6 +203,6 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
     digits = 0 if may_be_year else len(last.digits)
     if dimension == "data" and size in _BINARY:  # 4 GB may be 4,096 MB
         values += tuple(each * _BINARY[size] for each in plain)
-    compared = _COMPARED.search(text, max(0, number.begin - _COMPARISON_CHARS), number.begin)
+    compared = _COMPARED.search(text, max(0, number.start - _COMPARISON_CHARS), number.start)
     relation = _COMPARISONS[compared[1]] if compared else ""
     return Quantity(excerpt, dimension, values, plain, size, int(last.exponent), digits, relation)

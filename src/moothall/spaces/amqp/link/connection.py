@@ -244,6 +244,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._unwritten += marshaled_frames
         if not self._writing:
             self._writing = True
+            # While data is read, `data_received` ends the turn.
             if not self._reading:
                 self._loop.call_soon(self._end_turn)
             self._write()
@@ -282,6 +283,7 @@ class Control:
 
     async def call(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a method of `Channel` that takes a callback, and return the broker's answer."""
+        # One at a time: AMQP answers in order, and an answer names no call.
         async with self._turn:
             channel = self._channel
             if channel is None or not channel.is_open:
@@ -324,6 +326,7 @@ class Control:
         self._end(LinkLost("the connection was lost"))
 
     def _closed(self, channel: Channel, error: Exception) -> None:
+        # One that a cancelled call has given up; later calls have another.
         if channel is not self._channel:
             return
         self._channel = None

@@ -200,10 +200,12 @@ class Publisher:
 
     def attach(self, channel: Channel) -> None:
         """Publish on this channel from now on, the unconfirmed messages first."""
+        # In front, and in their order: what was sent later must not overtake them.
         self._waiting.extendleft(reversed(self._unconfirmed.values()))
         self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
         self._returned.clear()
+        # The broker counts from 1 on each channel.
         self._tag = 0
         self._channel = channel
         channel.add_on_return_callback(self._on_return)
@@ -280,6 +282,7 @@ class Publisher:
             self._wake()
 
     def _on_return(self, _channel: Channel, _method: Any, properties: Any, _body: bytes) -> None:
+        # The broker returns a message before it confirms it: `_end` sees both.
         self._returned.add(properties.message_id)
 
     def _publish_waiting(self) -> None:
