@@ -409,7 +409,6 @@ def do(job: dict[str, Any]) -> None:
 IMPORTED = (
     "docstring_parser",
     "jsonschema_rs",
-    "moothall.journal.journal_argument",
     "moothall.models.wrappers.prices",
     "pydantic.type_adapter",
 )
