@@ -155,8 +155,10 @@ export function shownRun(view, id, slot, back, wanted) {
 
   // Entries that are there and not shown yet, one request at a time.
   function fill() {
-    loading ??= call(`runs/entries?${at}&after=${last}&most=${Math.max(1, most - last)}`).then(
-      (found) => found.forEach(put), (error) => fail(error.message)).finally(() => { loading = null; rest(); });
+    if (loading) return loading;
+    const known = about.entries; // one that is told of while this is asked may not be in the answer
+    loading = call(`runs/entries?${at}&after=${last}&most=${Math.max(1, most - last)}`).then(
+      (found) => found.forEach(put), (error) => fail(error.message)).finally(() => { loading = null; rest(); if (about.entries > known && last < most) fill(); });
     return loading;
   }
 
