@@ -71,7 +71,7 @@ def breaks_of(files: Iterable[Path]) -> list[Break]:
     Raises:
         SystemExit: a text does not stand in its file once, or changes no function
     """
-    breaks, wrong = [], []
+    breaks, wrong, unbroken = [], [], dict[str, Codes]()
     for path in files:
         for number, entry in enumerate(tomllib.loads(path.read_text())["break"], 1):
             each = Break(**entry, where=path.name)
@@ -83,7 +83,9 @@ def breaks_of(files: Iterable[Path]) -> list[Break]:
                 continue
             changed = source.replace(each.old, each.new)
             try:
-                before, after = codes_of(source, each.file), codes_of(changed, each.file)
+                if each.file not in unbroken:
+                    unbroken[each.file] = codes_of(source, each.file)
+                before, after = unbroken[each.file], codes_of(changed, each.file)
             except SyntaxError as error:
                 wrong.append(f"{path.name}, break {number}: {each.file}: {error}")
                 continue

@@ -138,7 +138,7 @@ def erlang_c_wait_s(arrive: float, serve: float, servers: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("arrive", "serve", "servers"), ((30, 60, 1), (40, 30, 2), (60, 20, 5), (10, 30, 1))
+    ("arrive", "serve", "servers"), ((30, 60, 1), (60, 20, 5))
 )
 async def test_queue_waits_as_long_as_erlang_says(
     arrive: float, serve: float, servers: int
