@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +81,6 @@ def test_anthropic_turn_that_the_server_pauses_goes_on(streamed: bool) -> None:
     assert first["tools"] == second["tools"] == [SEARCH]
     said = {"role": "assistant", "content": [{"type": "text", "text": "I look. "}, USED]}
     assert second["messages"] == [*first["messages"], said]
-
-
-def test_anthropic_server_tools_blocks_go_back_with_the_results_of_calls() -> None:
-    paused = messages_format.message(USED, stop_reason="pause_turn")
-    called = messages_format.message(FOUND, ADD, stop_reason="tool_use")
-    with OpenAIServer(paused, called, messages_format.text("3")) as server:
-        model = AnthropicModel("m", server.url, "k", options={"tools": [SEARCH]})
-        agent = ReActAgent("a", model, actions=[add])
-        assert agent.reply_sync("1+2?").text == "3"
-    body = json.loads(json.dumps(server.requests[-1].body))
-    assert [each["name"] for each in body["tools"]] == ["web_search", "add"]
-    assert body["messages"][1]["content"] == [USED, FOUND, ADD]
 
 
 @pytest.mark.long

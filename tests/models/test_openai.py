@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, PERSON, ModelConformance, parts_of, run, user
+from conformance.model import ACTIONS, ModelConformance, parts_of, run, user
 from models.openai_server import (
     HANG,
     SOON,
@@ -150,157 +150,6 @@ class TestLlamaServer(ModelConformance):
 # -- what goes out ---------------------------------------------------------------------------------
 
 
-def test_openai_conversation_goes_out_as_the_format_has_it() -> None:
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    messages = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [
-                {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}},
-                {"id": "c2", "name": "add", "args": '{"a": 3}'},
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "3"},
-        {"role": "tool", "tool_call_id": "c2", "name": "add", "content": "missing b"},
-        {"role": "user", "name": "Ann", "content": "Well?"},
-        {"role": "user", "name": "no name/for it", "content": "Well?"},
-    ]
-    with OpenAIServer(text("ok")) as server:
-        asked = OpenAIModel("big", server.url, KEY, max_tokens=9, seed=1, options={"top_p": 0.5})
-        run(asked.complete(messages, ACTIONS[:1], PERSON))
-    request = server.requests[0]
-    assert request.path == "/v1/chat/completions"
-    assert request.headers["content-type"] == "application/json"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    body = request.body
-    assert body.pop("messages") == [
-        messages[0],
-        messages[1],
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [call("add", '{"a": 1, "b": 2}', "c1"), call("add", '{"a": 3}', "c2")],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "3"},
-        {"role": "tool", "tool_call_id": "c2", "content": "missing b"},
-        messages[5],
-        {"role": "user", "content": "Well?"},
-    ]
-    function = body["tools"][0].pop("function")
-    final = body["tools"].pop()["function"]  # the form of a schema beside actions
-    assert (final["name"], final["parameters"]) == ("final_answer", PERSON)
-    assert body.pop("tools") == [{"type": "function"}]
-    assert function["name"] == "add"
-    assert function["description"] == ACTIONS[0].description
-    assert function["parameters"] == ACTIONS[0].parameters
-    assert body == {"model": "big", "max_tokens": 9, "seed": 1, "top_p": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("more", "sent", "known"),
-    (
-        ({}, {"max_tokens": 4096}, 4096),
-        ({"max_tokens": 9}, {"max_tokens": 9}, 9),
-        ({"max_tokens": None}, {}, None),
-        ({"options": {"max_completion_tokens": 9}}, {"max_completion_tokens": 9}, 9),
-        ({"options": {"max_tokens": 9}}, {"max_tokens": 9}, 9),
-    ),
-    ids=str,
-)
-def test_openai_length_of_answers_is_said_once(
-    more: dict[str, Any], sent: dict[str, int], known: int | None
-) -> None:
-    with OpenAIServer(text("ok")) as server:
-        asked = OpenAIModel("m", server.url, **more)
-        run(asked.complete(user("Hi")))
-    body = server.requests[0].body
-    assert {field: body[field] for field in body if field.startswith("max_")} == sent
-    assert asked.max_tokens == known
-
-
-@pytest.mark.parametrize(
-    ("schema", "strict"),
-    (
-        ({"type": "object", "properties": {}, "additionalProperties": False}, True),
-        ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, False),
-        ({"type": "object", "properties": {}}, False),
-        ({"const": 1}, False),
-        (PERSON, False),
-        (
-            {
-                "type": "object",
-                "properties": {"a": {"$ref": "#/$defs/A"}},
-                "required": ["a"],
-                "additionalProperties": False,
-                "$defs": {"A": {"type": "object", "properties": {"b": {"type": "string"}}}},
-            },
-            False,
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {
-                    "a": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]},
-                    "b": {"type": ["string", "null"], "format": "date"},
-                },
-                "required": ["a", "b"],
-                "additionalProperties": False,
-            },
-            True,
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "object"}]}},
-                "required": ["a"],
-                "additionalProperties": False,
-            },
-            False,
-        ),
-    ),
-    ids=("empty", "optional", "open", "const", "max-length", "open-inside", "nested", "open-or"),
-)
-def test_openai_schema_is_strict_where_its_form_allows_it(
-    schema: dict[str, Any], strict: bool
-) -> None:
-    with OpenAIServer(text("{}")) as server:
-        run(OpenAIModel("m", server.url).complete(user("Hi"), schema=schema))
-    about = server.requests[0].body["response_format"]["json_schema"]
-    assert about.get("strict", False) is strict
-    assert about["schema"] == schema
-
-
-@pytest.mark.parametrize(
-    "part",
-    (
-        {},
-        {"enum": ["a", None]},
-        {"type": "string", "default": "a"},
-        {"$ref": "#/$defs/A", "description": "a described one"},
-        {"type": "string", "format": "uri"},
-        {"type": "array"},
-        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}},
-    ),
-    ids=str,
-)
-def test_openai_schema_with_a_part_that_strict_refuses_is_not_strict(
-    part: dict[str, Any],
-) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": part},
-        "required": ["a"],
-        "additionalProperties": False,
-        "$defs": {"A": {"type": "string"}},
-    }
-    with OpenAIServer(text("{}")) as server:
-        run(OpenAIModel("m", server.url).complete(user("Hi"), schema=schema))
-    assert "strict" not in server.requests[0].body["response_format"]["json_schema"]
-
-
 @pytest.mark.parametrize(
     ("message", "fault"),
     (
@@ -324,9 +173,6 @@ def test_openai_wrong_message_is_named_before_sending(message: Any, fault: str) 
             run(asked.complete([*user("Hi"), message]))
         assert server.requests == []
         assert run(asked.complete(user("Hi"))).text == "ok"
-
-
-# -- what comes in ---------------------------------------------------------------------------------
 
 
 # -- failures --------------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ from conformance.model import ACTIONS, PERSON, joined, parts_of, run, until_erro
 from models.openai_server import (
     DONE,
     HANG,
-    RESET,
-    SOON,
     Answer,
     OpenAIServer,
     Request,
@@ -80,22 +78,6 @@ def test_openai_streamed_request_is_the_same_but_asks_for_the_usage() -> None:
     assert pieces.pop("stream_options") == {"include_usage": True}
     assert pieces == whole
     assert pieces["messages"][0]["content"] == content
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    (
-        "property 'stream_options' is unsupported, did you mean 'stream'?",
-        "body.stream_options.include_usage: Extra inputs are not permitted",
-    ),
-)
-def test_openai_server_that_refuses_to_count_is_asked_without(refusal: str) -> None:
-    with OpenAIServer(status(422, refusal), streamed("one"), streamed("two")) as server:
-        asked = OpenAIModel("m", server.url)
-        said = [joined(run(parts_of(asked, user("Hi")))) for _ in range(2)]
-    assert said == ["one", "two"]
-    options = [request.body.get("stream_options") for request in server.requests]
-    assert options == [{"include_usage": True}, None, None]
 
 
 @pytest.mark.parametrize(
@@ -230,21 +212,6 @@ def test_openai_stream_settles_its_rate_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "failure",
-    (
-        *(status(429, **SOON), status(500, **SOON), events(cut=True)),
-        *(RESET, events(reset=True)),
-        *(events(delta("", role="assistant"), cut=True), events(b": nothing\n\n")),
-    ),
-    ids=("429", "500", "cut", "reset", "reset-after-head", "cut-after-role", "ended"),
-)
-def test_openai_stream_is_tried_again_before_its_first_byte(failure: Any) -> None:
-    with OpenAIServer(failure, streamed("back")) as server:
-        assert joined(run(parts_of(OpenAIModel("m", server.url), user("Hi")))) == "back"
-        assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize(
     "given",
     (
         events(delta("It is"), delta(" so"), cut=True),
@@ -264,11 +231,6 @@ def test_stream_that_breaks_off_is_no_answer_and_is_not_asked_for_again(given: A
     assert came == "It is so"
     assert re.match(r"the answer broke off(: \w+| after event \d, before its end)", said)
     assert requests == 1
-
-
-def test_openai_stream_may_be_cut_after_its_end_was_said() -> None:
-    assert stream(events(delta("ok", "stop"), cut=True))[-1] == ModelReply("ok")
-    assert stream(events(delta("ok"), DONE, cut=True))[-1] == ModelReply("ok")
 
 
 @pytest.mark.parametrize(

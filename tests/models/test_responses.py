@@ -14,7 +14,7 @@ from models.openai_server import OpenAIServer, Request, call, calls, events, sta
 from models.server_conformance import ServerConformance
 from moothall import OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
-from moothall.models import Model, ModelReply
+from moothall.models import Model
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (
@@ -27,11 +27,6 @@ ONLY_THERE = (
 
 def of(server: OpenAIServer, **more: Any) -> OpenAIModel:
     return OpenAIModel("m", server.url, **{"api": "responses"} | more)
-
-
-def ask(*answers: Any, **more: Any) -> ModelReply:
-    with OpenAIServer(*answers) as server:
-        return run(of(server).complete(user("Hi"), **more))  # type: ignore[no-any-return]
 
 
 def stream(*answers: Any, **more: Any) -> list[Any]:
@@ -129,54 +124,7 @@ def test_requests_fit_openais_published_types() -> None:
         assert made["store"] is False
 
 
-def test_users_options_win_over_what_is_stored() -> None:
-    with OpenAIServer(form.response(form.said("Hi"))) as server:
-        options = {"store": True, "previous_response_id": "resp_0"}
-        run(of(server, options=options).complete(user("Hi")))
-    body = server.requests[0].body
-    assert (body["store"], body["previous_response_id"]) == (True, "resp_0")
-    assert "include" not in body
-
-
-def test_responses_model_without_encrypted_reasoning_is_asked_without_it() -> None:
-    refusal = status(400, "Encrypted content is not supported with this model.")
-    with OpenAIServer(refusal, form.response(form.said("Hi"))) as server:
-        model = of(server)
-        assert [run(model.complete(user("Hi"))).text for _ in range(2)] == ["Hi", "Hi"]
-    assert ["include" in request.body for request in server.requests] == [True, False, False]
-
-
-def test_reasoning_and_hosted_calls_go_back_between_calls_in_their_order() -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    items = [form.thought("One"), form.said("I look."), search, form.thought(id="rs_2"), ADD]
-    more = form.called("add", '{"a": 3, "b": 4}', "c2")
-    with OpenAIServer(form.response(*items, more), form.response(form.said("3"))) as server:
-        agent = ReActAgent("adder", of(server), actions=ACTIONS[:1])
-        reply = agent.reply_sync("Add")
-        agent.reply_sync("And now?")
-    assert (reply.text, [step.action for step in reply.steps]) == ("3", ["add", "add"])
-    for request in server.requests[1:]:
-        back = request.body["input"][1:7]
-        assert back[:4] == items[:4]
-        assert [each["call_id"] for each in back[4:]] == ["c1", "c2"]
-
-
 # -- answers ---------------------------------------------------------------------------------------
-
-
-def test_responses_phase_of_an_answer_goes_back_with_it() -> None:
-    item = form.said("Hi", phase="final_answer")
-    with OpenAIServer(form.response(form.thought(), item), form.response(form.said("3"))) as it:
-        agent = ReActAgent("a", of(it))
-        agent.reply_sync("Hello")
-        agent.reply_sync("Bye")
-    back = {"type": "message", "role": "assistant", "content": "Hi", "phase": "final_answer"}
-    assert it.requests[1].body["input"][1] == back
-
-
-def test_responses_server_that_is_busy_is_asked_again() -> None:
-    soon = {"retry_after_ms": "1"}
-    assert ask(status(500, "busy", **soon), form.response(form.said("Hi"))).text == "Hi"
 
 
 def test_chat_answers_are_still_read_before_the_switch() -> None:
@@ -194,17 +142,6 @@ def _item(kind: str, item: dict[str, Any]) -> dict[str, Any]:
 def _ended(*output: dict[str, Any]) -> dict[str, Any]:
     response = {"id": "r", "status": "completed", "output": list(output)}
     return {"type": "response.completed", "response": response}
-
-
-@pytest.mark.parametrize("repeats", (True, False), ids=("end-repeats", "end-is-empty"))
-def test_responses_stream_without_numbers_keeps_items_in_their_order(repeats: bool) -> None:
-    items = [form.thought("Hm."), form.said("I add."), ADD, form.called("add", "{}", "c2")]
-    given = events(*(_item("done", each) for each in items), _ended(*items * repeats))
-    with OpenAIServer(given, form.response(form.said("3"))) as server:
-        assert ReActAgent("a", of(server), actions=ACTIONS[:1]).reply_sync("Add").text == "3"
-    back = server.requests[1].body["input"][1:5]
-    assert back[:2] == items[:2]
-    assert [each.get("call_id") for each in back[2:]] == ["c1", "c2"]
 
 
 def test_responses_stream_of_endless_items_is_refused() -> None:

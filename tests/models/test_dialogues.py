@@ -1,0 +1,84 @@
+"""Dialogues with servers, each a line of `exchanges/dialogues.jsonl`: what goes out, and comes in.
+
+A line has its `case`, the `form` of the API, the `options` of the model, and the `answers` of the
+server as in `test_exchanges`, the last of them again and again; one may be `cut` or `reset`. `asks`
+are requests to the model (`messages`, `actions`, `schema`), `texts` are told to an agent. `URL` is
+the server's address. `sent` has for each request values by their places in its body, null for what
+is not there; `gives` has the last reply's text, an agent's stop reason and steps, or the `error`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.model import ACTIONS, parts_of, run, user
+from models.openai_server import Answer, OpenAIServer
+from models.test_exchanges import FORMS, answer_of
+from moothall import ReActAgent
+from moothall.foundation.errors import ModelError
+
+DIALOGUES = Path(__file__).parent / "exchanges" / "dialogues.jsonl"
+LINES = [json.loads(line) for line in DIALOGUES.read_text().splitlines()]
+
+
+def served(answer: dict[str, Any]) -> Answer:
+    ends = {name: answer[name] for name in ("cut", "reset") if name in answer}
+    made = answer_of(answer) if {"frames", "body", "text"} & answer.keys() else Answer()
+    pieces = [*made.pieces]
+    # What is cut lacks the end of its last piece.
+    return replace(made, pieces=pieces[:-1] if ends and "frames" in answer else pieces, **ends)
+
+
+def value_at(data: Any, place: str) -> Any:
+    """The value at a place such as `messages.1.content`, or None."""
+    for part in place.split("."):
+        if isinstance(data, list):
+            data = data[int(part)]
+        else:
+            data = data.get(part) if isinstance(data, dict) else None
+    return data
+
+
+async def last_of(agent: ReActAgent, text: str) -> Any:
+    async with agent.stream(text) as parts:
+        return [each async for each in parts][-1].reply
+
+
+def outcome(model: Any, line: dict[str, Any]) -> dict[str, Any]:
+    """Ask one after the other; return what the last one gives."""
+    streams = line.get("asked") == "streamed"
+    offered = [each for each in ACTIONS if each.name in line.get("actions", ("add",))]
+    agent = ReActAgent("a", model, actions=offered)
+    try:
+        for text in line.get("texts", ()):
+            reply = run(last_of(agent, text) if streams else agent.reply(text))
+            steps = [[step.action, step.args] for step in reply.steps]
+            last = {"text": reply.text, "stop": reply.stop_reason, "steps": steps}
+        for ask in line.get("asks", [{}] if "texts" not in line else []):
+            actions = [each for each in ACTIONS if each.name in ask.get("actions", ())] or None
+            request = ask.get("messages", user("Hi")), actions, ask.get("schema")
+            parts = run(parts_of(model, *request)) if streams else [run(model.complete(*request))]
+            last = {"text": parts[-1].text}
+    except ModelError as error:
+        return {"error": str(error).removeprefix(f"{model.name}: ")}
+    return last
+
+
+@pytest.mark.parametrize("line", LINES, ids=[f"{line['form']}-{line['case']}" for line in LINES])
+def test_dialogue_sends_and_gives_what_its_line_says(line: dict[str, Any]) -> None:
+    with OpenAIServer(*map(served, line["answers"])) as server:
+        address = server.url.removesuffix("/v1")
+        line = json.loads(json.dumps(line).replace("URL", address))
+        model = FORMS[line["form"]](server.url, **line.get("options", {}))
+        assert outcome(model, line) == line["gives"]
+    assert len(server.requests) == len(line["sent"])
+    for request, values in zip(server.requests, line["sent"], strict=True):
+        whole = {**request.body, "path": request.path, "headers": request.headers}
+        assert {place: value_at(whole, place) for place in values} == values
+    for name, value in line.get("knows", {}).items():
+        assert getattr(model, name) == value
