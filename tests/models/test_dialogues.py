@@ -2,9 +2,10 @@
 
 A line has its `case`, the `form` of the API, the `options` of the model, and the `answers` of the
 server as in `test_exchanges`, the last of them again and again; one may be `cut` or `reset`. `asks`
-are requests to the model (`messages`, `actions`, `schema`), `texts` are told to an agent. `URL` is
-the server's address. `sent` has for each request values by their places in its body, null for what
-is not there; `gives` has the last reply's text, an agent's stop reason and steps, or the `error`.
+are requests to the model (`messages`, `actions`, `schema`), `texts` are told to an agent, whose
+answer follows `schema`. `URL` is the server's address. `sent` has for each request values by their
+places in its body, null for what is not there; `gives` has the last reply's text, an agent's stop
+reason, steps and value, or the `error`.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ def value_at(data: Any, place: str) -> Any:
     """The value at a place such as `messages.1.content`, or None."""
     for part in place.split("."):
         if isinstance(data, list):
-            data = data[int(part)]
+            place = int(part)
+            data = data[place] if place < len(data) else None
         else:
             data = data.get(part) if isinstance(data, dict) else None
     return data
 
 
-async def last_of(agent: ReActAgent, text: str) -> Any:
-    async with agent.stream(text) as parts:
+async def last_of(agent: ReActAgent, text: str, schema: Any) -> Any:
+    async with agent.stream(text, schema=schema) as parts:
         return [each async for each in parts][-1].reply
 
 
@@ -53,12 +55,13 @@ def outcome(model: Any, line: dict[str, Any]) -> dict[str, Any]:
     """Ask one after the other; return what the last one gives."""
     streams = line.get("asked") == "streamed"
     offered = [each for each in ACTIONS if each.name in line.get("actions", ("add",))]
-    agent = ReActAgent("a", model, actions=offered)
+    agent, schema = ReActAgent("a", model, actions=offered), line.get("schema")
     try:
         for text in line.get("texts", ()):
-            reply = run(last_of(agent, text) if streams else agent.reply(text))
+            reply = run((last_of if streams else ReActAgent.reply)(agent, text, schema))
             steps = [[step.action, step.args] for step in reply.steps]
             last = {"text": reply.text, "stop": reply.stop_reason, "steps": steps}
+            last |= {"value": reply.value} if schema else {}
         for ask in line.get("asks", [{}] if "texts" not in line else []):
             actions = [each for each in ACTIONS if each.name in ask.get("actions", ())] or None
             request = ask.get("messages", user("Hi")), actions, ask.get("schema")

@@ -30,7 +30,9 @@ from moothall.models import (
 FORMS: dict[str, Callable[..., Any]] = {
     "chat": lambda url, **more: OpenAIModel("m", url, **more),
     "responses": lambda url, **more: OpenAIModel("m", url, api="responses", **more),
-    "messages": lambda url, **more: AnthropicModel("m", url.removesuffix("/v1"), "k", **more),
+    "messages": lambda url, **more: AnthropicModel(
+        "m", url.removesuffix("/v1"), **{"api_key": "k"} | more
+    ),
 }
 EXCHANGES = [
     pytest.param(form, json.loads(line), asked, id=f"{form}-{asked}-{json.loads(line)['case']}")

@@ -4,8 +4,10 @@ import asyncio
 import json
 import logging
 import re
+import socket
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,6 +259,22 @@ def test_openai_answer_too_late_closes_the_connection() -> None:
             run(asked.complete(user("Hi")))
         server.wait_for_close()
         assert run(asked.complete(user("Hi"))).text == "ok"
+
+
+def test_openai_https_of_a_server_without_it_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                client.recv(9999)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ModelError, match="does the server speak http rather than https"):
+            run(OpenAIModel("m", url, KEY, max_retries=0).complete(user("Hi")))
+        thread.join()
 
 
 # -- keys and the switch ---------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from models.openai_server import (
     HANG,
     Answer,
     OpenAIServer,
-    Request,
     answer,
     call_piece,
     completion,
@@ -78,35 +77,6 @@ def test_openai_streamed_request_is_the_same_but_asks_for_the_usage() -> None:
     assert pieces.pop("stream_options") == {"include_usage": True}
     assert pieces == whole
     assert pieces["messages"][0]["content"] == content
-
-
-@pytest.mark.parametrize(
-    ("refusal", "system"),
-    (
-        ("This response_format type is unavailable now", None),
-        ("This model does not support response format `json_schema`", "Be kind."),
-        ("the JSON schema has what no grammar has", [{"type": "text", "text": "Be kind."}]),
-    ),
-)
-def test_openai_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: Any) -> None:
-    before = [{"role": "system", "content": system}] if system else []
-    messages = [*before, *user("Who?")]
-
-    def answers(request: Request) -> Answer:
-        if "response_format" in request.body:
-            return status(400, refusal)
-        return streamed("{}") if request.body.get("stream") else text("{}")
-
-    with OpenAIServer(answers) as server:
-        asked = OpenAIModel("m", server.url)
-        assert run(asked.complete(messages, schema=PERSON)).text == "{}"
-        assert joined(run(parts_of(asked, messages, schema=PERSON))) == "{}"
-    sent = ["response_format" in request.body for request in server.requests]
-    assert sent == [True, False, False]  # it is refused once
-    asked_in_words = server.requests[-1].body["messages"]
-    assert asked_in_words[0]["content"].endswith(f"and nothing else: {json.dumps(PERSON)}")
-    assert asked_in_words[-1] == messages[-1]
-    assert ("Be kind." in json.dumps(asked_in_words)) is bool(system)
 
 
 def test_openai_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:

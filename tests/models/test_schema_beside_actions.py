@@ -13,16 +13,14 @@ from models.openai_server import (
     Answer,
     OpenAIServer,
     Request,
-    answer,
     call,
     calls,
-    completion,
     delta,
     events,
     status,
     text,
 )
-from moothall import OpenAIModel, ReActAgent, Reply
+from moothall import OpenAIModel, ReActAgent
 from moothall.models import ModelReply, ReasoningPiece
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
@@ -47,50 +45,6 @@ def constrained(request: Request) -> Answer:
     if request.body.get("response_format"):
         return text('{"total": 42}')
     return calls(final('{"total": 3}')) if is_after(request) else calls(ADD)
-
-
-def asked(server: OpenAIServer, schema: Any = Sum, **more: Any) -> Reply:
-    model = OpenAIModel("m", server.url, **more)
-    return ReActAgent("adder", model, actions=ACTIONS[:1]).reply_sync("Add", schema=schema)
-
-
-def test_schema_beside_actions_at_a_constraining_server_runs_the_action_first() -> None:
-    with OpenAIServer(constrained) as server:
-        reply = asked(server)
-    assert (reply.value, reply.stop_reason) == (Sum(3), "done")
-    assert [step.action for step in reply.steps] == ["add"]
-
-
-@pytest.mark.parametrize("arguments", ('{"value": [1, 2]}', "[1, 2]"))
-def test_schema_of_a_list_is_met_by_the_final_actions_value(arguments: str) -> None:
-    with OpenAIServer(calls(ADD), calls(final(arguments))) as server:
-        assert asked(server, list[int]).value == [1, 2]
-    shown = server.requests[0].body["tools"][-1]["function"]["parameters"]
-    assert shown["properties"]["value"]["type"] == "array"
-
-
-def test_text_that_is_the_answer_is_taken() -> None:
-    with OpenAIServer(calls(ADD), text('{"total": 3}')) as server:
-        assert asked(server).value == Sum(3)
-
-
-def test_final_answer_beside_other_calls_waits_for_their_results() -> None:
-    both = calls(ADD, final('{"total": 1}'))
-    with OpenAIServer(both, calls(final('{"total": 3}'))) as server:
-        reply = asked(server)
-    assert reply.value == Sum(3)
-    assert [step.action for step in reply.steps] == ["add"]
-
-
-def test_final_action_that_the_server_refuses_is_asked_for_in_words() -> None:
-    def answers(request: Request) -> Answer:
-        if len(request.body["tools"]) > 1:
-            return status(400, "Invalid schema for function 'final_answer'")
-        return text('{"total": 3}') if is_after(request) else calls(ADD)
-
-    with OpenAIServer(answers) as server:
-        assert asked(server).value == Sum(3)
-    assert [len(request.body["tools"]) for request in server.requests] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -140,9 +94,3 @@ def test_final_action_is_the_text_of_a_stream() -> None:
     assert (joined(parts), reply.calls, reply.finish_reason) == (reply.text, (), "stop")
     assert json.loads(reply.text) == {"name": "A"}
     assert joined(parts, ReasoningPiece) == reply.reasoning == "Let me see."
-
-
-def test_schema_without_actions_uses_the_servers_own_field() -> None:
-    with OpenAIServer(answer(completion({"role": "assistant", "content": "{}"}))) as server:
-        run(OpenAIModel("m", server.url).complete(user("Who?"), schema=PERSON))
-    assert "response_format" in server.requests[0].body
