@@ -25,7 +25,7 @@ from moothall.society import (
 from moothall.society import citizens as agents_of
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.economy import budget_of
-from moothall.society.blocks.plan import with_item
+from moothall.society.blocks.rules import with_item
 from moothall.society.experiments.models import model_of
 
 A_DAY = 3000

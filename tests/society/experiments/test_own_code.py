@@ -12,7 +12,7 @@ import pytest
 from moothall import ScriptedModel
 from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.society import Experiment
-from moothall.society.arrays import package
+from moothall.society.arrays import import_package
 from moothall.society.experiments.models import town
 
 CODE = """\
@@ -343,10 +343,10 @@ def test_package_that_is_installed_but_broken_is_not_called_a_missing_extra(
     monkeypatch.syspath_prepend(tmp_path)
     for name, why in (("broken_one", "cannot load twice"), ("needs_one", "not_there_at_all")):
         with pytest.raises(ImportError, match=why) as raised:
-            package(name)
+            import_package(name)
         assert not isinstance(raised.value, MissingExtra)
     with pytest.raises(MissingExtra, match="needs the extra 'society'"):
-        package("not_there_at_all.part")
+        import_package("not_there_at_all.part")
 
 
 def test_experiment_town_of_many_lives_in_columns_to_the_same_values(tmp_path: Path) -> None:
