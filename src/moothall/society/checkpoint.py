@@ -135,7 +135,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     """Save a society's state; the agents in parts, each stored once by its hash."""
     mailboxes = society.mailboxes
     state.step = society.number
-    state.prompts = f"{society._asking.prompts:x}"
+    state.prompts = f"{society.model_calls.prompts:x}"
     state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
     state.parts = [
         record.keep(agents_as_bytes(mailboxes[at : at + _CHUNK]))
@@ -154,7 +154,7 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
     ]
     data["columns"] = state.columns
     load(society, data, record.stored_value)
-    society._asking.prompts = int(state.prompts, 16)
+    society.model_calls.prompts = int(state.prompts, 16)
 
 
 def load(society: Steps, data: Any, stored: Callable[[str], bytes] = _decoded) -> None:
@@ -200,11 +200,11 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     population = society.own_population
     arrays = _read(data.get("columns") or [], stored) if population is not None else {}
     for id in set(mailboxes) - set(ids):
-        if population is not None and (row := population._row(id)) is not None:
-            population._demote(row)  # it was a row
+        if population is not None and (row := population.find_row(id)) is not None:
+            population.demote_row(row)  # it was a row
         else:
             society._detach(mailboxes[id])  # it had left
-    society._broken = "a state was loaded in part"
+    society.broken = "a state was loaded in part"
     if population is not None:
         _put(population, arrays)
         population.network = _network_of(population, arrays, data["nodes"])
@@ -230,14 +230,14 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         elif "memory" in each:
             restore_memory(agent.memory, each["memory"], id)
         load_states(of_agent(mailbox.agent, mailbox.id), each)
-        if society._by_rows and isinstance(agent, CitizenAgent):
+        if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
     load_states(owners_of(society), data)
     society.city = society.changed.city()
     society.books.load_state_dict(data["services"])
     free_services(society.services)
-    society._broken = ""
+    society.broken = ""
 
 
 def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:

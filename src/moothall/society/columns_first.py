@@ -113,11 +113,11 @@ class Citizens(Sequence[Any]):
         for number, mailbox in enumerate(mailboxes_beside(self._society)):
             before = population.place_among(mailbox.id) + number
             if at <= before:
-                return mailbox.agent if at == before else self._society._looked_at(at - number)
-        return self._society._looked_at(at - len(mailboxes_beside(self._society)))
+                return mailbox.agent if at == before else self._society.agent_of_row(at - number)
+        return self._society.agent_of_row(at - len(mailboxes_beside(self._society)))
 
     def __iter__(self) -> Iterator[Any]:
-        self._society._as_agents()
+        self._society.make_agents()
         return iter([mailbox.agent for mailbox in self._society.mailboxes])
 
 
@@ -146,10 +146,19 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
         agent = _agent_of(society, row)
         population.agents[row] = agent
         population.full[row] = True
-        society._mailbox_of_row(agent, row)
-        if society._want_tables is not None:  # the row has had its turn
+        society.add_row_agent(agent, row)
+        if society.want_tables is not None:  # the row has had its turn
             agent.space_mailbox.answers = agent.space_mailbox.mail = ()
-            society._turned.append(row)
+            society.new_agent_rows.append(row)
+
+
+def look_at_all(society: Any) -> None:
+    """Make all rows agents."""
+    society.router.at_own_work = True  # many agents take seconds
+    try:
+        look_at(society, range(len(society.population)))
+    finally:
+        society.router.at_own_work = False
 
 
 def everyone(society: Any) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
@@ -190,7 +199,7 @@ def _status_of(society: Any, row: int) -> dict[str, Any]:
     """Return the status of a row."""
     population: Population = society.population
     status = population.status_of(row)
-    if society.number == 0 and society._want_tables is None:
+    if society.number == 0 and society.want_tables is None:
         profile, school = status["profile"], population.of_kind("school", 1)
         without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
         without |= {"jobless"} if status["jobless"] == -1 else set()
@@ -201,7 +210,7 @@ def _status_of(society: Any, row: int) -> dict[str, Any]:
 
 def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:
     """Return the answers and the messages of a row, which it has no more after its turn."""
-    if society._want_tables is not None or row in society.population.agents:
+    if society.want_tables is not None or row in society.population.agents:
         return (), ()
     return answers_of(society.books, row), messages_of(society, row)
 
@@ -211,7 +220,7 @@ def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:
 
 def make_ready(society: Any) -> None:
     """Make agents of rows that could not live the step, or hear what is said."""
-    if society._want_tables is None:
+    if society.want_tables is None:
         for each in society.interventions:
             if (each.status or each.tell) and each.falls_in(society.number, society.clock):
                 _before_intervention(society, each)
@@ -231,7 +240,7 @@ def _before_intervention(society: Any, intervention: Intervention) -> None:
     population, books, citizens = society.population, society.books, intervention.citizens
     rows: Any = range(len(population))
     if isinstance(citizens, list):
-        rows = [row for id in citizens if (row := population._row(id)) is not None]
+        rows = [row for id in citizens if (row := population.find_row(id)) is not None]
     try:
         if isinstance(citizens, dict):
             rows = books.rows_with(citizens)

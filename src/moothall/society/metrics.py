@@ -72,7 +72,7 @@ _PLACES_TITLE: Final = "Where citizens are"
 
 def _working(measure: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
-    statuses = (each.agent.memory.status for each in measure.society._citizens)
+    statuses = (each.agent.memory.status for each in measure.society.citizen_mailboxes)
     working: int = sum(status.get("act") == "work" for status in statuses)
     population = measure.society.population
     if population is None or len(population.agents) == len(population):
@@ -157,7 +157,7 @@ METRICS: Final = (
         colour="travel",
     ),
     Metric(
-        "model_calls", lambda measure: measure.society._asking.calls, total="sum", in_cells=True
+        "model_calls", lambda measure: measure.society.model_calls.calls, total="sum", in_cells=True
     ),
 )
 """The metrics in the order of a row, which begins with the step's number and time."""

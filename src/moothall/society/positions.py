@@ -144,8 +144,10 @@ def places_and_acts(society: Steps) -> tuple[Any, ...]:
         return population.places, population.ids, *numbers, (did, acts)
     names = () if society.city is None else society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
-    ids = [mailbox.id for mailbox in society._citizens]
-    doing = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
+    ids = [mailbox.id for mailbox in society.citizen_mailboxes]
+    doing = [
+        mailbox.agent.memory.status.get("act", "idle") for mailbox in society.citizen_mailboxes
+    ]
     acts = list(dict.fromkeys(doing))
     did = np.array([acts.index(each) for each in doing], np.int64)
     moving, where = society.books.moving, society.books.where
@@ -181,7 +183,9 @@ def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict
             and ".".join(declared[name].key or (name,)) not in names
         ]
     else:
-        first = society._citizens[0].agent.memory.status if society._citizens else {}
+        first = (
+            society.citizen_mailboxes[0].agent.memory.status if society.citizen_mailboxes else {}
+        )
         own = [name for name, value in first.items() if isinstance(value, int | float)]
     return names | {
         name: name.replace("_", " ") for name in own if name not in _INSIDE | names.keys()
@@ -198,7 +202,7 @@ def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:
             return np.full(count, np.nan) if column is None else column[:, topics.index(name)] + 0.0
         return columns[name] + 0.0 if name in columns else np.full(count, np.nan)
     values = []
-    for mailbox in society._citizens:
+    for mailbox in society.citizen_mailboxes:
         value: Any = mailbox.agent.memory.status
         for each in path.split("."):
             value = value.get(each) if isinstance(value, dict) else None

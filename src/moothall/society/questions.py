@@ -97,7 +97,8 @@ class Experiments(Steps):
                 await asyncio.wrap_future(self._thread.run(wait_until_done))
             raise
 
-    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+    def on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on the society's loop between two steps; return what it returns."""
         self._start()
 
         def call() -> Any:
@@ -206,7 +207,7 @@ class Experiments(Steps):
 
     def _to_ask(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, in id order, with their mailboxes; rows have none."""
-        mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
+        mailboxes = {mailbox.id: mailbox for mailbox in self.citizen_mailboxes}
         existing = mailboxes if self.population is None else self.books.where
         ids: Iterable[str] = existing
         if citizens is not None:
@@ -248,8 +249,8 @@ class Experiments(Steps):
         if self._state is not None:
             self._live_interventions[1].append(intervention)
             self._state.interventions.append(intervention.as_json())
-            self._asking.record.hear(intervention.as_json())
-            self._asking.record.commit_now()  # before the step in which it is made
+            self.model_calls.record.hear(intervention.as_json())
+            self.model_calls.record.commit_now()  # before the step in which it is made
 
     async def _chosen(self, citizens: Whom) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, of whom a dict or a function chooses."""
@@ -284,7 +285,7 @@ class Experiments(Steps):
                 "step": self.number,
                 "survey": [survey.name, survey.schema],
                 "citizens": list(mailboxes),
-                "model": getattr(model or self._model, "name", None),
+                "model": getattr(model or self.default_model, "name", None),
             }
             async with recorded(
                 self._journal,
@@ -296,7 +297,9 @@ class Experiments(Steps):
                 program=program,
             ) as record:
                 if self._journal is not None:
-                    self._asking.charge_recorded(record, model or self._model, self.mailboxes)
+                    self.model_calls.charge_recorded(
+                        record, model or self.default_model, self.mailboxes
+                    )
                 if record.state is not None:
                     return [SurveyAnswer(*each) for each in record.state.answers]
                 answers = await self._answers(survey, mailboxes, record, model)
@@ -313,13 +316,13 @@ class Experiments(Steps):
     ) -> list[SurveyAnswer]:
         """Ask citizens side by side, at most the engine's `concurrency` at a time."""
         asking = CitizenModelCalls(
-            self._asking.timeout_s, self._asking.budget, once=self._asking.once
+            self.model_calls.timeout_s, self.model_calls.budget, once=self.model_calls.once
         )
         asking.begin(self.number)
         asking.record = record
         view = self._view_now()
         # Those of a batch are asked at once.
-        batch = getattr(self._model if model is None else model, "batch", False)
+        batch = getattr(self.default_model if model is None else model, "batch", False)
         at_once = len(mailboxes) or 1 if batch else getattr(self._engine, "concurrency", 64)
         gate, many = asyncio.Semaphore(at_once), max(at_once, _AT_ONCE)
 

@@ -146,10 +146,10 @@ class Society(Experiments):
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts)
         self.services: dict[str, Service] = arguments.services_of(services)
         parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
-        self._by_rows = type(self) is Society and columns_first.in_columns(
+        self.in_columns: bool = type(self) is Society and columns_first.in_columns(
             citizens, city, self.services, mailbox=mailbox, **parts
         )
-        if self._by_rows:
+        if self.in_columns:
             citizens = columns_first.population_of(citizens, city, seed, people)
             people = USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
@@ -169,13 +169,16 @@ class Society(Experiments):
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.books: Books = self.new_books()
         self.changed: Changed = Changed(city)
-        self._model = model
+        self.default_model: Any = model
         self._engine = LocalEngine() if engine is None else engine
-        self._asking = CitizenModelCalls(model_timeout_s, budget, once=ask_once)
+        self.model_calls: CitizenModelCalls = CitizenModelCalls(
+            model_timeout_s, budget, once=ask_once
+        )
         self._turn_timeout_s = turn_timeout_s
         self._journal = None if journal is None else Journal.from_argument(journal, "Society")
         try:
             if population is not None:
+                self._start()
                 begin_life(self, population)
             for agent in arguments.agents_of(citizens, city, seed, people):
                 self.add(agent)
@@ -193,19 +196,20 @@ class Society(Experiments):
     @property
     def agents(self) -> Sequence[Any]:
         """The agents, in id order; a citizen in columns becomes one when it is taken, `[n]`."""
-        columns = self._by_rows and not self._closed
+        columns = self.in_columns and not self._closed
         return columns_first.Citizens(self) if columns else super().agents
 
-    def _looked_at(self, row: int) -> Any:
+    def agent_of_row(self, row: int) -> Any:
+        """Return a row as an agent, which it is from then on."""
         agents = {} if self.population is None else self.population.agents
         if row not in agents:
             self._at_rest(partial(columns_first.look_at, self, [row]))
         return agents[row]
 
-    def _as_agents(self) -> None:
-        population = self.population
-        if self._by_rows and not self._closed and population is not None:
-            self._at_rest(partial(self._made_agents, range(len(population))))
+    def make_agents(self) -> None:
+        """Make agents of citizens that live in columns by the society's own choice."""
+        if self.in_columns and not self._closed:
+            self._at_rest(partial(columns_first.look_at_all, self))
 
     def _at_rest(self, function: Callable[[], Any]) -> Any:
         """Call a function on the loop where no row has its turn; return what it returns."""
@@ -217,24 +221,17 @@ class Society(Experiments):
         self._start()
         if threading.get_ident() != self._thread.ident:
             return self._thread.run(between).result()
-        if self._in_step and self._want_tables is None:
+        if self._in_step and self.want_tables is None:
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
         return function()
 
-    def _made_agents(self, rows: Iterable[int]) -> None:
-        self.router.at_own_work = True  # many agents take seconds
-        try:
-            columns_first.look_at(self, rows)
-        finally:
-            self.router.at_own_work = False
-
     def _make_ready(self) -> None:
-        if self._by_rows:
+        if self.in_columns:
             columns_first.make_ready(self)
 
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
-        if self._by_rows and self.population is not None and not self._closed and group is None:
+        if self.in_columns and self.population is not None and not self._closed and group is None:
             return columns_first.ids_of(self)
         return super().ids(group)
 
@@ -245,30 +242,30 @@ class Society(Experiments):
                 "a Society delivers messages in its steps: instead of remove(drain=True), run a "
                 "step, then remove the agent"
             )
-        if self._by_rows and self.population is not None:
+        if self.in_columns and self.population is not None:
             id = str(agent.id if isinstance(agent, Agent) else agent)
             if id in self.books.where:
-                self._looked_at(self.population.row_of(id))
+                self.agent_of_row(self.population.row_of(id))
         super().remove(agent)
 
     def replace(self, agent: Agent, new: Agent) -> None:
         """Put an agent in the place of another of the same id, as every space does."""
         super().replace(agent, new)
-        if self._by_rows and self.population is not None and isinstance(new, CitizenAgent):
+        if self.in_columns and self.population is not None and isinstance(new, CitizenAgent):
             self.population.agents[self.population.row_of(new.id)] = new
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""
-        self._as_agents()
+        self.make_agents()
         return super().statistics(everywhere=everywhere)
 
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
         """Yield the id, the name and the status of each citizen, in id order."""
-        return columns_first.everyone(self) if self._by_rows else super().everyone()
+        return columns_first.everyone(self) if self.in_columns else super().everyone()
 
     def _row_name(self, id: str) -> str:
         population = self.population
-        row = population._row(id) if self._by_rows and population is not None else None
+        row = population.find_row(id) if self.in_columns and population is not None else None
         return "" if population is None or row is None else columns_first.name_of(population, row)
 
     # -- running -----------------------------------------------------------------------------------
@@ -339,7 +336,7 @@ class Society(Experiments):
         if trajectories is not False and out is None:
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         if not isinstance(out.values if isinstance(out, Tables) else trajectories, bool):
-            self._as_agents()  # a status may lack a value that columns have
+            self.make_agents()  # a status may lack a value that columns have
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, length, count, until, run_id, every, progress, out, trajectories
         )
@@ -382,7 +379,7 @@ class Society(Experiments):
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
         state = self._state = SocietyState(self.number, self.number)
-        self._asking.prompts = 0
+        self.model_calls.prompts = 0
         if self.unwritten is None:
             checkpoint.begin(self)
         id = secrets.token_hex(8) if run_id is None else run_id
@@ -410,7 +407,7 @@ class Society(Experiments):
                 async with self._between:
                     if self._journal is not None:
                         state = self._from_record(record, state, planned)
-                        self._asking.charge_recorded(record, self._model, self.mailboxes)
+                        self.model_calls.charge_recorded(record, self.default_model, self.mailboxes)
                     set_length(self, length)
                     await record.commit()
                 work = partial(self._run_steps, record, state, count, until, every, progress, out)
@@ -423,14 +420,14 @@ class Society(Experiments):
                     await record.end("done")
                 return state.rows
         finally:
-            self._state, self._asking.record = None, CitizenModelCalls.record
+            self._state, self.model_calls.record = None, CitizenModelCalls.record
             self.books.faults.tell_counts()
 
     def _from_record(
         self, record: Record[SocietyState], new: SocietyState, planned: list[Intervention]
     ) -> SocietyState:
         """Save the first state of a recorded run, or restore its last; return the state."""
-        self._asking.record = record
+        self.model_calls.record = record
         if record.state is None:
             checkpoint.save(self, record, new)
             return new
@@ -511,7 +508,7 @@ class Society(Experiments):
         """Return what must be equal for a society to resume a run: its parts and its time."""
         population = self.own_population
         listed = ((each.id, each.agent) for each in self.mailboxes)
-        members = columns_first.members(self) if self._by_rows else listed
+        members = columns_first.members(self) if self.in_columns else listed
         return {
             **arguments.program_of(members, self.city),
             "seed": self.seed,
@@ -520,7 +517,7 @@ class Society(Experiments):
             # A run of another version is told by its state, which the columns' meaning depends on.
             **({} if population is None else {f"population {VERSION}": population.program()}),
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
-            "model": getattr(self._model, "name", None),
+            "model": getattr(self.default_model, "name", None),
             "interventions": [each.as_json() for each in planned],
         }
 
@@ -558,11 +555,11 @@ class Society(Experiments):
                 the order of these calls. A failing interceptor changes nothing, and is logged.
         """
         if callable(interceptor):
-            self._as_agents()
+            self.make_agents()
         if not callable(interceptor) or is_async(interceptor):
             raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
         check_function("intercept: interceptor", interceptor, "message")
-        self._interceptors = (*self._interceptors, interceptor)
+        self.interceptors: tuple[Interceptor, ...] = (*self.interceptors, interceptor)
 
     def announce(self, news: Any) -> None:
         """Announce news to all citizens, who perceive it in the next step.
@@ -581,8 +578,8 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
-        form = columns_first if self._by_rows and not self._closed else checkpoint
-        state: dict[str, Any] = self._on_loop(form.state_of, self)
+        form = columns_first if self.in_columns and not self._closed else checkpoint
+        state: dict[str, Any] = self.on_loop(form.state_of, self)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -594,5 +591,5 @@ class Society(Experiments):
             StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(checkpoint.as_bytes(state, "a state"))
-        self._as_agents()
-        self._on_loop(checkpoint.load, self, copied)
+        self.make_agents()
+        self.on_loop(checkpoint.load, self, copied)

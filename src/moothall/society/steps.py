@@ -59,15 +59,15 @@ class Steps(Space):
     books: Books
     interventions: tuple[Intervention, ...] = ()
     changed: Changed
-    _model: Any
+    default_model: Any
     _engine: Engine
-    _asking: CitizenModelCalls
+    model_calls: CitizenModelCalls
     _turn_timeout_s: float
-    _interceptors: tuple[Interceptor, ...] = ()
+    interceptors: tuple[Interceptor, ...] = ()
     _in_step = False
-    _by_rows = False  # whether citizens live in columns by the society's own choice
-    _want_tables: dict[Any, Any] | None = None  # what rows want, while agents have their turns
-    _broken = ""
+    in_columns: bool = False  # whether citizens live in columns by the society's own choice
+    want_tables: dict[Any, Any] | None = None  # what rows want, while agents have their turns
+    broken: str = ""  # why no further step can be taken
     unwritten: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
 
     def __init__(self, **options: Any) -> None:
@@ -80,37 +80,37 @@ class Steps(Space):
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
         self._removed: list[str] = []
-        self._turned: list[int] = []  # the rows that became agents after their turn
+        self.new_agent_rows: list[int] = []  # the rows that became agents after their turn
 
     # -- one step ----------------------------------------------------------------------------------
 
     async def _step(self) -> dict[str, Any]:
         """Take a step and return its row, in a span of its own."""
-        span = self._asking.span = tracing.part("invoke_workflow", self, str(self.number))
+        span = self.model_calls.span = tracing.part("invoke_workflow", self, str(self.number))
         if span is None:
             return await self._take_step()
         try:
             return await tracing.traced(span, self._take_step)
         finally:
-            self._asking.span = None
+            self.model_calls.span = None
 
     async def _take_step(self) -> dict[str, Any]:
-        if self._broken:
+        if self.broken:
             raise StateError(
-                f"{self._broken}: resume from its journal (the same call with the same run_id), or "
+                f"{self.broken}: resume from its journal (the same call with the same run_id), or "
                 "from a state by load_state_dict"
             )
         router = self.router
         await self._all_here()
         self._make_ready()
-        self._broken = f"step {self.number} was broken off"
+        self.broken = f"step {self.number} was broken off"
         self._in_step = True
         self.books.faults.now.clear()
         self.fallbacks = 0
-        self._asking.begin(self.number)
+        self.model_calls.begin(self.number)
         try:
             self._intervene_now()
-            early = router.collect(self._interceptors)  # messages sent since the last step
+            early = router.collect(self.interceptors)  # messages sent since the last step
             early = self._in_turn(early)
             delivered = router.deliver(early)
             tables: dict[Any, Any] = {}
@@ -121,7 +121,7 @@ class Steps(Space):
                 router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await life.run_population(self.population, view, self.books, self._engine)
                 router.at_own_work = False
-            self._want_tables = tables
+            self.want_tables = tables
             await self._engine.run(self._perceive(view), router)
             router.at_own_work = True
             self._make_ready()
@@ -132,8 +132,8 @@ class Steps(Space):
             raise
         finally:
             router.at_own_work = False
-            self._in_step, self._want_tables = False, None
-        self._broken = ""
+            self._in_step, self.want_tables = False, None
+        self.broken = ""
         return row
 
     async def _all_here(self) -> None:
@@ -207,10 +207,10 @@ class Steps(Space):
 
     def _check_first_step(self) -> None:
         """Raise StateError if all citizens have failed in the first step: none has lived."""
-        if self.number != 1 or len(self._citizens) < len(self.population or ()):
+        if self.number != 1 or len(self.citizen_mailboxes) < len(self.population or ()):
             return
         failed = {source for _, source, _ in self.books.faults.now}
-        citizens = [each.id for each in self._citizens if each.lives]
+        citizens = [each.id for each in self.citizen_mailboxes if each.lives]
         if citizens and failed.issuperset(citizens):
             faults = "; ".join(str(each) for each in [*self.books.faults.by_key.values()][:3])
             raise StateError(f"all {len(citizens):,} citizens failed in the first step: {faults}")
@@ -224,8 +224,8 @@ class Steps(Space):
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
         undone = books.restore()
-        for mailbox in self._citizens:
-            memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
+        for mailbox in self.citizen_mailboxes:
+            memory, status = cast(Any, mailbox.agent).memory, books.statuses[mailbox.id]
             part = undone.get(mailbox.id, "")
             if memory.status is not status:
                 memory.status, part = status, "status for another dict"
@@ -235,18 +235,18 @@ class Steps(Space):
         utterances = tables.pop(Say, None)
         if utterances is not None:
             utterances = row_messages(self, utterances)
-        sent = router.collect(self._interceptors)
+        sent = router.collect(self.interceptors)
         to_services += [each for each in sent if each.envelope.to in self._reached]
         self._settle(to_services, tables)
-        while self._turned:
-            number = self._turned.pop()
+        while self.new_agent_rows:
+            number = self.new_agent_rows.pop()
             mailbox = cast(Any, self.population).agents[number].space_mailbox
             mailbox.answers = life.answers_of(books, number)
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in self._reached]
-            sent += router.collect(self._interceptors)
+            sent += router.collect(self.interceptors)
         sent = self._in_turn(sent)
         delivered += router.deliver(sent)
         if self.population is not None:
@@ -310,7 +310,7 @@ class Steps(Space):
         if self.population is not None:
             home, work, cents, own = life.measured(self.population)
             owned_money += cents
-        for mailbox in self._citizens:
+        for mailbox in self.citizen_mailboxes:
             status = mailbox.agent.memory.status
             owned_money += status["money"] if self.population is None else 0
             place = status.get("place")
@@ -341,18 +341,18 @@ class Steps(Space):
     @property
     def own_population(self) -> Population | None:
         """The population that the society was given; None where drawn citizens live in columns."""
-        return None if self._by_rows else self.population
+        return None if self.in_columns else self.population
 
     @property
     def rows(self) -> Population | None:
         """The population, if any citizen of it is a row."""
         population = self.population
-        all_full = self._by_rows and population and len(population.agents) == len(population)
+        all_full = self.in_columns and population and len(population.agents) == len(population)
         return None if all_full else population
 
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
         """Yield the id, the name and the status of each citizen, in id order."""
-        for mailbox in self._citizens:
+        for mailbox in self.citizen_mailboxes:
             agent: Any = mailbox.agent
             yield agent.id, agent.name, agent.memory.status
 
@@ -365,7 +365,8 @@ class Steps(Space):
         return self._order
 
     @property
-    def _citizens(self) -> list[SocietyMailbox]:
+    def citizen_mailboxes(self) -> list[SocietyMailbox]:
+        """The mailboxes of citizens, in id order."""
         return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
 
     def _make_router(self) -> Router:
@@ -377,7 +378,7 @@ class Steps(Space):
         if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         id, population = str(agent.id), self.population
-        if self._by_rows and population is not None and id in self.books.where:
+        if self.in_columns and population is not None and id in self.books.where:
             raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
         return self._enter(agent, router)
 
@@ -405,7 +406,7 @@ class Steps(Space):
 
     def _leave_books(self, id: str) -> None:
         self.books.leave(id)
-        if self._by_rows and not self._closed:
+        if self.in_columns and not self._closed:
             leave_row(self, id)
 
     def _update_membership(self) -> None:
@@ -430,7 +431,7 @@ class Steps(Space):
             agent.shared = True  # in a society an agent has a single memory
         if not isinstance(agent, CitizenAgent):
             return
-        if self._by_rows:
+        if self.in_columns:
             enter_row(self, agent)
         self.books.enter(mailbox.id, agent.memory.status)
         if agent.llm is not None and isinstance(agent.memory, CitizenMemory):
@@ -444,8 +445,8 @@ class Steps(Space):
 
     def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
         """Return the agent's model, or the society's, with calls limited in time and recorded."""
-        model = self._model if own is None else own
-        return None if model is None else AskedModel(self._asking, agent, model, own)
+        model = self.default_model if own is None else own
+        return None if model is None else AskedModel(self.model_calls, agent, model, own)
 
     def _name_of(self, id: str) -> str:
         """Return the name of an agent; empty for none."""
@@ -454,7 +455,7 @@ class Steps(Space):
             return self._row_name(id)
         return getattr(mailbox.agent, "name", None) or ""
 
-    def _as_agents(self) -> None:
+    def make_agents(self) -> None:
         """Make agents of citizens that live in columns by the society's own choice."""
 
     def _make_ready(self) -> None:
@@ -472,11 +473,13 @@ class Steps(Space):
             return books
         return RowBooks(self.city, self.services, self.population)
 
-    def _mailbox_of_row(self, agent: Agent, row: int) -> None:
+    def add_row_agent(self, agent: Agent, row: int) -> None:
+        """Add the agent that a row has become, with what the row was told."""
         self._enter(agent, self.router, now=True)
         life.take_mailbox(self, agent, row)
 
-    def _detach_row(self, agent: Agent, row: int) -> None:
+    def remove_row_agent(self, agent: Agent, row: int) -> None:
+        """Remove an agent that becomes a row again, which gets its messages."""
         super()._detach(life.leave_mailbox(self, agent, row))
         self._order = None
         self.books.leave(str(agent.id))

@@ -188,8 +188,8 @@ class Tables:
         self.names += self._converted("messages", types)
         if self.trajectories:
             self.names += self._trajectories()
-        if society._asking.prompts:
-            self._prompts = {"prompts_sha256": f"{society._asking.prompts:064x}"}
+        if society.model_calls.prompts:
+            self._prompts = {"prompts_sha256": f"{society.model_calls.prompts:064x}"}
         self.manifest(complete=complete)
         for name in _TABLES if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"

@@ -72,7 +72,7 @@ def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
         values = population.columns[path]
         return (values + 0.0, None) if texts is None else (values % len(texts), [*texts])
     cells = []
-    for mailbox in society._citizens:
+    for mailbox in society.citizen_mailboxes:
         value: Any = mailbox.agent.memory.status
         for each in path.split("."):
             value = value.get(each) if isinstance(value, dict) else None

@@ -140,7 +140,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
             "steps": len(rows),
             "until": town.clock.moment.isoformat(),
             **{name: value for each in summaries for name, value in each.items()},
-            **({"first_fallback": reason} if (reason := town._asking.unused) else {}),
+            **({"first_fallback": reason} if (reason := town.model_calls.unused) else {}),
             **facts,
             "files": names,
         }

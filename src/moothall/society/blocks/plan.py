@@ -185,7 +185,7 @@ class PlanBlock(CitizenBlock):
         """Return plans of this day by rule."""
         row, plans = self.own_row(), dict[_Planner, list[Item]]()
         kinds = () if self.city is None else self.city.kinds()
-        number = row.population._place
+        number = row.population.place_numbers
         for is_inside in (True, False):  # a place that the city has not has no hours
             some = [each for each in planners if (each.duty in number) is is_inside]
             ids = np.array([each.number for each in some], np.uint64)

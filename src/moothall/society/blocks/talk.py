@@ -278,7 +278,7 @@ class Topics:
 
     def text(self, greeting: Any, topic: Any) -> Any:
         """Return the word numbers of messages by rule on topics."""
-        topics, number = self._topics, self._rows.population._word
+        topics, number = self._topics, self._rows.population.word_numbers
         words = self._rows.once(
             f"talk.texts {topics}",
             lambda: np.array([number[text] for text in message_words(topics)]),
@@ -289,5 +289,5 @@ class Topics:
 
     def word(self, topic: Any) -> Any:
         """Return the word numbers of topics."""
-        number = self._rows.population._word
+        number = self._rows.population.word_numbers
         return np.array([number[each] for each in ("", *self._topics)])[topic + 1]

@@ -48,13 +48,13 @@ class ByRow(MutableMapping[str, Any]):
         self.departed: dict[str, Any] = {}
 
     def __getitem__(self, id: str) -> Any:
-        row = self._population._row(id)
+        row = self._population.find_row(id)
         if row is None or not self.array[row].any():
             return self.departed[id]
         return self.array[row].tolist()
 
     def __setitem__(self, id: str, value: Any) -> None:
-        row = self._population._row(id)
+        row = self._population.find_row(id)
         if row is None:
             self.departed[id] = value
         else:
@@ -114,7 +114,7 @@ class ServiceLedger:
         self.arrays: dict[str, Any] = {
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
         }
-        purses, places = books.balances, books.population._place
+        purses, places = books.balances, books.population.place_numbers
         self.purse: Any = np.array([purses.at[each.id] for each in services])
         self.place: Any = np.array([places.get(each.place, -1) for each in services])
         for at, each in enumerate(services):

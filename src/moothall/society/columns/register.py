@@ -42,7 +42,7 @@ class Register:
         self.network = network
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
-        self._place: Mapping[str, int] = index or {
+        self.place_numbers: Mapping[str, int] = index or {
             place: number for number, place in enumerate(self.places)
         }
         declared = {name: c for b in blocks for name, c in getattr(b, "columns", {}).items()}
@@ -50,7 +50,7 @@ class Register:
         names = [mode.name for mode in getattr(city, "modes", ())]
         block_words = [word for block in blocks for word in getattr(block, "words", ())]
         self.words: list[str] = list(dict.fromkeys(["", *names, *block_words]))
-        self._word = {word: number for number, word in enumerate(self.words)}
+        self.word_numbers: dict[str, int] = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
         self.strangers: list[str] = []
         self._numbered: tuple[list[str], dict[str, int]] = (self.strangers, {})
@@ -71,12 +71,13 @@ class Register:
         Raises:
             ConfigError: no citizen has that id
         """
-        row = self._row(str(id))
+        row = self.find_row(str(id))
         if row is None:
             raise ConfigError(f"there is no citizen {excerpt(id)} in the population")
         return row
 
-    def _row(self, id: str) -> int | None:
+    def find_row(self, id: str) -> int | None:
+        """Return the row of a citizen; None if no citizen has that id."""
         row = self.place_among(id)
         return row if row < len(self.ids) and self.id_of(row) == id else None
 
@@ -98,7 +99,7 @@ class Register:
 
     def number_of(self, id: str) -> int:
         """Return the number of any agent in wants; agents that are no rows are strangers."""
-        row = self._row(id)
+        row = self.find_row(id)
         return self.stranger(id) if row is None else row
 
     def stranger(self, id: str) -> int:
@@ -119,7 +120,7 @@ class Register:
         if content == WORD:
             if value is None:
                 return -1
-            number = self._word.get(value) if isinstance(value, str) else None
+            number = self.word_numbers.get(value) if isinstance(value, str) else None
             if number is None:
                 raise ConfigError(
                     f"the text {excerpt(value)} must be declared in a block's `words`, so that "
@@ -149,13 +150,13 @@ class Register:
     def of_kind(self, kind: str, most: int | None = None) -> Any:
         """Return the numbers of the (first) places of a kind, in order of id."""
         places = () if self.city is None else self.city.by_kind(kind)[:most]
-        return np.array([self._place[each] for each in places], np.int64)
+        return np.array([self.place_numbers[each] for each in places], np.int64)
 
     def place_number(self, place: str | None) -> int:
         """Return the number of a place, −1 for None. Raises ConfigError: there is no such place."""
         if place is None:
             return -1
-        number = self._place.get(place) if isinstance(place, str) else None
+        number = self.place_numbers.get(place) if isinstance(place, str) else None
         if number is None:
             raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
         return number

@@ -395,4 +395,4 @@ class Rows(Lives, RowTurns, RowOutcomes):
 
     def word(self, text: str) -> int:
         """Return the number that stands for one of the words in wants."""
-        return self.population._word[text]
+        return self.population.word_numbers[text]

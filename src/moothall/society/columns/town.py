@@ -100,7 +100,7 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
     city = rows.city
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
-    names, numbers = rows.population.places, rows.population._place
+    names, numbers = rows.population.places, rows.population.place_numbers
     numbers_near = np.full((len(place), limit), -1, np.int64)
     seconds = np.zeros((len(place), limit), np.int64)
     for here in np.unique(place).tolist():

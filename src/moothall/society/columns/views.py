@@ -24,7 +24,7 @@ class Balances(Mapping[str, int]):
     def __getitem__(self, id: str) -> int:
         if id in self.at:
             return int(self.cents[self.at[id]])
-        row = self._population._row(id)
+        row = self._population.find_row(id)
         if row is None:
             raise KeyError(id)
         return int(self._population.arrays["money"][row])
@@ -36,7 +36,7 @@ class Balances(Mapping[str, int]):
             self._population.arrays["money"][self._population.row_of(id)] = cents
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and (id in self.at or self._population._row(id) is not None)
+        return isinstance(id, str) and (id in self.at or self._population.find_row(id) is not None)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._population.all_ids()
@@ -54,7 +54,7 @@ class Where(Mapping[str, str | None]):
 
     def __getitem__(self, id: str) -> str | None:
         population = self._population
-        row = population._row(id)
+        row = population.find_row(id)
         if row is None:
             raise KeyError(id)
         number = int(population.arrays["place"][row]) if population.places else -1

@@ -197,9 +197,9 @@ class _CellRun:
                 write_whole(self._part.with_suffix(".png"), functools.partial(draw_map, society))
             lines = [str(each) for each in society.books.faults.by_key.values()]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
-            if society._asking.unused:
-                self.totals["first_fallback"] = [society._asking.unused]
-            for block, many in society._asking.by_rule.items():
+            if society.model_calls.unused:
+                self.totals["first_fallback"] = [society.model_calls.unused]
+            for block, many in society.model_calls.by_rule.items():
                 self.totals[BY_RULE + block] = self.totals.get(BY_RULE + block, 0) + many
 
     def _trajectories(self, society: Society, condition: str) -> TrajectoryFile | None:
@@ -306,7 +306,7 @@ class _CellRun:
 
     def _record(self, society: Society) -> None:
         """Record a society whose model is asked by batches: a cell begun anew finds them again."""
-        batch = getattr(society._model, "batch", False)
+        batch = getattr(society.default_model, "batch", False)
         if not batch or society._journal is not None or self._cell.trajectories:
             return
         if self._journal is None:

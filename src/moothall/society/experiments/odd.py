@@ -177,7 +177,7 @@ class _OddPage:
             "citizen, the step, the purpose and a counter. "
             + (
                 "A language model decides as well; its answers are not deterministic."
-                if society._model is not None
+                if society.default_model is not None
                 else "The same seed gives the same results, byte by byte."
             ),
             "observation": f"{', '.join(metrics)}; measured after each {every}." if metrics else "",

@@ -308,7 +308,7 @@ class CitizenAgent(Agent):
         society: Any = self.space
         if hasattr(society, "fallbacks"):
             society.fallbacks += 1
-            society._asking.fell_back(str(self.id), one_line(why, 300))
+            society.model_calls.fell_back(str(self.id), one_line(why, 300))
 
     @property
     def llm(self) -> Any:

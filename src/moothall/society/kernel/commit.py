@@ -120,10 +120,10 @@ class Books:
         self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled: int = 0
         self.worked: Counter[str] = Counter[str]()
-        self._status: dict[str, dict[str, Any]] = {}
+        self.statuses: dict[str, dict[str, Any]] = {}
         self._holders: dict[int, str] = {}  # the citizens by the identity of their status
-        self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
-        self._by_kind: dict[type[Want], Service] = {}
+        self.by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
+        self.by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
         self.owing: list[Service] = [
             each
@@ -133,17 +133,17 @@ class Books:
         for service in services.values():
             self.balances[service.id] = service.money
             for kind in service.takes:
-                self._by_kind.setdefault(kind, service)
+                self.by_kind.setdefault(kind, service)
                 if service.place is not None:
-                    self._by_place[kind].setdefault(service.place, service)
+                    self.by_place[kind].setdefault(service.place, service)
 
     def enter(self, citizen: str, status: dict[str, Any]) -> None:
         """Enter a citizen with its status' money and place. Raises ConfigError if it cannot be."""
         other = self._holders.get(id(status), "")
-        if self._status.get(other) is status:
+        if self.statuses.get(other) is status:
             raise ConfigError(f"citizen {citizen!r} has the status of {other!r}: give each its own")
         self.check_newcomer(citizen, status)
-        self._status[citizen], self._holders[id(status)] = status, citizen
+        self.statuses[citizen], self._holders[id(status)] = status, citizen
         self.balances[citizen], self.where[citizen] = status["money"], status["place"]
         if status["place"] is not None:
             self.at[status["place"]][citizen] = None
@@ -173,7 +173,7 @@ class Books:
 
     def leave(self, citizen: str) -> None:
         """Remove a citizen, and its money with it."""
-        if (status := self._status.pop(citizen, None)) is None:
+        if (status := self.statuses.pop(citizen, None)) is None:
             return
         del self._holders[id(status)], self.balances[citizen]
         place = self.where.pop(citizen)
@@ -185,14 +185,14 @@ class Books:
     def restore(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
         undone = {}
-        for (id, status), right in zip(self._status.items(), self._settled_parts(), strict=True):
+        for (id, status), right in zip(self.statuses.items(), self._settled_parts(), strict=True):
             if changed := [key for key in right if status.get(key) != right[key]]:
                 status.update(right)
                 undone[id] = " and ".join(changed)
         return undone
 
     def _settled_parts(self) -> Iterator[dict[str, Any]]:
-        return ({"money": self.balances[id], "place": self.where[id]} for id in self._status)
+        return ({"money": self.balances[id], "place": self.where[id]} for id in self.statuses)
 
     @property
     def where_agents(self) -> Mapping[str, str | None]:
@@ -225,19 +225,19 @@ class Books:
             balances[sender] -= cents
             balances[to] += cents
             for id in (sender, to):
-                if id in self._status:
-                    self._status[id]["money"] = balances[id]
+                if id in self.statuses:
+                    self.statuses[id]["money"] = balances[id]
         return ""
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, for reading; empty for others."""
-        return self._status.get(id, {})
+        return self.statuses.get(id, {})
 
     def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens, for an intervention; return what failed."""
-        failed = unknown(citizens, self._status.values())
+        failed = unknown(citizens, self.statuses.values())
         for id in citizens if isinstance(citizens, list) else sorted(self.where, key=id_order):
-            status = self._status.get(id)
+            status = self.statuses.get(id)
             if status is None:
                 failed.append(f"status: there is no citizen {id!r}")
             elif not isinstance(citizens, dict) or has_values(status, citizens):
@@ -268,10 +268,10 @@ class Books:
             missing = f"{service.id} does not take {kind.__name__}"
             service = service if kind in service.takes else None
         elif place is not None:
-            service = self._by_place[kind].get(str(place))
+            service = self.by_place[kind].get(str(place))
             missing = f"no service at {place} takes {kind.__name__}"
         else:
-            service = self._by_kind.get(kind)
+            service = self.by_kind.get(kind)
             missing = f"no service takes {kind.__name__}"
         if service is None:
             return Answer(want, False, missing)
@@ -280,7 +280,7 @@ class Books:
     def end_step(self) -> None:
         """Run the services' `after_step`; let citizens arrive whose way ends by the next step."""
         end_services(self.services.values(), self)
-        care.take_along(self, self._status)
+        care.take_along(self, self.statuses)
         self.travelled = len(self.moving)
         now = self.step + 1
         for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
@@ -288,7 +288,7 @@ class Books:
             self.coming[place] -= 1
             self.where[id] = place
             self.at[place][id] = None
-            status = self._status[id]
+            status = self.statuses[id]
             status["place"], status["moving"] = place, None
 
     def _move(self, sender: str, want: Any) -> Answer:
@@ -317,7 +317,7 @@ class Books:
         if seconds is None:
             return Answer(want, False, f"there is no way from {place} to {to}")
         arrives = self.step + max(1, -(-seconds // self.seconds))
-        care.depart(self, sender, self._status[sender], to, arrives, want.mode)
+        care.depart(self, sender, self.statuses[sender], to, arrives, want.mode)
         return Answer(want, True, value=arrives)
 
     @cached_property

@@ -161,7 +161,7 @@ class Intervention:
 
     def _tell(self, society: Any) -> list[str]:
         """Have citizens remember what they are told; return why some cannot."""
-        agents = {mailbox.id: mailbox.agent for mailbox in society._citizens}
+        agents = {mailbox.id: mailbox.agent for mailbox in society.citizen_mailboxes}
         citizens, failed = self.citizens, list[str]()
         if isinstance(citizens, list):
             for id in citizens:

@@ -315,7 +315,7 @@ def name_of(draws: Draws, gender: Any) -> str:
 
 def _house(persons: Persons, register: Register) -> None:
     """Give homes to persons without one."""
-    number: Any = register._place
+    number: Any = register.place_numbers
     has = np.array([number.get(each.get("home"), -1) for each in persons], np.int64)
     occupied = assignment.homes_taken(register, has)
     household = _household_numbers(persons)
@@ -345,7 +345,7 @@ def _employ(persons: Persons, city: Any, register: Register, params: PeopleParam
     if not hasattr(city, "near"):
         return
     places = register.places
-    number: Any = register._place
+    number: Any = register.place_numbers
     arrays = register.arrays
     arrays["age"] = np.array([int(person["profile"]["age"]) for person in persons])
     for name in ("home", "work", "school"):

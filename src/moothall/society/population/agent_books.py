@@ -24,13 +24,13 @@ class AgentBooks(Books):
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
         """Add a full agent; its money and place are those of its row."""
-        row = self.population._row(id)
+        row = self.population.find_row(id)
         if row is None or row not in self.population.agents:
             raise ConfigError(
                 f"citizen {id!r} is not of the society's population: promote one of it instead"
             )
         status.update(self.population.settled_status(row))
-        self._status[id] = status
+        self.statuses[id] = status
         self._of_agents = None
 
     def write_settled(self, id: str, status: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ class AgentBooks(Books):
             ("moving_to", moving.get("to")),
             ("moving_from", moving.get("from")),
         ):
-            place = value if value in population._place else None  # a home may be anything
+            place = value if value in population.place_numbers else None  # a home may be anything
             population.put(name, row, population.place_number(place))
         population.put("arrives", row, moving.get("arrives", 0))
         population.put("left", row, moving.get("left", 0))
@@ -52,7 +52,7 @@ class AgentBooks(Books):
 
     def leave(self, id: str) -> None:
         """Remove a full agent; the citizen remains as a row."""
-        self._status.pop(id, None)
+        self.statuses.pop(id, None)
         self._of_agents = None
 
     @property
@@ -60,7 +60,7 @@ class AgentBooks(Books):
         """The rows of full agents by id, in the order of their statuses."""
         population = self.population
         if self._of_agents is None or self._of_agents[0] is not population.ids:
-            rows = {id: population.row_of(id) for id in self._status}
+            rows = {id: population.row_of(id) for id in self.statuses}
             self._of_agents = population.ids, rows, np.array([*rows.values()], np.int64)
             self._status_columns = None
         return self._of_agents[1]
@@ -95,7 +95,7 @@ class AgentBooks(Books):
             if self._status_columns is None
             else (now != self._status_columns).any(0).nonzero()[0]
         )
-        statuses, ids = [*self._status.values()], [*rows]
+        statuses, ids = [*self.statuses.values()], [*rows]
         for at in some:
             statuses[at].update(self.population.settled_status(rows[ids[at]]))
         self._status_columns = now

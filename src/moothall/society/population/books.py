@@ -40,7 +40,7 @@ class RowBooks(AgentBooks):
 
     def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
         super().__init__(city, services, population)
-        self.seed = population.seed
+        self.seed: int = population.seed
         self.balances: Any = Balances(population, dict(self.balances))
         self.where: dict[str, str | None] = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
@@ -86,7 +86,7 @@ class RowBooks(AgentBooks):
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, read-only; {} for others."""
-        row = self.population._row(id)
+        row = self.population.find_row(id)
         return {} if row is None else self.population.status_of(row)
 
     @property
@@ -246,7 +246,7 @@ class RowBooks(AgentBooks):
         """Set values in the status of citizens for an intervention; return what failed."""
         population, fits, failed = self.population, True, list[str]()
         if isinstance(citizens, list):
-            rows_by_id = {id: population._row(id) for id in citizens}
+            rows_by_id = {id: population.find_row(id) for id in citizens}
             failed = [
                 f"status: there is no citizen {id!r}" for id in rows_by_id if rows_by_id[id] is None
             ]

@@ -104,8 +104,8 @@ def rearrange(
     for service, state in zip(services, states, strict=True):
         service.of_population(population)
         service.load_state_dict(state)
-    turned = moved[np.array(society._turned, np.int64)]
-    society._turned = turned[turned >= 0].tolist()
+    turned = moved[np.array(society.new_agent_rows, np.int64)]
+    society.new_agent_rows = turned[turned >= 0].tolist()
 
 
 def _column_after(column: Column, values: Any, staying: Any, new: Any, order: Any) -> Any:
@@ -236,7 +236,7 @@ def _codes(population: Population, codes: Any, moved: Any) -> Any:
 def _renumber(society: Any, moved: Any) -> None:
     """Have answers, messages and wants name rows by their new numbers; those of who leaves go."""
     population, books = society.population, society.books
-    tables = (*books.answers.values(), *(society._want_tables or {}).values())
+    tables = (*books.answers.values(), *(society.want_tables or {}).values())
     for table in {id(each): each for each in tables}.values():  # settled wants are answers
         stays = moved[table.sender] >= 0
         kinds = fields_in_rows(table.kind)

@@ -133,9 +133,8 @@ def begin_life(society: Any, population: Population) -> None:
                 "it to agents, Society([…]), or to full agents, promote(id, blocks=[…])"
             )
     population.enter(society, society.services)
-    society._start()
     for row, agent in population.agents.items():
-        society._mailbox_of_row(agent, row)
+        society.add_row_agent(agent, row)
 
 
 async def run_population(

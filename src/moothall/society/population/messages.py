@@ -51,7 +51,7 @@ def row_messages(society: Any, utterances: Table) -> Table:
     population, router = society.population, society.router
     to = utterances.fields["to"]
     real = (to < 0) | population.full[np.maximum(to, 0)]
-    real |= bool(society._interceptors or router.observers)
+    real |= bool(society.interceptors or router.observers)
     router.sent += [sent_of(population, utterances, at) for at in np.flatnonzero(real).tolist()]
     fields = {name: values[~real] for name, values in utterances.fields.items()}
     return Table(Say, utterances.sender[~real], fields)
@@ -70,10 +70,10 @@ def deliver_to_rows(
     listed: list[tuple[int, int, int, int, int]] = []
     for each in sent:
         envelope = each.envelope
-        to = population._row(envelope.to) if envelope.to != BROADCAST else -1
+        to = population.find_row(envelope.to) if envelope.to != BROADCAST else -1
         if to is None or (to >= 0 and population.full[to]):
             continue
-        if society._by_rows and not is_heard_whole(population, each):
+        if society.in_columns and not is_heard_whole(population, each):
             router.sent.append(each)  # of another thread: before the next step somebody hears it
             continue
         if envelope.name != "say":
@@ -117,7 +117,7 @@ def deliver_to_rows(
 def is_heard_whole(population: Population, sent: Sent) -> bool:
     """Return whether no row that receives a message loses any of it."""
     envelope, args = sent.envelope, sent.envelope.args
-    to = population._row(envelope.to)
+    to = population.find_row(envelope.to)
     if envelope.to != BROADCAST and (to is None or population.full[to]):
         return True
     topic, opinion, text = _numbers_of(population, args)
@@ -160,18 +160,18 @@ def sent_of(population: Population, table: Table, at: int) -> Sent:
 def _numbers_of(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
     """Return a message's topic, opinion and text as numbers."""
     topic, opinion = args.get("topic"), args.get("opinion")
-    number = population._word.get(topic, -1) if isinstance(topic, str) and topic else -1
+    number = population.word_numbers.get(topic, -1) if isinstance(topic, str) and topic else -1
     if type(opinion) is not int:
         number, opinion = -1, 0
     content = args.get("content")
-    text = population._word.get(content, -1) if isinstance(content, str) else -1
+    text = population.word_numbers.get(content, -1) if isinstance(content, str) else -1
     return number, max(-1000, min(1000, opinion)), text
 
 
 def _words(population: Population, sent: Iterable[Sent]) -> Any:
     """Return the senders as `turn_keys` takes them; uint64."""
     senders = [each.envelope.sender for each in sent]
-    rows = [population._row(each) for each in senders]
+    rows = [population.find_row(each) for each in senders]
     return words_of(
         number_of(id) if row is None else int(population.ids[row])
         for id, row in zip(senders, rows, strict=True)

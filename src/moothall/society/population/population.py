@@ -225,7 +225,7 @@ class Population(Register):
         agent = self._make_agent(row, options)
         if self.society is not None:
             try:
-                self.society._mailbox_of_row(agent, row)
+                self.society.add_row_agent(agent, row)
             except BaseException:
                 del self.agents[row]
                 self.full[row] = False
@@ -256,17 +256,18 @@ class Population(Register):
         row = self.row_of(id)
         if row not in self.agents:
             raise ConfigError(f"citizen {id} is not a full agent")
-        self._there(self._demote, row)
+        self._there(self.demote_row, row)
 
     def _there(self, function: Callable[..., Any], *args: Any) -> Any:
-        return function(*args) if self.society is None else self.society._on_loop(function, *args)
+        return function(*args) if self.society is None else self.society.on_loop(function, *args)
 
-    def _demote(self, row: int) -> None:
+    def demote_row(self, row: int) -> None:
+        """Make the full agent of a row a row again."""
         agent = self.agents[row]
         self.note_change()
         self.pull(row, agent.memory.status)
         if self.society is not None:
-            self.society._detach_row(agent, row)
+            self.society.remove_row_agent(agent, row)
         del self.agents[row]
         self.full[row] = False
 

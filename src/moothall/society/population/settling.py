@@ -25,13 +25,13 @@ class Settlers:
         self.of_place: Any = None
         if any(each.name == "place" for each in fields(kind)):
             self.of_place = np.full(len(population.places) + 1, -1, np.int32)
-            for place, service in books._by_place[kind].items():
-                number = population._place.get(place)
+            for place, service in books.by_place[kind].items():
+                number = population.place_numbers.get(place)
                 if number is not None:
                     self.of_place[number] = len(self.services)
                     self.services.append(service)
-        elif kind in books._by_kind:
-            self.services.append(books._by_kind[kind])
+        elif kind in books.by_kind:
+            self.services.append(books.by_kind[kind])
         # They neither read nor change what others do, and may settle beside them.
         self.apart: bool = {type(each) for each in self.services} == {Feed}
         groups: dict[Any, int] = {}

@@ -103,7 +103,7 @@ class RowFeed:
         """Return the number of a text; store a text that is not among the words."""
         if not isinstance(text, str):
             return -1
-        word = self.population._word.get(text)
+        word = self.population.word_numbers.get(text)
         if word is not None:
             return word
         number = min(self._texts, default=-1) - 1
