@@ -71,8 +71,8 @@ class Budget:
         release_dead: give back, whenever a process makes this budget or a child of it, what
             processes had reserved that have died since. Their last calls may have cost something
             all the same, so more than a limit may be spent
-        per: "day" or "month": the limits are renewed at midnight UTC, or on the first of the
-            month. What was reserved before counts in the period in which it was reserved.
+        per: a `Per`, such as "month": the limits are renewed at midnight UTC when the next one
+            begins. What was reserved before counts in the period in which it was reserved.
         on_low: called once four fifths of a limit are spent, of this budget or a part of it, which
             the log says too: with what budget it is, the limit's name and the share, as 0.8. Once
             for each limit and period, among all processes that share the budget; in the thread that
@@ -144,8 +144,7 @@ class Budget:
 
         Args:
             name: its name in messages, and in the journal of a shared budget
-            per: "day" or "month": its limits are renewed at midnight UTC, or on the first of the
-                month
+            per: after which period its limits are renewed, as of a budget
             **limits: as of a budget
 
         Raises:

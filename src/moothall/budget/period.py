@@ -1,4 +1,4 @@
-"""Periods after which a limit is renewed: days and months of UTC."""
+"""Periods of UTC after which a limit is renewed."""
 
 from __future__ import annotations
 

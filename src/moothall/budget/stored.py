@@ -25,7 +25,7 @@ class StoredBudget:
         reserved: what is reserved now
         of_dead: how much of that had been reserved by processes that have ended since
         over: how much calls took beyond their reservations; then nothing more begins
-        period: the day or month of which it counts; empty without `per=`
+        period: the period of which it counts; empty without `per=`
         set: the names of the limits that a person has set
     """
 
