@@ -7,9 +7,9 @@ import json
 import math
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter, mul
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 from moothall.foundation.database import Database
 from moothall.foundation.errors import DefinitionError
@@ -23,6 +23,9 @@ FOUND_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""
 EMBEDDED_CHARS = 8_000
 """How many characters of a message, from its start, are embedded."""
+
+
+RecallBy: TypeAlias = Literal["words", "meaning"]
 
 
 class Recall:
@@ -166,6 +169,12 @@ class Recall:
                 raise self._tables.damaged(f"the vector of memory {number} has another size")
             vector = array("f", blob)
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
+
+
+WAYS: Final[dict[RecallBy, Callable[[Recall, str, int, str | None], list[dict[str, Any]]]]] = {
+    "words": Recall.by_words,
+    "meaning": Recall.by_meaning,
+}
 
 
 def row_of(memory: Any) -> tuple[str | None, str, str]:

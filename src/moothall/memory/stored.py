@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final, Literal, Self
+from functools import partial
+from typing import Any, Final, Self
 
 from moothall.foundation import tracing
 from moothall.foundation.arguments import (
@@ -27,7 +28,7 @@ from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread, last
 from moothall.memory.memory_tables import MemoryTables
-from moothall.memory.recall import Recall, insert, row_of
+from moothall.memory.recall import WAYS, Recall, RecallBy, insert, row_of
 
 _AT_ONCE: Final = 64
 """So many messages are read at a time, backwards."""
@@ -389,7 +390,7 @@ class StoredMemory(Memory):
         text: str,
         limit: int = 5,
         *,
-        by: Literal["words", "meaning"] | None = None,
+        by: RecallBy | None = None,
         everywhere: bool = False,
     ) -> list[dict[str, Any]]:
         """Return the messages most similar to a text, the most similar first.
@@ -410,14 +411,15 @@ class StoredMemory(Memory):
         if not isinstance(text, str):
             raise ConfigError(f"recall: text must be a text, got {text!r:.80}")
         check_integer("recall: limit=", limit, 0)
-        if by not in (None, "words", "meaning"):
-            raise ConfigError(f'recall: by= must be "words" or "meaning", got {by!r:.80}')
+        if by not in (None, *WAYS):
+            ways = " or ".join(f'"{each}"' for each in WAYS)
+            raise ConfigError(f"recall: by= must be {ways}, got {by!r:.80}")
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)
-        find = self._recall.by_words if by == "words" else self._recall.by_meaning
         within = None if everywhere else self._id
-        return tracing.search_in_span("memory", text, lambda: find(text, limit, within))
+        find = partial(WAYS[by], self._recall, text, limit, within)
+        return tracing.search_in_span("memory", text, find)
 
     def embed(self, *, everywhere: bool = False) -> int:
         """Give every message of the thread a vector, and return how many had none.
