@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from moothall import FileError, Reply, StateError, StopReason, Usage
 from moothall.build import counted, display, one_line
@@ -46,6 +46,24 @@ def end_in_words(reason: str, detail: str = "") -> str:
     return f"done: {phrase(reason, '')}" + (f" ({detail})" if detail else "")
 
 
+def _as_markdown(report: Report) -> str:
+    from moothall.research.page import sanitized
+
+    return sanitized(report.markdown)
+
+
+class ReportForm(NamedTuple):
+    """A form in which a report is written to a file or downloaded."""
+
+    title: str
+    holds: str  # it holds: the report, the page, or the sources alone
+    media_type: str
+    make: Callable[[Report], str | bytes]
+
+
+_WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
 @named_elsewhere(sources="citations", text="markdown")
 @dataclass(frozen=True)
 class Report:
@@ -68,6 +86,7 @@ class Report:
         run_id: the id of the run
         cost: what they cost in US dollars; None if a price is not known
         notes: what rules replaced of a model's work, and what was left out
+        forms: the forms in which it can be saved, by the end of a file's name
     """
 
     markdown: str
@@ -141,6 +160,14 @@ class Report:
 
         return csl_json(self)
 
+    forms: ClassVar[dict[str, ReportForm]] = {
+        "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown),
+        "html": ReportForm("HTML", "page", "text/html; charset=utf-8", html),
+        "docx": ReportForm("Word", "report", _WORD, docx),
+        "bib": ReportForm("BibTeX", "sources", "application/x-bibtex; charset=utf-8", bibtex),
+        "json": ReportForm("CSL-JSON", "sources", "application/json", csl_json),
+    }
+
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
             return display.text(self.markdown)
@@ -152,31 +179,6 @@ class Report:
         title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
         cited = counted(len(self.citations), "citation")
         return f"Report({title!r}, stop_reason={self.stop_reason!r}, {cited})"
-
-
-def _as_markdown(report: Report) -> str:
-    from moothall.research.page import sanitized
-
-    return sanitized(report.markdown)
-
-
-class ReportForm(NamedTuple):
-    """A form in which a report is written to a file or downloaded."""
-
-    title: str
-    holds: str  # it holds: the report, the page, or the sources alone
-    media_type: str
-    make: Callable[[Report], str | bytes]
-
-
-_WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-FORMS: Final = {  # by the end of a file's name; any other has Markdown
-    "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown),
-    "html": ReportForm("HTML", "page", "text/html; charset=utf-8", Report.html),
-    "docx": ReportForm("Word", "report", _WORD, Report.docx),
-    "bib": ReportForm("BibTeX", "sources", "application/x-bibtex; charset=utf-8", Report.bibtex),
-    "json": ReportForm("CSL-JSON", "sources", "application/json", Report.csl_json),
-}
 
 
 def report_of(

@@ -7,11 +7,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall import ConfigError
+from moothall import ConfigError, Report
 from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
 from moothall.research.recording import KIND
-from moothall.research.report import COMPLETED, FORMS, end_in_words
+from moothall.research.report import COMPLETED, end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter, Response
 
-    from moothall import Citation, Report
+    from moothall import Citation
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 
@@ -55,7 +55,7 @@ class ResearchTab(Tab):
     def entries(self, run: str, after: int = 0) -> dict[str, Any]:
         """Return the entries of a run after a number, cut, and what forms are called."""
         _, recorded = self._recorded(run, after)
-        forms = {ending: form.title for ending, form in FORMS.items()}
+        forms = {ending: form.title for ending, form in Report.forms.items()}
         entries = [progress_entry(each) for each in recorded if not each.path]
         return {"entries": entries, "forms": forms}
 
@@ -87,7 +87,7 @@ class ResearchTab(Tab):
 
         @router.get("/report.{ending}")
         def download(run: str, ending: str) -> Response:
-            form = FORMS.get(ending)
+            form = Report.forms.get(ending)
             if form is None:
                 raise ConfigError(f"a report has no form {ending!r:.80}")
             name = f"research-{self._hub.journal.run(run).task[:60].lower()}"

@@ -44,6 +44,8 @@ from moothall.studio.orders import (
 )
 
 _folder_logger = logging.getLogger("moothall.research.folder")
+_ENDS = [f".{end}" for end in Report.forms if end != "md"]
+_LISTS = [f".{end}" for end, form in Report.forms.items() if form.holds == "sources"]
 _FILE = click.Path(dir_okay=False, writable=True)
 _BAR_CHARS: Final = 20
 _STEP_WORDS: Final = {
@@ -130,11 +132,14 @@ def _options(table: dict[str, Any], function: Callable[..., Any]) -> Callable[..
     "--out",
     metavar="FILE",
     type=_FILE,
-    help="Write the report to FILE: Markdown, or by its end .docx, .html, .bib, .json.",
+    help=f"Write the report to FILE: Markdown, or by its end {', '.join(_ENDS)}.",
 )
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
 @click.option(
-    "--sources", metavar="FILE", type=_FILE, help="Write its sources to FILE: .bib or .json (CSL)."
+    "--sources",
+    metavar="FILE",
+    type=_FILE,
+    help=f"Write its sources to FILE: {' or '.join(_LISTS)}.",
 )
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option

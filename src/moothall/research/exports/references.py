@@ -1,4 +1,4 @@
-"""The sources of a report as lists of references: BibTeX, and CSL-JSON for word processors."""
+"""The sources of a report as lists of references, for programs that keep or print these."""
 
 from __future__ import annotations
 

@@ -168,9 +168,9 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         elif path and not _is_writable(Path(path).absolute().parent):
             yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
     if order.sources:
-        from moothall.research.report import FORMS
+        from moothall import Report
 
-        lists = [f".{end}" for end, form in FORMS.items() if form.holds == "sources"]
+        lists = [f".{end}" for end, form in Report.forms.items() if form.holds == "sources"]
         if f".{_suffix(order.sources)}" not in lists:
             yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
     options_by_path: dict[Path, tuple[str, str]] = {}
@@ -277,7 +277,7 @@ def write_report(
 
     With `ended_at`, only those files that were not written, or not whole, since the run ended.
     """
-    from moothall.research.report import FORMS
+    from moothall import Report
 
     files = []
     for path, end in (
@@ -286,7 +286,7 @@ def write_report(
         (order.sources, _suffix(order.sources)),
     ):
         if path:
-            form = FORMS.get(end, FORMS["md"])
+            form = Report.forms.get(end, Report.forms["md"])
             content = form.make(report)
             files.append(
                 (form.holds, path, content if isinstance(content, bytes) else content.encode())
