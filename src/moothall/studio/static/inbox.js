@@ -16,6 +16,7 @@ const slots = []; // places of tabs: { root, accepts }
 const mine = new Set(); // the numbers of those that are answered here
 const KEPT = "moothall-unfolded"; // of the cards that a person has folded or unfolded whether they are open, over a reload
 const unfolded = new Map(JSON.parse(sessionStorage.getItem(KEPT) || "[]"));
+const KEYS = { a: { does: "click", words: "permit or accept" }, r: { does: "focus", words: "refuse or answer" } }; // of what has it as `data-key`
 const LINE = 45; // characters in a line of a field
 const LINGERS = 1500; // milliseconds for which the drawer stays open when its last card has gone
 const drawer = h("div", { class: "s-drawer-list" });
@@ -84,9 +85,9 @@ function keys(event) {
   const card = document.activeElement?.closest?.(".s-card[data-card]");
   if ((event.key === "j" || event.key === "k") && all.length) {
     all.at((all.indexOf(card) + (event.key === "j" ? 1 : card ? -1 : 0)) % all.length).focus();
-  } else if (card && (event.key === "a" || event.key === "r")) {
+  } else if (card && KEYS[event.key]) {
     card.firstChild.open = true;
-    card.querySelector(`[data-key="${event.key}"]`)?.[event.key === "a" ? "click" : "focus"]();
+    card.querySelector(`[data-key="${event.key}"]`)?.[KEYS[event.key].does]();
   } else return;
   event.preventDefault();
 }
@@ -96,7 +97,7 @@ export function mountInbox() {
   const badge = h("span", { class: "s-count" });
   const nothing = empty("Nothing waits for you. Approvals, questions and decisions of agents come here.");
   const others = h("ul", { class: "s-list s-elsewhere" }); // those that stand elsewhere on the page
-  const keysOf = h("p", { class: "s-soft s-keys" }, "j, k: next, previous; a: permit or accept; r: refuse or answer");
+  const keysOf = h("p", { class: "s-soft s-keys" }, ["j, k: next, previous", ...Object.entries(KEYS).map(([key, { words }]) => `${key}: ${words}`)].join("; "));
   const panel = h("aside", { class: "s-drawer", id: "studio-inbox", "aria-label": "Inbox", hidden: true },
     h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => show(false), "quiet")),
     keysOf, nothing, drawer, others);
