@@ -125,6 +125,7 @@ FLOORS = {
     ),
     "models": (
         "blocks",
+        "finish_reason",
         "protocol",
         "providers",
         "settings",

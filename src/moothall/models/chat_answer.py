@@ -12,6 +12,7 @@ from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import may_pass
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import json_type, one_line, shorten
+from moothall.models.finish_reason import REASON_OF_SERVER_WORD
 from moothall.models.protocol import Call, ModelReply
 
 # Codes and fixed words of servers.
@@ -55,19 +56,6 @@ _NO_CREDIT = re.compile(
     r"|spend\w*.?limit|out_of_credit|credit.?(?:limit|balance)|\A1113\Z",
     re.I,
 )
-_ENDS = {
-    "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length"
-    " model_length token_limit model_context_window_exceeded error_limit context_length"
-    " context_length_exceeded context_window_exceeded",
-    "refusal": "refusal",
-    "content_filter": "content_filter content_filtered sensitive guardrail_intervened safety"
-    " recitation blocklist prohibited_content spii language image_safety image_recitation"
-    " image_prohibited_content error_toxic content_policy_violation",
-    "stop": "stop tool_calls tool_call tool_use function_call function_calls end_turn stop_sequence"
-    " pause_turn eos eos_token complete completed finished done normal stop_token stop_str null"
-    " none unspecified",
-}
-_END_BY_REASON = {theirs: ours for ours, listed in _ENDS.items() for theirs in listed.split()}
 
 
 SIGNATURES = ("extra_content", "provider_specific_fields", "thought_signature")
@@ -308,7 +296,7 @@ def end_of(reason: Any, has_calls: bool, name: str) -> str:
     end = reason.lower() if isinstance(reason, str) and reason else "stop"
     # Gemini names the filter and what it found; others write the name of an enumeration.
     kind, _, detail = end.removeprefix("finish_reason_").replace("-", "_").partition(": ")
-    finish_reason = _END_BY_REASON.get(kind)
+    finish_reason = REASON_OF_SERVER_WORD.get(kind)
     if finish_reason is None:
         message = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"
         if kind in _REFUSED_CODES or detail in _REFUSED_CODES:

@@ -26,10 +26,10 @@ from moothall.actions.repairing import repaired
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
+from moothall.models.finish_reason import FAULTS
 from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, is_answer, thinking_of
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
-_UNREADABLE = "The call of an action could not be read: call it again, or answer with text."
 MAX_NAME = 64
 _CUT = "It was cut at its length limit."
 
@@ -246,8 +246,8 @@ def read_answer(
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
         finish_reason = getattr(answer, "finish_reason", None)
-        if finish_reason == "unreadable":
-            return ModelAnswer(text, [], _UNREADABLE)
+        if finish_reason != "stop" and (fault := FAULTS.get(str(finish_reason))):
+            return ModelAnswer(text, [], fault)
         if text and type(answer) is ModelReply and not (answer.blocks or answer.thinking):
             return ModelAnswer(text, [])  # the most frequent case
         if (blocks := blocks_of(answer)) or text:

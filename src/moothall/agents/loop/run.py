@@ -57,6 +57,7 @@ from moothall.memory.memory import Memory
 from moothall.memory.reply_memory import meant_by
 from moothall.memory.results import LEAST_CHARS
 from moothall.models.base import answer_of, streamed_to, with_options
+from moothall.models.finish_reason import FINISH_REASONS, FinishReason
 from moothall.models.protocol import Model
 
 if TYPE_CHECKING:
@@ -69,11 +70,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 SAME_CALLS = 3
 """How many answers in a row with the same calls and results end a run as `no_progress`."""
-CUT = {
-    "length": "cut at the model's length limit",
-    "content_filter": "cut by the provider's content filter",
-    "refusal": "refused by the model",
-}
+_OTHER, _REFUSAL = FinishReason(), FINISH_REASONS["refusal"]
 
 
 class LoopRun:
@@ -205,16 +202,17 @@ class LoopRun:
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
-        cut = ""
+        cut, is_refusal = "", False
         if not answer.calls:
-            cut = CUT.get(str(getattr(completion, "finish_reason", "")), "")
+            reason = FINISH_REASONS.get(str(getattr(completion, "finish_reason", "")), _OTHER)
+            cut, is_refusal = reason.detail, reason is _REFUSAL
             if self.request.must_call and not answer.fault:
                 answer.fault = demand_of(self.request.offered)
             if self.schema is not None and not answer.fault:
                 try:
                     value = self.schema.read(answer.text)
                 except UnreadableText as error:
-                    refused = f"{cut}: {answer.text}" if cut == CUT["refusal"] else ""
+                    refused = f"{cut}: {answer.text}" if is_refusal else ""
                     answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
             if agent.check is not None and not answer.fault:
                 check = partial(fault_of, value, agent.check)
@@ -229,7 +227,7 @@ class LoopRun:
             state.same, state.before = 0, ()
             self.save(turn)
             # Asked again, a model that refuses would refuse again.
-            ends = state.unusable > agent.tries or cut == CUT["refusal"]
+            ends = state.unusable > agent.tries or is_refusal
             return self.end(Stop("unreadable", faults)) if ends else None
         state.faults, state.unusable = "", 0
         if not answer.calls:

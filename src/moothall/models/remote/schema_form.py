@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from moothall.models.base import ModelRequest
+from moothall.models.finish_reason import CUT
 from moothall.models.plain_chat import add_schema
 from moothall.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
 
@@ -137,8 +138,7 @@ def _final_as_text(request: ModelRequest, reply: ModelReply) -> ModelReply:
             args = value["value"] if isinstance(value, dict) and "value" in value else value
             args = json.dumps(args, ensure_ascii=False)
     text = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
-    cut = reply.finish_reason in ("length", "content_filter")
-    reason = reply.finish_reason if cut else "stop"
+    reason = reply.finish_reason if reply.finish_reason in CUT else "stop"
     # What was written beside the answer is no part of it.
     thought = reply.reasoning + reply.text
     return replace(reply, text=text, calls=(), finish_reason=reason, reasoning=thought, thinking=())

@@ -10,19 +10,19 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from moothall import ConfigError, ContextOverflow, ReActAgent, Reply, UnknownPrice, Usage
-from moothall.agents.loop.run import CUT
 from moothall.agents.replies.reply import gives
 from moothall.build import AnswerSchema, UnreadableText, json_text
 from moothall.journal import Wait
+from moothall.models.finish_reason import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.protocols import refusal_of
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
-_REFUSED: Final = CUT["refusal"]
+_REFUSED: Final = FINISH_REASONS["refusal"].detail
 # A refusal is whole, so the interface has no reason for its end.
-_REASONS: Final = {text: reason for reason, text in CUT.items() if text != _REFUSED}
+_REASONS: Final = {each.detail: reason for reason, each in FINISH_REASONS.items() if each.cuts}
 
 
 @dataclass(slots=True)
