@@ -44,8 +44,8 @@ from moothall.studio.orders import (
 )
 
 _folder_logger = logging.getLogger("moothall.research.folder")
-_ENDS = [f".{end}" for end in Report.forms if end != "md"]
-_LISTS = [f".{end}" for end, form in Report.forms.items() if form.holds == "sources"]
+_ENDS = ", ".join(f".{end}" for end in Report.forms)
+_LISTS = " or ".join(f".{end}" for end, each in Report.forms.items() if each.holds == "sources")
 _FILE = click.Path(dir_okay=False, writable=True)
 _BAR_CHARS: Final = 20
 _STEP_WORDS: Final = {
@@ -128,19 +128,9 @@ def _options(table: dict[str, Any], function: Callable[..., Any]) -> Callable[..
 )
 @run_limits
 @recording_options
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=_FILE,
-    help=f"Write the report to FILE: Markdown, or by its end {', '.join(_ENDS)}.",
-)
+@click.option("--out", metavar="FILE", type=_FILE, help=f"Write the report to FILE: {_ENDS}.")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
-@click.option(
-    "--sources",
-    metavar="FILE",
-    type=_FILE,
-    help=f"Write its sources to FILE: {' or '.join(_LISTS)}.",
-)
+@click.option("--sources", metavar="FILE", type=_FILE, help=f"Write its sources to FILE: {_LISTS}.")
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option
 def command(
