@@ -197,6 +197,7 @@ class Space:
 
     async def _replace(self, mailbox: Mailbox, new: Agent) -> None:
         mailbox.suspend()
+        # Once: a successor whose `after_add` raised has left the place to another.
         if not mailbox.retired:
             await retire(mailbox)
             mailbox.retired = True

@@ -100,6 +100,7 @@ class Jobs:
             if text:
                 job.messages.append(text)
             job.resumed.set()
+            # Until it is under way: the next page then finds it among the jobs.
             in_thread(f"moothall-{run_id}", partial(self._run, job))
         return run_id
 
@@ -145,6 +146,7 @@ class Jobs:
             is_held = job is not None and (not job.waits or job.state == "paused")
             if is_held or self._retry_times.get(run_id, now) > now:
                 continue
+            # Before the try: one that raises must not be tried at each look.
             self._retry_times[run_id] = now + _AGAIN_S
             run = journal.run(run_id)
             if run.state != "waiting" or run.held:
@@ -217,6 +219,7 @@ class Jobs:
     def close(self) -> None:
         """Cancel all runs, and wait until they have ended; they can be resumed later."""
         jobs = [job for job in self._jobs.values() if not job.waits]
+        # All, and then each is waited for: they end side by side.
         for job in jobs:
             self._become(job, "stopping", job.task.cancel)
         for job in jobs:
@@ -235,6 +238,7 @@ class Jobs:
             if job.waits:
                 change()
                 return
+            # Any page's thread calls this; a task, and its event, are changed on their loop only.
             with suppress(RuntimeError):  # the run has just ended
                 job.loop.call_soon_threadsafe(change)
 
@@ -259,6 +263,7 @@ class Jobs:
         job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
         self._jobs[run_id] = job
         self._hear(job)
+        # Only now: who has started it may stop or steer it at once.
         started.set_result(None)
         reason, text, reply = "cancelled", "", None
         try:
@@ -266,6 +271,7 @@ class Jobs:
                 reply = await job.task
                 reason, text = reply.stop_reason, reply.detail
             except asyncio.CancelledError:
+                # The reply's task was cancelled, and not this one: it still writes the report.
                 pass
             if isinstance(order, ResearchOrder):  # as the command does
                 write_report(reply.value if reply else agent.report_so_far(), order)

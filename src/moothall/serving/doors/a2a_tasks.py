@@ -130,6 +130,7 @@ class Task:
         except NotPermitted as error:
             self._end(REJECTED, str(error))
         except MoothallError as error:
+            # As above: the event that has the reason waits in this loop.
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
             if reason == "waiting":
@@ -243,6 +244,7 @@ class Task:
 
     def _emit(self, update: dict[str, Any]) -> None:
         for queue in list(self._readers):
+            # Its client does not read: its connection ends, before the server's memory does.
             if queue.qsize() >= _MOST_UNREAD:
                 self._readers.discard(queue)
                 queue.put_nowait(None)

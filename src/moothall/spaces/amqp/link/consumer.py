@@ -127,6 +127,7 @@ class Consumer:
     async def _start(self, consumption: Consumption) -> None:
         """Start an AMQP consumer of a queue."""
         consumption.window = max(1, min(consumption.window, consumption.prefetch, _MAX_PREFETCH))
+        # As it is now: a message of this channel must not be acknowledged on the next.
         number = self.channel_number
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
@@ -151,6 +152,7 @@ class Consumer:
             consumption.tag = channel.basic_consume(
                 consumption.queue, take, arguments=consumption.arguments, callback=done
             )
+            # Before the answer: the queue may be deleted as the consumer starts.
             self._consumers[consumption.tag] = consumption
 
         await self._await_answer(start)
@@ -205,6 +207,7 @@ class Consumer:
             return  # the next channel consumes it again
         finally:
             consumption.changing = False
+        # What was acknowledged meanwhile has regulated nothing.
         self._regulate(consumption)
 
     def _release(self, tags: set[int]) -> None:
@@ -258,6 +261,7 @@ class Consumer:
         if channel is None:
             raise LinkLost("there is no channel")
         answer: asyncio.Future[None] = self._loop.create_future()
+        # On a channel that is lost no answer comes: `detach` ends it.
         self._waiting.add(answer)
         try:
             call(channel, lambda _: settle(answer))
@@ -301,6 +305,7 @@ class Consumer:
         done, self._to_acknowledge = self._to_acknowledge, set()
         open_tags = self._unacknowledged
         last = 0
+        # One frame acknowledges all up to a tag, so up to the first that is still in hand.
         for tag in open_tags:
             if tag not in done:
                 break
