@@ -214,41 +214,6 @@ async def test_reply_within_its_own_action_is_a_run_of_its_own(place: Place) -> 
         assert journal.replay("outer") == reply
 
 
-@on_a_loop
-async def test_interruption_is_part_of_the_run(tmp_path: Path) -> None:
-    began = asyncio.Event()
-    with Journal(tmp_path / "before") as journal, Journal(tmp_path / "x"):
-        crash = Crashing(journal, tmp_path / "after")
-
-        async def wait() -> None:
-            """Wait for ever."""
-            began.set()
-            await asyncio.Event().wait()
-
-        @action(idempotent=True)
-        def act(n: int) -> str:
-            """Act."""
-            return crash(n)
-
-        def agent(journal: Journal) -> ReActAgent:
-            script = [Call("w", "wait", {}), call(1), "Yes."]
-            return ReActAgent("a", ScriptedModel(script), actions=[wait, act], journal=journal)
-
-        first = agent(journal)
-        task = asyncio.ensure_future(first.reply("go", run_id="R"))
-        await began.wait()
-        first.interrupt("Rather act.")
-        whole = await task
-    with Journal(tmp_path / "after") as journal:
-        broken = await agent(journal).reply("go", run_id="R")
-        assert broken.messages == whole.messages
-        assert [message["content"] for message in broken.messages if message["role"] == "user"] == [
-            "go",
-            "Rather act.",
-        ]
-        assert len(broken.steps) == len(whole.steps) == 2
-
-
 @pytest.mark.parametrize("limit", ({"model_calls": 2}, {"actions": 1}))
 def test_run_that_stopped_at_a_budget_goes_on_with_a_larger_one(
     tmp_path: Path, limit: dict[str, Any]

@@ -152,7 +152,8 @@ def test_amqp_missing_virtual_host_raises_and_works_once_created(
     text = refusal(space)
     assert "has no virtual host 'later' for the user 'guest'" in text
     assert "AMQP_VHOST" in text
-    broker.ctl("add_vhost", "later", "--default-queue-type", "quorum")
+    quorum = '#{default_queue_type => <<"quorum">>}'
+    broker.eval(f'rabbit_vhost:add(<<"later">>, {quorum}, <<"tests">>)')
     assert "virtual host 'later'" in refusal(space)  # it is there, and not for us
     broker.permit("guest", "^other", "later")
     denied = refusal(space)

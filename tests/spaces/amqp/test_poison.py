@@ -334,8 +334,9 @@ def test_amqp_dead_letter_queue_full_loses_no_letter(
     exchange: str,
     kind: str,
 ) -> None:
-    limit = '{"max-length": 1, "overflow": "reject-publish"}'
-    broker.ctl("set_policy", "full", f"^{exchange}.dead", limit, "--apply-to", "queues")
+    limit = '[{<<"max-length">>, 1}, {<<"overflow">>, <<"reject-publish">>}]'
+    policy = f'<<"full">>, <<"^{exchange}.dead">>, {limit}, 0, <<"queues">>, <<"tests">>'
+    broker.eval(f'rabbit_policy:set(<<"/">>, {policy})')
     there = make_space().add(Worker("there", Notes("/dev/null")))
     bodies = [b"one", b"two"]
     for each in bodies:
