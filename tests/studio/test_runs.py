@@ -262,7 +262,7 @@ def test_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> None
         waits = page.locator(".s-badge", has_text="waiting for you")
         expect(waits).to_have_count(2)
         page.get_by_role("button", name="Permit", exact=True).click()
-        by_whom = 'permitted by the approver: delete(path="a")'
+        by_whom = 'permitted by the person at the studio: delete(path="a")'
         view.get_by_role("button", name=by_whom).click()
         expect(view.locator(".s-detail .s-readable")).to_contain_text(by_whom)
         view.get_by_role("button", name=by_whom).click()

@@ -182,7 +182,7 @@ def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
         card.get_by_role("button", name="Permit", exact=True).click()
         expect(log).to_contain_text("It is burnt.")
         expect(log.get_by_text("1 step")).to_be_visible()
-        expect(log).to_contain_text('permitted by the approver: burn(poem="Ode")')
+        expect(log).to_contain_text('permitted by the person at the studio: burn(poem="Ode")')
         log.get_by_role("article").filter(has_text="Yes?").get_by_role("button", name="Run").click()
         expect(page.get_by_role("region", name="Reply")).to_contain_text("Yes?")
         page.get_by_role("tab", name="Space").click()

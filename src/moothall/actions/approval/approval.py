@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import ANSWERS, DECISION_KINDS, Decision
@@ -89,6 +89,12 @@ async def answer(approver: Approver | None, question: Question) -> str:
     return reply
 
 
+def decider(approver: Approver | None) -> str | None:
+    """Return who decides by an approver, as its `title` says in words; None if it has none."""
+    title = getattr(approver, "title", None)
+    return title if isinstance(title, str) else None
+
+
 class RefuseAll:
     """Refuses everything."""
 
@@ -108,6 +114,8 @@ class CallbackApprover:
     Raises:
         DefinitionError: `function` or `answer` is not a function
     """
+
+    title: ClassVar[str] = "a function of the program"
 
     def __init__(
         self,

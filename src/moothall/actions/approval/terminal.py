@@ -7,7 +7,7 @@ import io
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.request import ApprovalRequest, Question
@@ -32,6 +32,8 @@ class TerminalApprover:
         stdin: the input for answers; default: the process's
         stdout: the output for questions; default: the process's
     """
+
+    title: ClassVar[str] = "the person at the terminal"
 
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.acting import ACTING
 from moothall.actions.approval import ApprovalRequest, CallToApprove, Refused
+from moothall.actions.approval.approval import decider
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.agents.loop.answer import ToolCall
@@ -140,7 +141,8 @@ async def permits(
         else:
             details = {**about_call(call), "args": args, "text": note}
             exact = now()
-            permitted = await step.permitted(exact.fingerprint, asks, change, details, exact)
+            by = decider(agent.find_approver())
+            permitted = await step.permitted(exact.fingerprint, asks, change, details, exact, by)
         if step is None:
             request.allowed += DECISION_KINDS.keys_in_run(now(), permitted)
         scope, permitted = DECISION_KINDS.scope_of(permitted), DECISION_KINDS.of_call(permitted)

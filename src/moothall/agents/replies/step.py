@@ -107,8 +107,9 @@ class StepHandle:
         change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
         about: Mapping[str, Any] | None = None,
         request: ApprovalRequest | None = None,
+        by: str | None = None,
     ) -> Any:
-        """Return whether exactly this request is permitted: as recorded, or by asking.
+        """Return whether exactly this request is permitted: as recorded, or by asking `by`.
 
         `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and those
         that they replace. A `request` that is decided later waits with what it is `about`.
@@ -136,8 +137,8 @@ class StepHandle:
             if request is not None:  # as the person saw it: its facts may be others by now
                 request = replace(request, facts=earlier.requests.get(wait, {}).get("facts", {}))
                 decision = DECISION_KINDS.decide(request, decision)
-            decision = Refused(outcome.late) if outcome.expired else decision
-            note |= {} if outcome.by is None else {"by": outcome.by}
+            decision, by = Refused(outcome.late) if outcome.expired else decision, outcome.by
+        note |= {} if by is None else {"by": by}
         if isinstance(decision, ChangedArgs) and change is not None:
             exact, was = change(decision.args)
             note |= {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from pydantic import Field
 
@@ -75,6 +75,8 @@ class Cards:
 
     Any page may answer a card; the first answer counts. A card whose asker is cancelled goes away.
     """
+
+    title: ClassVar[str] = "the person at the studio"
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
@@ -216,6 +218,8 @@ class RunApprover:
         cards: the cards
         **labels: what else a card tells, such as the task
     """
+
+    title: ClassVar[str] = Cards.title
 
     def __init__(self, cards: Cards, **labels: str) -> None:
         self._cards = cards
