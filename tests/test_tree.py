@@ -86,7 +86,7 @@ FLOORS = {
         "arrays",
         "words",
         "scripts",
-        "terms",
+        "vocabulary",
         "ranking",
         "display",
         "prose",
@@ -871,14 +871,14 @@ LOCKS = {"Lock", "RLock", "Condition", "Semaphore"}
 
 
 def plain_locks(source: Path) -> list[str]:
-    """Locks that a forked child would find held for ever: a lock is `guard()` or `renewed(…)`."""
+    """Locks that a forked child would find held for ever: a lock is `guard()` or `guard(…)`."""
     faults = []
     for module in modules(source):
         made = [node for node in nodes(module.tree) if isinstance(node, ast.Call)]
-        renewed = {
+        guarded = {
             id(call.args[0])
             for call in made
-            if isinstance(call.func, ast.Name) and call.func.id == "renewed" and call.args
+            if isinstance(call.func, ast.Name) and call.func.id == "guard" and call.args
         }
         faults += [
             f"{module.name}:{call.lineno}: {ast.unparse(call)}: see foundation/threads/locks.py"
@@ -886,7 +886,7 @@ def plain_locks(source: Path) -> list[str]:
             if isinstance(call.func, ast.Attribute)
             and call.func.attr in LOCKS
             and ast.unparse(call.func.value) == "threading"
-            and id(call) not in renewed
+            and id(call) not in guarded
         ]
     return faults
 
@@ -1121,8 +1121,8 @@ def test_rooms_that_import_each_other_by_way_of_different_files_are_caught(tmp_p
         ("models/local/local_model.py", "import re\nmodel.eval()\nre.compile('a')"),
         (
             "actions/goal.py",
-            "import threading\nfrom moothall.foundation.threads import renewed\n"
-            "x = renewed(threading.Lock())",
+            "import threading\nfrom moothall.foundation.threads import guard\n"
+            "x = guard(threading.Lock())",
         ),
     ),
 )

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from moothall.foundation.text.terms import terms
+from moothall.foundation.text.vocabulary import terms
 
 
 class Pair(NamedTuple):

@@ -89,9 +89,10 @@ from moothall.foundation.text.words import log_failure as log_failure
 from moothall.foundation.text.words import nearest as nearest
 from moothall.foundation.text.words import marked as marked
 from moothall.foundation.text.words import excerpt as excerpt
-from moothall.foundation.text.terms import terms as terms
+from moothall.foundation.text import vocabulary as vocabulary
 from moothall.foundation.text.ranking import Ranking as Ranking
 from moothall.foundation.text import display as display
+from moothall.foundation.text import values as values
 
 # arguments
 from moothall.foundation.arguments import check_boolean as check_boolean
@@ -103,7 +104,6 @@ from moothall.foundation.arguments import names_checked as names_checked
 
 # threads
 from moothall.foundation.threads import guard as guard
-from moothall.foundation.threads import renewed as renewed
 from moothall.foundation.threads import in_child as in_child
 from moothall.foundation.threads import WORKERS as WORKERS
 from moothall.foundation.threads import call_user as call_user

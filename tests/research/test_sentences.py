@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moothall.foundation.text.terms import terms, words
+from moothall.foundation.text.vocabulary import terms, words
 from moothall.research.sentences import sentences
 
 

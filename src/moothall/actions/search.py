@@ -35,7 +35,7 @@ class ActionIndex:
         from moothall.foundation.text.ranking import (
             Ranking,  # its words' patterns take long to compile
         )
-        from moothall.foundation.text.terms import terms
+        from moothall.foundation.text.vocabulary import terms
 
         self._actions = list(actions)
         self._terms = terms

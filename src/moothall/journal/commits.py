@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import JournalError, TooManyThreads
-from moothall.foundation.threads import WORKERS, guard, renewed, to_its_end
+from moothall.foundation.threads import WORKERS, guard, to_its_end
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import FINAL, OPEN, REASONS
 from moothall.journal.store.holding import hashes_in, hold, holder_of
@@ -256,7 +256,7 @@ class Commits:
         self.file = file
         self.watching: set[Callable[[], None]] = set()  # called after each commit, by its thread
         self._waits = file.waits
-        self._writing = renewed(threading.Lock())
+        self._writing = guard(threading.Lock())
         self._guard = guard()  # for what follows
         self._waiting: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
         self._draining = False

@@ -18,7 +18,7 @@ from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import RunHeld, StateError
-from moothall.foundation.threads import WORKERS, renewed
+from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry
@@ -49,7 +49,7 @@ class Runs:
         self._commits = commits
         self._leases = store.leases()
         # Held until a run of a cancelled caller is released, so that the next finds it free.
-        self._opening = renewed(threading.Lock())
+        self._opening = guard(threading.Lock())
         self._open: WeakSet[OpenRun] = WeakSet()
         self.leaves: bool = False  # whether runs that are cancelled go on at the next start
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from moothall.foundation.text.terms import STOP_WORDS, WORD
+from moothall.build import vocabulary
 
 _STOP = "。\uff01\uff1f"
 _FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")
@@ -211,8 +211,10 @@ def _ends(preceding: str, mark: str, following: str) -> bool:
     if following[0].isdecimal() and _BEFORE_NUMBER.search(preceding) and "[^" not in mark:
         return False
     if _MAYBE.search(preceding):
-        first = WORD.search(following)
-        return bool(first and first[0].casefold() in STOP_WORDS) or preceding.endswith("etc")
+        first = vocabulary.WORD.search(following)
+        return bool(first and first[0].casefold() in vocabulary.STOP_WORDS) or preceding.endswith(
+            "etc"
+        )
     return True
 
 

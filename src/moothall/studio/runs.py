@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.agents.loop.prompt_record import recorded_prompt
-from moothall.build import guard, renewed, shorten
+from moothall.build import guard, shorten
 from moothall.foundation.jsonvalue import deep_json
 from moothall.journal import REASONS, Doubt, Outline
 from moothall.studio.comparison import compared
@@ -78,7 +78,7 @@ class RunsTab(Tab):
     def __init__(self, hub: Hub, jobs: Jobs) -> None:
         self._hub = hub
         self._jobs = jobs
-        self._looking = renewed(threading.Lock())
+        self._looking = guard(threading.Lock())
         self._outlines: dict[str, Outline] | None = None
         self._full_look_at = 0.0  # when all are to be read again
         self._lines: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of

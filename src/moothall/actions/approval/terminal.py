@@ -13,7 +13,7 @@ from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.text import escaped
-from moothall.foundation.threads import renewed
+from moothall.foundation.threads import guard
 
 
 class TerminalApprover:
@@ -38,7 +38,7 @@ class TerminalApprover:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._lock = renewed(threading.Lock())
+        self._lock = guard(threading.Lock())
         self._permitted_calls: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> Decision:

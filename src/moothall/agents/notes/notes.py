@@ -182,11 +182,11 @@ class Notes(Block):
         Args:
             words: What to look for
         """
-        from moothall.build import Ranking, terms
+        from moothall.build import Ranking, vocabulary
 
         notes = list(self._folder_of(context).notes())
-        ranking = Ranking(Counter(terms(f"{each.name} {each.text}")) for each in notes)
-        weights = {term: ranking.weight(term) for term in terms(words)}
+        ranking = Ranking(Counter(vocabulary.terms(f"{each.name} {each.text}")) for each in notes)
+        weights = {term: ranking.weight(term) for term in vocabulary.terms(words)}
         hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
         results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
         for each, result in zip(hits, results, strict=True):
@@ -211,8 +211,12 @@ def _thread_of(context: Context[Any]) -> str:
 
 def _excerpt(note: Note, weights: dict[str, float]) -> str:
     """Return the line of a note that says the most of what was looked for."""
-    from moothall.build import terms
+    from moothall.build import vocabulary
 
     lines = [each.strip() for each in note.text.splitlines() if each.strip()]
-    best = max(lines, key=lambda each: sum(weights.get(t, 0) for t in {*terms(each)}), default="")
+    best = max(
+        lines,
+        key=lambda each: sum(weights.get(t, 0) for t in {*vocabulary.terms(each)}),
+        default="",
+    )
     return cut(best, _EXCERPT)

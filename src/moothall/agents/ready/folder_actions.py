@@ -11,7 +11,7 @@ from moothall.agents.ready.folder import MAX_BYTES, Folder
 from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
 from moothall.agents.ready.shell import check_limits, run
 from moothall.agents.ready.text_file import edited
-from moothall.build import renewed
+from moothall.build import guard
 
 MAX_LISTED: Final = 200
 """The most files that a schema names."""
@@ -128,7 +128,7 @@ def changing_actions(
     check_limits(command_timeout, max_file_bytes, network)
     confined = sandbox_for(sandbox, network)
     # An edit reads and then writes: of two concurrent ones, one would be lost.
-    one_at_a_time = renewed(threading.Lock())
+    one_at_a_time = guard(threading.Lock())
 
     def write_file(file_name: str, content: str) -> str:
         """Write a text file, in place of one that is there.

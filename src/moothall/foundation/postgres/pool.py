@@ -25,7 +25,7 @@ from moothall.foundation.postgres.connections import (
 )
 from moothall.foundation.postgres.schema import brought_up
 from moothall.foundation.postgres.transaction import Transaction, pipelined
-from moothall.foundation.threads import guard, renewed
+from moothall.foundation.threads import guard
 
 Lease: TypeAlias = tuple[int, int]
 """The oid of a table, and a number of 31 bits: a key of PostgreSQL's advisory locks."""
@@ -88,7 +88,7 @@ class PostgresPool(Connections[E]):
         self._closed = False
         self._pool = guard()
         self._idle: list[Connection] = []
-        self._mutex = renewed(threading.Lock())
+        self._mutex = guard(threading.Lock())
         self._writing_thread = 0
         self._writer: Connection | None = None
         self._leases: set[Lease] = set()

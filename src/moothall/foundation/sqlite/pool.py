@@ -20,7 +20,7 @@ from moothall.foundation.sqlite.connection import SQLiteConnection
 from moothall.foundation.sqlite.file import SQLiteFile
 from moothall.foundation.sqlite.rewriting import Rewriting, is_under_way, may_shrink
 from moothall.foundation.sqlite.wal_locks import Identity
-from moothall.foundation.threads import guard, renewed
+from moothall.foundation.threads import guard
 
 E = TypeVar("E", bound=MoothallError)
 
@@ -55,7 +55,7 @@ class SQLitePool(Generic[E]):
         self._closed = False
         self._idle: list[SQLiteConnection] = []
         self._pool = guard()
-        self._writing = renewed(threading.Lock())
+        self._writing = guard(threading.Lock())
         self._writer = 0  # the writing thread's id
         self._only_read = file.look(may_read)  # the reason, or empty
         self._identity: Identity = None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked, set_lock
-from moothall.foundation.threads import renewed
+from moothall.foundation.threads import guard
 
 _USED: Final = (0x40000002, 510)
 """The bytes of the file that SQLite locks while it has the file open: the first, how many."""
@@ -77,7 +77,7 @@ class WALFile:
         # SQLite has the other files beside the file itself, not beside a symbolic link to it.
         self.path: str = os.path.realpath(path)
         path = self.path
-        self._turn = renewed(threading.Lock())
+        self._turn = guard(threading.Lock())
         self._file = self._shm = -1
         try:
             self._file = os.open(path, _FLAGS)

@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable
 from inspect import ismethod
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 from weakref import WeakSet, ref
 
 L = TypeVar("L")
@@ -26,13 +26,21 @@ _RENEWALS: Final[dict[int, tuple[Callable[[], Any], Callable[..., object]]]] = {
 _NUMBERS: Final = itertools.count()
 
 
-def guard() -> threading.RLock:
-    """Return a re-entrant lock that is free in a forked child; hold it for a few instructions."""
-    return renewed(threading.RLock())
+@overload
+def guard() -> threading.RLock: ...
 
 
-def renewed(lock: L) -> L:
-    """Have a lock of `threading` be free in a forked child."""
+@overload
+def guard(lock: L) -> L: ...
+
+
+def guard(lock: Any = None) -> Any:
+    """Return a lock that is free in a forked child; a re-entrant one if none is given.
+
+    Hold a re-entrant one for a few instructions: the thread may get it twice.
+    """
+    if lock is None:
+        return guard(threading.RLock())
     _LOCKS.add(lock)
     return lock
 

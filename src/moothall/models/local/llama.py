@@ -17,7 +17,7 @@ from typing import Any, Final
 from moothall.actions.signature.schema import WrongSchema, checked
 from moothall.foundation.errors import ContextOverflow, ModelError, WeightsError
 from moothall.foundation.text import one_line
-from moothall.foundation.threads import renewed
+from moothall.foundation.threads import guard
 from moothall.models.calling.choice import GUIDANCE
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.local import weights
@@ -53,7 +53,7 @@ class Llama(InferenceEngine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._loading = renewed(threading.Lock())
+        self._loading = guard(threading.Lock())
         self._server: Any = None
 
     @property

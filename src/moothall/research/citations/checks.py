@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.build import shorten
-from moothall.foundation.text.terms import words
+from moothall.build import shorten, vocabulary
 from moothall.research.citations.comparison import (
     PassageContent,
     SentenceContent,
@@ -80,7 +79,7 @@ def _missing(quoted: str, passage: PassageContent) -> str | None:
         if match:
             at = match.end()
         elif (len(words_in_span.split()) > _SHORT and not is_code) or not all(
-            map(passage.has_name, words(span))
+            map(passage.has_name, vocabulary.words(span))
         ):
             # A term may be inflected, and code may be composed of words that are there.
             excerpt = shorten(span.strip(_QUOTE_MARKS), 60)

@@ -6,30 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moothall.foundation.text.terms import (
-    STOP_WORDS,
-    WORD,
-    is_stop_word,
-    language_of,
-    normal,
-    terms_of,
-)
-from moothall.foundation.text.values import (
-    MONTHS_BY_NAME,
-    NUMBER_WORDS,
-    Date,
-    Quantity,
-    dates_in,
-    fold,
-    is_unit,
-    months_in,
-    number_of,
-    quantities_in,
-    spelled_out,
-    times_in,
-)
-from moothall.foundation.text.values.languages import LANGUAGES
-from moothall.foundation.text.values.numbers import CURRENCIES
+from moothall.build import values, vocabulary
 from moothall.research.sentences import FOOTNOTE, sentences
 
 SEPARATOR: Final = "\n\n\0\n\n"
@@ -52,7 +29,7 @@ _IDENTIFIER: Final = re.compile(
 
 def plain(text: str) -> str:
     """Return a text without footnotes and marks of Markdown; code keeps its backticks."""
-    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
+    return vocabulary.normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
 
 
 def even(text: str) -> str:
@@ -65,8 +42,8 @@ class SentenceContent(NamedTuple):
     """What a sentence has that a passage can be asked for exactly."""
 
     text: str
-    quantities: list[Quantity]
-    dates: list[list[Date]]  # each with its readings
+    quantities: list[values.Quantity]
+    dates: list[list[values.Date]]  # each with its readings
     times: list[int]
     names: list[str]
     terms: frozenset[str]
@@ -79,8 +56,8 @@ class PassageContent(NamedTuple):
     sentences: list[tuple[int, int]]
     evens: list[str]  # of each sentence
     terms: list[frozenset[str]]  # of each sentence
-    quantities: list[Quantity]
-    dates: list[Date]
+    quantities: list[values.Quantity]
+    dates: list[values.Date]
     times: frozenset[int]
     years: frozenset[int]
     forms: frozenset[str]
@@ -104,15 +81,15 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
-    folded = spelled_out(fold(text))
-    dated = dates_in(folded)
-    months = [[each] for _, each in months_in(folded)]
+    folded = values.spelled_out(values.fold(text))
+    dated = values.dates_in(folded)
+    months = [[each] for _, each in values.months_in(folded)]
     dates = [*(dates for _, dates in dated), *months]
     return SentenceContent(
         text,
-        quantities_in(folded),
+        values.quantities_in(folded),
         dates,
-        times_in(folded),
+        values.times_in(folded),
         _names(text, bool(dates)),
         _terms(text),
     )
@@ -124,19 +101,19 @@ def passage_of(passage: str, title: str) -> PassageContent:
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
     text = plain(passage)
-    folded = spelled_out(fold(text))
-    dates = [date for _, dates in dates_in(folded) for date in dates]
-    dates += [date for _, date in months_in(folded)]
-    words = WORD.findall(f"{text} {normal(title)}")
+    folded = values.spelled_out(values.fold(text))
+    dates = [date for _, dates in values.dates_in(folded) for date in dates]
+    dates += [date for _, date in values.months_in(folded)]
+    words = vocabulary.WORD.findall(f"{text} {vocabulary.normal(title)}")
     forms = {form for word in words for form in _forms(word)}
     return PassageContent(
         even(text),
         spans,
         [even(each).strip(" .!?…") for each in texts],
         [_terms(each) for each in texts],
-        quantities_in(folded),
+        values.quantities_in(folded),
         dates,
-        frozenset(times_in(folded)),
+        frozenset(values.times_in(folded)),
         frozenset(each.year for each in dates if each.year is not None),
         frozenset(forms),
         _initials(words),
@@ -146,13 +123,15 @@ def passage_of(passage: str, title: str) -> PassageContent:
 def _initials(words: list[str]) -> str:
     """Return the initials of the words in capitals, those in a row together: of WHO, `who`."""
     return "".join(
-        each[0].casefold() if each[0].isupper() else "" if each in STOP_WORDS else " "
+        each[0].casefold() if each[0].isupper() else "" if each in vocabulary.STOP_WORDS else " "
         for each in words
     )
 
 
 def _terms(text: str) -> frozenset[str]:
-    return frozenset(term for word in WORD.findall(text) for term in terms_of(word))
+    return frozenset(
+        term for word in vocabulary.WORD.findall(text) for term in vocabulary.terms_of(word)
+    )
 
 
 def _forms(word: str) -> tuple[str, ...]:
@@ -168,25 +147,29 @@ def _names(text: str, dated: bool) -> list[str]:
     has one, only words in capitals that follow each other are a name.
     """
     names: list[str] = []
-    matches = [*WORD.finditer(text)]
-    nouns = bool(LANGUAGES.get(language_of(each[0] for each in matches), {}).get("capital_nouns"))
-    values = _values([each[0].casefold() for each in matches])
+    matches = [*vocabulary.WORD.finditer(text)]
+    nouns = values.has_capital_nouns(vocabulary.language_of(each[0] for each in matches))
+    are_values = _values([each[0].casefold() for each in matches])
     capital = [
-        word[0].isupper() and len(word) > 1 and not (is_value or is_stop_word(word))
-        for word, is_value in zip((each[0] for each in matches), values, strict=True)
+        word[0].isupper() and len(word) > 1 and not (is_value or vocabulary.is_stop_word(word))
+        for word, is_value in zip((each[0] for each in matches), are_values, strict=True)
     ]
     for at, each in enumerate(matches):
         word = each[0]
         small = word.casefold().removesuffix("'s")
         if word[0].isdigit():
-            if not (dated or values[at]) and _NUMBERED.match(word):
+            if not (dated or are_values[at]) and _NUMBERED.match(word):
                 names.append(word)
             continue
-        if values[at]:
+        if are_values[at]:
             continue
         if _IDENTIFIER.match(word[:200]):
             names.append(word)
-        elif capital[at] and small not in STOP_WORDS and not (dated and small in MONTHS_BY_NAME):
+        elif (
+            capital[at]
+            and small not in vocabulary.STOP_WORDS
+            and not (dated and small in values.MONTHS_BY_NAME)
+        ):
             has_neighbour = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
             if not opens and (has_neighbour or not nouns):
@@ -199,19 +182,23 @@ def _values(words: list[str]) -> list[bool]:
     flags: list[bool] = []
     for at, word in enumerate(words):
         if word[0].isdigit():
-            number = number_of(word)
-            is_value = bool(number and number.readings) or bool(times_in(spelled_out(word)))
+            number = values.number_of(word)
+            is_value = bool(number and number.readings) or bool(
+                values.times_in(values.spelled_out(word))
+            )
         else:
             follows = bool(flags) and flags[-1]
             after = words[at + 1] if at + 1 < len(words) else ""
-            is_currency = word in CURRENCIES and after[:1].isdigit()  # CHF 64 million
-            is_value = is_currency or word in NUMBER_WORDS or bool(_WITHIN_YEAR.fullmatch(word))
+            is_currency = word in values.CURRENCIES and after[:1].isdigit()  # CHF 64 million
+            is_value = (
+                is_currency or word in values.NUMBER_WORDS or bool(_WITHIN_YEAR.fullmatch(word))
+            )
             is_value = is_value or (
                 follows
                 and (
-                    is_unit(word)
-                    or f"{word} {after}" in CURRENCIES  # 64 million Swiss francs
-                    or bool(times_in(spelled_out(f"{words[at - 1]} {word}")))
+                    values.is_unit(word)
+                    or f"{word} {after}" in values.CURRENCIES  # 64 million Swiss francs
+                    or bool(values.times_in(values.spelled_out(f"{words[at - 1]} {word}")))
                 )
             )
         flags.append(is_value)

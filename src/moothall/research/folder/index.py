@@ -21,7 +21,7 @@ from moothall.build import (
     check_integer,
     escaped,
     fulltext,
-    renewed,
+    guard,
     tracing,
 )
 from moothall.research.findings import Resource, Section, is_place
@@ -181,7 +181,7 @@ class FolderIndex:
         self._folder = Folder(folder, max_bytes=MAX_BYTES)
         self.root: str = self._folder.root
         self._pattern = pattern
-        self._refreshing = renewed(threading.Lock())
+        self._refreshing = guard(threading.Lock())
         self._next = 0.0
         index = os.path.abspath(index or cached(self.root, pattern))  # it may lie in its folder
         self._skipped = {os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm")}

@@ -6,8 +6,7 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from moothall.build import fulltext
-from moothall.foundation.text.terms import is_stop_word, language_of, other_spelling
+from moothall.build import fulltext, vocabulary
 
 QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
@@ -28,9 +27,11 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
     query_terms = list(fulltext.query_words(query[:_QUERY_CHARS]))
     folded = [word.lower() for word in query_terms]
-    language = language_of(query_terms)
-    words = [word.lower() for word in query_terms if not is_stop_word(word, language)] or folded
-    words = [*words, *filter(None, map(other_spelling, words))]
+    language = vocabulary.language_of(query_terms)
+    words = [
+        word.lower() for word in query_terms if not vocabulary.is_stop_word(word, language)
+    ] or folded
+    words = [*words, *filter(None, map(vocabulary.other_spelling, words))]
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in fulltext.distinct(words, QUERY_WORDS)
     )

@@ -19,8 +19,8 @@ from moothall.build import (
     fulltext,
     one_line,
     tracing,
+    vocabulary,
 )
-from moothall.foundation.text.terms import is_stop_word
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.scope import Scope
@@ -185,7 +185,7 @@ def _words(query: str, tool: str) -> list[str]:
     query_terms = [
         each for each in fulltext.query_words(plain_text(query)[:10_000]) if each.isalnum()
     ]
-    words = [each for each in query_terms if not is_stop_word(each)] or query_terms
+    words = [each for each in query_terms if not vocabulary.is_stop_word(each)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
     return list(fulltext.distinct(words, _WORDS))

@@ -11,8 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Prices, UnknownPrice, Usage
-from moothall.build import counted, one_line
-from moothall.foundation.text.terms import language_of, words
+from moothall.build import counted, one_line, vocabulary
 from moothall.research.findings import Citation, Passage, Progress
 from moothall.research.writing.verbatim import as_text
 
@@ -34,7 +33,7 @@ def phrase(name: str, topic: str, **values: object) -> str:
 
     Of a phrase with two forms, the first is for one `n`.
     """
-    forms = _PHRASES.get(language_of(words(topic)), _PHRASES["en"])[name]
+    forms = _PHRASES.get(vocabulary.language_of(vocabulary.words(topic)), _PHRASES["en"])[name]
     form = forms if isinstance(forms, str) else forms[values["n"] != 1]
     by_name = {"topic": as_text(topic), **values}
     return _FIELD.sub(lambda match: str(by_name[match[1]]), form)

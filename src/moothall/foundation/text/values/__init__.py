@@ -8,6 +8,8 @@ from moothall.foundation.text.values.dates import times_in as times_in
 from moothall.foundation.text.values.keys import Key as Key
 from moothall.foundation.text.values.keys import keys_in as keys_in
 from moothall.foundation.text.values.keys import keys_of as keys_of
+from moothall.foundation.text.values.languages import has_capital_nouns as has_capital_nouns
+from moothall.foundation.text.values.numbers import CURRENCIES as CURRENCIES
 from moothall.foundation.text.values.numbers import number_of as number_of
 from moothall.foundation.text.values.quantities import Quantity as Quantity
 from moothall.foundation.text.values.quantities import is_unit as is_unit
@@ -16,3 +18,24 @@ from moothall.foundation.text.values.words import NUMBER_WORDS as NUMBER_WORDS
 from moothall.foundation.text.values.words import fold as fold
 from moothall.foundation.text.values.words import narrow as narrow
 from moothall.foundation.text.values.words import spelled_out as spelled_out
+
+__all__ = [
+    "CURRENCIES",
+    "MONTHS_BY_NAME",
+    "NUMBER_WORDS",
+    "Date",
+    "Key",
+    "Quantity",
+    "dates_in",
+    "fold",
+    "has_capital_nouns",
+    "is_unit",
+    "keys_in",
+    "keys_of",
+    "months_in",
+    "narrow",
+    "number_of",
+    "quantities_in",
+    "spelled_out",
+    "times_in",
+]

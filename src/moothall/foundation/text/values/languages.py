@@ -36,3 +36,8 @@ def words_of(name: str) -> tuple[str, ...]:
 def any_of(*words: Any) -> str:
     """Return a pattern of any of some words, the longest first."""
     return "|".join(sorted((word for each in words for word in each), key=len, reverse=True))
+
+
+def has_capital_nouns(language: str) -> bool:
+    """Return whether a language writes each noun with a capital, as German (`de`) does."""
+    return bool(LANGUAGES.get(language, {}).get("capital_nouns"))

@@ -1,4 +1,4 @@
-"""The words that carry a text's content: lower case, stemmed, without stop words."""
+"""The words of a text, and the terms that carry its content: stemmed, without stop words."""
 
 from __future__ import annotations
 
@@ -13,6 +13,21 @@ from importlib.resources import files
 from typing import Any, Final
 
 from moothall.foundation.text.scripts import UNSPACED
+
+__all__ = [
+    "STOP_WORDS",
+    "WORD",
+    "degree_of",
+    "is_stop_word",
+    "is_unspaced",
+    "language_of",
+    "normal",
+    "other_spelling",
+    "stem",
+    "terms",
+    "terms_of",
+    "words",
+]
 
 _LANGUAGES: Final[dict[str, dict[str, str]]] = json.loads(
     files("moothall.foundation.text").joinpath("stop_words.json").read_text(encoding="utf-8")
@@ -93,6 +108,11 @@ def language_of(all_words: Iterable[str]) -> str:
     return max(_STOP_WORDS_OF, key=lambda each: counts[each])
 
 
+def is_unspaced(word: str) -> bool:
+    """Return whether a word begins in a script without spaces between words, such as Chinese."""
+    return _UNSPACED.match(word) is not None
+
+
 def degree_of(language: str) -> str:
     """Return the word of a language that asks for a degree, such as `how`; empty if none does."""
     return _LANGUAGES[language].get("degree", "")
@@ -113,7 +133,7 @@ def terms_of(word: str, language: str = "") -> tuple[str, ...]:
     lower = _VERSION_V.sub("", word.casefold().removesuffix("()"))
     if day := _DAY.fullmatch(lower):
         return (lower, day[1])
-    if _UNSPACED.match(lower):
+    if is_unspaced(lower):
         runs = filter(None, _QUESTION_WORDS.split(lower))
         return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
     if "'" in lower and not lower[0].isdigit():
