@@ -89,7 +89,6 @@ FLOORS = {
         "vocabulary",
         "ranking",
         "display",
-        "prose",
         "pages",
         "values",
     ),
@@ -420,6 +419,7 @@ FLOORS = {
     ),
     "studio": (
         "orders",
+        "prose",
         "page",
         "feed",
         "growing",

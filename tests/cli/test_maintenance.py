@@ -13,7 +13,7 @@ import pytest
 
 from cli import journal_programs
 from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from moothall.agents.replies.thread import session_of, thread_of_sender
+from moothall.build import Thread
 from moothall.models.protocol import Call
 from moothall.spaces.amqp.inbox import Inbox
 
@@ -95,11 +95,11 @@ def test_runs_delete_thread_removes_a_persons_runs_memory_and_inbox(folder: Path
 
 def names_at_doors(person: str) -> list[tuple[str, str]]:
     """Return each sender that a caller is at the doors, with the thread that an agent gives it."""
-    session = session_of(f"mcp-{person}", "a session")
+    session = Thread.session_sender(f"mcp-{person}", "a session")
     senders = (session, *(f"{door}-{person}" for door in ("openai", "mcp", "a2a", "ag-ui")))
-    found = [(sender, thread_of_sender(sender)) for sender in senders]
-    found += [(sender, thread_of_sender(sender, "t" * 300)) for sender in senders]
-    found += [(sender, thread_of_sender("clerk", thread)) for sender, thread in found]
+    found = [(sender, Thread.of_sender(sender)) for sender in senders]
+    found += [(sender, Thread.of_sender(sender, "t" * 300)) for sender in senders]
+    found += [(sender, Thread.of_sender("clerk", thread)) for sender, thread in found]
     old = session.replace("/", "%2F")  # as sessions were named before
     return [*found, (session, old), (session, f"{old}/x"), (session, f"clerk/{old}")]
 

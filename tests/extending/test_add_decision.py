@@ -10,8 +10,8 @@ from tests.extending.conftest import Added
 ADDED = (
     ('    CONTINUE = "CONTINUE"\n', '    NARROW = "NARROW"\n'),
     (
-        "DECISIONS: Final[dict[DecisionAction, _DecisionWords]] = {\n",
-        """    DecisionAction.NARROW: _DecisionWords(
+        "DECISIONS: Final[dict[DecisionAction, DecisionWords]] = {\n",
+        """    DecisionAction.NARROW: DecisionWords(
         "narrow",
         instructs=True,
         for_model="R does less, as new_instruction says.",

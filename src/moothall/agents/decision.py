@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, deep_json, readable, to_json
@@ -23,7 +23,9 @@ class DecisionAction(enum.Enum):
     """R changes its approach."""
 
 
-class _DecisionWords(NamedTuple):
+class DecisionWords(NamedTuple):
+    """What commands, pages and prompts say of a kind of decision."""
+
     choice: str  # the word by which a person states it; its first letter is enough
     instructs: bool  # whether R gets an instruction with it
     for_model: str  # its sentence in the prompt of H's model
@@ -33,8 +35,8 @@ class _DecisionWords(NamedTuple):
     announcement: str  # that H has decided so, for observers
 
 
-DECISIONS: Final[dict[DecisionAction, _DecisionWords]] = {
-    DecisionAction.TERMINATE: _DecisionWords(
+DECISIONS: Final[dict[DecisionAction, DecisionWords]] = {
+    DecisionAction.TERMINATE: DecisionWords(
         "accept",
         instructs=False,
         for_model="the task is done; leave new_instruction empty.",
@@ -43,7 +45,7 @@ DECISIONS: Final[dict[DecisionAction, _DecisionWords]] = {
         outcome="accepted",
         announcement="the review accepts",
     ),
-    DecisionAction.CONTINUE: _DecisionWords(
+    DecisionAction.CONTINUE: DecisionWords(
         "continue",
         instructs=True,
         for_model="R continues with your new_instruction.",
@@ -52,7 +54,7 @@ DECISIONS: Final[dict[DecisionAction, _DecisionWords]] = {
         outcome="continued",
         announcement="the review asks for more",
     ),
-    DecisionAction.REDIRECT: _DecisionWords(
+    DecisionAction.REDIRECT: DecisionWords(
         "redirect",
         instructs=True,
         for_model="R changes its approach and follows your new_instruction.",
@@ -73,7 +75,10 @@ class HumanDecision:
         action: the kind of decision
         new_instruction: what R must do next; with several R, it may be a list with one for each
         reasoning: the reason
+        choices: the kinds of decision with their words, as a person is offered them
     """
+
+    choices: ClassVar[Mapping[DecisionAction, DecisionWords]] = DECISIONS
 
     action: DecisionAction
     new_instruction: str | list[str] = ""

@@ -302,7 +302,7 @@ def _decide(recorded: RecordedRun, decisions: dict[int, Any]) -> bool:
 
 def _write_missing(order: ResearchOrder, recorded: RecordedRun) -> None:
     """Write the files of a report whose process could not write them, or not to their end."""
-    from moothall.research.recording import report_so_far
+    from moothall.research import report_so_far
 
     entries = recorded.entries
     report = report_so_far(recorded.run_id, entries)

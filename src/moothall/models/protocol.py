@@ -116,6 +116,22 @@ class Usage:
         "output", "reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"
     )
 
+    @staticmethod
+    def in_answer(answer: Any) -> Usage:
+        """Return the tokens that an answer states; what is no number of tokens counts as none."""
+        usage = getattr(answer, "usage", None)
+        if usage is NO_USAGE or not isinstance(usage, Usage):
+            return NO_USAGE
+        counts = _counts(usage)
+        if _INTS.issuperset(map(type, counts)) and min(counts) >= 0:
+            return usage
+        return Usage(*(each if type(each) is int and each >= 0 else 0 for each in counts))
+
+    def to_json(self) -> list[int]:
+        """Return it as JSON data: input and output, then the others where there are any."""
+        counts = _counts(self)
+        return [*(counts if any(counts[2:]) else counts[:2])]
+
     def __repr__(self) -> str:
         counts = dict(zip(self.__slots__, _counts(self), strict=True))
         few = {name: count for name, count in counts.items() if count or name in _ALWAYS_SHOWN}
@@ -171,12 +187,6 @@ class ModelReply:
     blocks: tuple[dict[str, Any], ...] = ()
 
 
-def usage_json(usage: Usage) -> list[int]:
-    """Return the tokens as JSON data: input and output, then the others where there are any."""
-    counts = _counts(usage)
-    return [*(counts if any(counts[2:]) else counts[:2])]
-
-
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
     """What a model gave that is no answer, as its record says it.
@@ -192,17 +202,6 @@ def is_answer(answer: Any) -> bool:
     """Return whether what a model gave can be read as its answer."""
     text, calls = getattr(answer, "text", None), getattr(answer, "calls", None)
     return isinstance(calls, _LISTS) and (text is None or isinstance(text, str))
-
-
-def stated_usage(answer: Any) -> Usage:
-    """Return the tokens that an answer states; what is no number of tokens counts as none."""
-    usage = getattr(answer, "usage", None)
-    if usage is NO_USAGE or not isinstance(usage, Usage):
-        return NO_USAGE
-    counts = _counts(usage)
-    if _INTS.issuperset(map(type, counts)) and min(counts) >= 0:
-        return usage
-    return Usage(*(each if type(each) is int and each >= 0 else 0 for each in counts))
 
 
 def thinking_of(answer: Any) -> list[dict[str, Any]]:
@@ -232,7 +231,7 @@ def answer_json(answer: Any) -> dict[str, Any]:
         "type": answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__,
         "text": (usable and answer.text) or "",
         "calls": [_call_json(each) for each in answer.calls] if usable else [],
-        "usage": usage_json(stated_usage(answer)),
+        "usage": Usage.in_answer(answer).to_json(),
         "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
         "reasoning": reasoning if isinstance(reasoning, str) else "",
         **({"thinking": thinking} if thinking else {}),

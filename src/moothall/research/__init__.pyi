@@ -17,6 +17,7 @@ from moothall.research.findings import Section as Section
 from moothall.research.findings import Support as Support
 from moothall.research.folder.index import search_folder as search_folder
 from moothall.research.pool import ResourcePool as ResourcePool
+from moothall.research.recording import report_so_far as report_so_far
 from moothall.research.report import Report as Report
 from moothall.research.researcher import Researcher as Researcher
 from moothall.research.steps import Evaluate as Evaluate

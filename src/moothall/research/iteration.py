@@ -11,7 +11,6 @@ from moothall import BlockEnded, BlockStarted, DefinitionError, InvalidArguments
 from moothall.agents import ReplyRequest
 from moothall.agents.replies.step import asking
 from moothall.build import StepHandle, Stop, call_user, tracing
-from moothall.models.protocol import usage_json
 from moothall.research import recording
 from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
@@ -125,7 +124,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
             if bench.waits_for_judge:  # it never came to judging
                 bench.settle({})
         data = recording.step_of(bench, name, before)
-        return {**data, "spent": usage_json(bench.progress.usage - before.usage)}
+        return {**data, "spent": (bench.progress.usage - before.usage).to_json()}
 
     async def take() -> dict[str, Any]:
         if name in ("research", "update"):

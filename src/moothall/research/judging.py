@@ -24,7 +24,6 @@ from moothall.research.citations.support import (
 from moothall.research.findings import Passage
 
 if TYPE_CHECKING:
-    from moothall.models.ask import Messages
     from moothall.research.workbench import Workbench
 
 logger: logging.Logger = logging.getLogger("moothall.research")
@@ -95,7 +94,7 @@ async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int
     """Return the model's verdicts by the number of their sentence; fewer if it fails."""
     verdicts: dict[int, dict[str, Any]] = {}
 
-    async def ask(messages: Messages, number: int) -> Any:
+    async def ask(messages: list[dict[str, Any]], number: int) -> Any:
         of = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
         name = getattr(bench.agent.judge, "name", None)
         answer = await bench.record.step(f"{key}.{number}", of, of=ANSWER, beside=True, model=name)

@@ -27,8 +27,7 @@ from moothall.build import (
     log_failure,
     shorten,
 )
-from moothall.models.ask import TRIES, Messages
-from moothall.models.protocol import stated_usage
+from moothall.models.ask import TRIES
 from moothall.research.calling import call_of, result_of
 from moothall.research.extractive.index import nearest
 from moothall.research.findings import (
@@ -375,7 +374,7 @@ class Workbench(ProgressView):
 
     async def ask_until_usable(
         self,
-        messages: Messages,
+        messages: list[dict[str, Any]],
         read: Callable[[str], T],
         schema: dict[str, Any] | None = None,
         *,
@@ -391,7 +390,7 @@ class Workbench(ProgressView):
 
         is_cut, last = False, False
 
-        async def ask(prompt: Messages, number: int) -> Any:
+        async def ask(prompt: list[dict[str, Any]], number: int) -> Any:
             nonlocal is_cut, last
             answer = await self._answer(f"{key}.{number}", prompt, schema, side_by_side=bool(at))
             is_cut = schema is None and getattr(answer, "finish_reason", "") in _CUT
@@ -436,7 +435,7 @@ class Workbench(ProgressView):
 
     def note_usage(self, answer: Any, name: str | None) -> None:
         """Add to the report's foot what an answer of a model took."""
-        usage = stated_usage(answer)
+        usage = Usage.in_answer(answer)
         self.progress.usage = self.progress.usage + usage
         used = self.progress.used
         used[str(name)] = used.get(str(name), Usage()) + usage

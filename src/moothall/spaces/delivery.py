@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from moothall.actions.message import REPLYING, Envelope
 from moothall.actions.provenance import union
@@ -51,6 +51,9 @@ class Delivery:
         "waiting",
         "worker",
     )
+
+    REQUEST: ClassVar[int] = REQUEST
+    RUNNING: ClassVar[int] = RUNNING
 
     # Any, because their modules import this one: the receiver's `Mailbox`, if known; a worker.
     mailbox: Any

@@ -17,8 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from moothall import ConfigError, MoothallError, StateError
-from moothall.agents.decision import DECISIONS
+from moothall import ConfigError, HumanDecision, MoothallError, StateError
 from moothall.budget import RUN_LIMITS, Limit
 from moothall.journal import REASONS, Doubt, Journal
 
@@ -220,7 +219,10 @@ def _limits_by_stop() -> dict[str, dict[str, str]]:
 
 def _decisions() -> list[dict[str, Any]]:
     """Return what a reviewer may decide, as a page offers and shows it."""
-    return [{"action": action.value, **meaning._asdict()} for action, meaning in DECISIONS.items()]
+    return [
+        {"action": action.value, **meaning._asdict()}
+        for action, meaning in HumanDecision.choices.items()
+    ]
 
 
 def _doubt_decisions() -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ class ResearchTab(Tab):
 
     def report(self, run: str) -> Report:
         """Return the report of a run, as far as it is written."""
-        from moothall.research.recording import report_so_far
+        from moothall.research import report_so_far
 
         outline, entries = self._recorded(run)
         return report_so_far(run, entries, under_way=outline.under_way)

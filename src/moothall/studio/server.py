@@ -19,11 +19,11 @@ from starlette.exceptions import HTTPException
 from websockets import http11
 
 from moothall import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
-from moothall.foundation.text.prose import prose
 from moothall.serving.doors import Front
 from moothall.studio.feed import as_json
 from moothall.studio.guard import KEY, OpenRoutes, PageGuard
 from moothall.studio.page import ENDS, STATIC, FormError, Tab, WouldEnd, shell
+from moothall.studio.prose import prose
 
 if TYPE_CHECKING:
     from moothall.studio.hub import Hub

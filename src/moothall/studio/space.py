@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from moothall import BROADCAST, ConfigError, parse_slash
 from moothall.spaces import You, completions
-from moothall.spaces.complete import Help
 from moothall.spaces.you import why_undelivered
 from moothall.studio.page import Tab
 from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
@@ -133,7 +133,7 @@ class SpaceTab(Tab):
         space = self.user.space
         return space.ids(group=id[1:]) if space is not None and id.startswith("#") else []
 
-    async def help(self, id: str) -> Help:
+    async def help(self, id: str) -> Mapping[str, Any]:
         """Return what an agent offers, or what all members of a group do."""
         self.user.forget_offers()
         offers = [await self.user.offers_of(each) for each in self._members(id) or [id]]

@@ -13,7 +13,7 @@ from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import cut
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.models.ask import Messages, ask_value
-from moothall.models.protocol import Usage, stated_usage
+from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -46,7 +46,7 @@ class ChoiceQuestions:
                 of=ANSWER,
                 model=getattr(self._model, "name", None),
             )
-            self.usage = self.usage + stated_usage(completion)
+            self.usage = self.usage + Usage.in_answer(completion)
             return completion
 
         prompt, form = self._prompt(ending), ending.rpartition("\n")[2]

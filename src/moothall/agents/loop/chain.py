@@ -42,7 +42,7 @@ from moothall.foundation.errors import ContextOverflow, HookError, InvalidArgume
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import context_value, is_cancelled
 from moothall.models.ask import attempted
-from moothall.models.protocol import is_answer, stated_usage
+from moothall.models.protocol import Usage, is_answer
 
 if TYPE_CHECKING:
     from moothall.agents.loop.steps import LoopActionStep, LoopModelStep
@@ -146,7 +146,7 @@ def _count(step: LoopModelStep, answer: Any) -> None:
     thoughts = step.run.request.thoughts
     if thoughts is not None:
         thoughts.append(str(getattr(answer, "reasoning", "")))
-    step.turn.usage = stated_usage(answer)
+    step.turn.usage = Usage.in_answer(answer)
 
 
 async def _ask_shorter(step: LoopModelStep, call: Call) -> Any:

@@ -19,7 +19,7 @@ from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import ReplayOffsets, overlap, reply_at_end
 from moothall.foundation.errors import MoothallError, RunHeld
 from moothall.memory.results import NUMBER_KEY
-from moothall.models.protocol import NO_USAGE, Usage, usage_json
+from moothall.models.protocol import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from moothall.agents.loop.answer import ToolCall
@@ -152,7 +152,7 @@ def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:
 
 def end_data(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end, besides the state."""
-    usage = usage_json(reply.usage)
+    usage = reply.usage.to_json()
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
 
 

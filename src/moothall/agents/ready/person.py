@@ -30,7 +30,6 @@ from moothall.actions.approval.asking import asking_person
 from moothall.actions.message import REPLYING
 from moothall.agents import ReplyRequest
 from moothall.agents.callers import from_caller
-from moothall.agents.decision import DECISIONS
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
 from moothall.agents.loop.results import answered
 from moothall.agents.ready.terminal import Terminal
@@ -58,7 +57,7 @@ _CHOICES = "\n".join(
         "Choose:",
         *(
             f"  {words.choice[0] + (' REMARK' if words.instructs else ''):<10} {words.menu_text}"
-            for words in DECISIONS.values()
+            for words in HumanDecision.choices.values()
         ),
         "  s          stop: the work ends as it is, not accepted",
     )
@@ -68,7 +67,7 @@ _CHOICES = "\n".join(
 def _decision_of(word: str) -> DecisionAction | None:
     """Return the decision that a person states by a word, a letter or the word of a model."""
     word = word.lower()
-    for decision, words in DECISIONS.items():
+    for decision, words in HumanDecision.choices.items():
         if word in (words.choice, words.choice[0], decision.value.lower()):
             return decision
     return None
@@ -319,7 +318,7 @@ def _decision(line: str) -> HumanDecision | None:
     action, remark = _decision_of(word), instruction.strip()
     if action is None:
         return None
-    words = DECISIONS[action]
+    words = HumanDecision.choices[action]
     if not words.instructs:
         return HumanDecision(action, reasoning=remark or f"{words.outcome} by a person")
     return HumanDecision(action, remark, f"{words.outcome} by a person") if remark else None

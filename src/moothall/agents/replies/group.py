@@ -31,7 +31,7 @@ from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
 from moothall.foundation.threads import awaited, context_value, is_cancelled
 from moothall.journal.stop_reason import ANSWERED
-from moothall.models.protocol import stated_usage
+from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -305,7 +305,7 @@ async def _request(
         raise ModelError(
             f"the Reply of agent {agent.id!r} has no text, or no list of messages or of steps"
         )
-    usage = stated_usage(reply)
+    usage = Usage.in_answer(reply)
     return reply if usage is reply.usage else replace(reply, usage=usage)
 
 

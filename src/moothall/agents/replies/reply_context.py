@@ -23,7 +23,7 @@ from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext
 from moothall.agents.replies.charging import called_each_other
 from moothall.agents.replies.checked_parts import is_untracked, members_of
-from moothall.agents.replies.thread import Thread, thread_of_sender
+from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
 from moothall.foundation.threads import context_value
 
@@ -85,7 +85,7 @@ class Replying:
         own = self.thread
         if own is None or agent is self.agent:
             return thread if own is None else own
-        return thread_of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
+        return Thread.of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
 
 
 def is_open(turns: TurnLock, replies: Iterable[Replying]) -> bool:

@@ -13,7 +13,7 @@ from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from moothall.memory.memory import Memory
-from moothall.models.protocol import Usage, answer_json, answer_of_json, usage_json
+from moothall.models.protocol import Usage, answer_json, answer_of_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -53,7 +53,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
     return {
         **{name: as_json(getattr(reply, name)) for name in names},
         "steps": [dump_state(step) for step in reply.steps],
-        "usage": usage_json(reply.usage),
+        "usage": reply.usage.to_json(),
         **({"outside": [*reply.outside]} if reply.outside else {}),
     }
 

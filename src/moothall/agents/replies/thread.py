@@ -166,6 +166,38 @@ class Thread:
         self.turns.renew()
         self.underway, self.uses = None, 0
 
+    @staticmethod
+    def of_sender(sender: str, thread: str | None = None) -> str:
+        """Return the id of a sender's thread, unique to that sender."""
+        id = _quoted(sender)
+        if thread is not None:
+            id = f"{id}/{thread}"
+        elif id == "default":  # the name of the agent's own thread in a durable memory
+            id = "%64efault"
+        return shortened_id(id)
+
+    @staticmethod
+    def session_sender(sender: str, session: str) -> str:
+        """Return the sender of a session of a caller at a door; its threads are below the caller's.
+
+        `sender` has no `/`.
+        """
+        return f"{sender}/{sha256(session.encode()).hexdigest()[:16]}"
+
+    @staticmethod
+    def sender_of(id: str) -> str:
+        """Return the sender of a thread; empty if the id was too long to tell it."""
+        if session := _SESSION.match(id):
+            return session[0]
+        return "" if id.startswith(_HASH_PREFIX) else unquote(id.partition("/")[0])
+
+    @staticmethod
+    def is_below(thread: str, sender: str) -> bool:
+        """Return whether a thread is a sender's, a session's of it, or on behalf of one."""
+        own = sender.replace("%", "%25").replace("/", "%2F")
+        ids = (own, _hashed(own))
+        return any(_QUOTED_SESSION.sub(r"\1", part) in ids for part in thread.split("/"))
+
 
 class Threads:
     """The threads of one agent: its own, and many others, the least recently used dropped first."""
@@ -231,12 +263,12 @@ class Threads:
 
         Those in use are dropped at the end of their use.
         """
-        key = thread_of_sender(sender, within)
+        key = Thread.of_sender(sender, within)
         with _GUARD:
             ids = [
                 id
                 for id in list(self._by_id)
-                if id == key or (within is None and sender_of_thread(id) == sender)
+                if id == key or (within is None and Thread.sender_of(id) == sender)
             ]
             for id in ids:
                 self.drop(id)
@@ -244,8 +276,8 @@ class Threads:
 
     def of_sender(self, sender: str) -> list[Thread]:
         """Return a sender's threads."""
-        key = thread_of_sender(sender)
-        return [each for each in self if each.id == key or sender_of_thread(str(each.id)) == sender]
+        key = Thread.of_sender(sender)
+        return [each for each in self if each.id == key or Thread.sender_of(str(each.id)) == sender]
 
     def under_way(self) -> list[Thread]:
         """Return the threads that have a reply under way."""
@@ -273,16 +305,6 @@ def _after_fork() -> None:
 in_child(_after_fork)
 
 
-def thread_of_sender(sender: str, thread: str | None = None) -> str:
-    """Return the id of a sender's thread, unique to that sender."""
-    id = _quoted(sender)
-    if thread is not None:
-        id = f"{id}/{thread}"
-    elif id == "default":  # the name of the agent's own thread in a durable memory
-        id = "%64efault"
-    return shortened_id(id)
-
-
 def shortened_id(id: str) -> str:
     """Return the id of a thread; of one that is too long, a hash below whom it belongs to."""
     if len(id) <= _MAX_ID_CHARS and not id.startswith(_HASH_PREFIX):
@@ -292,28 +314,6 @@ def shortened_id(id: str) -> str:
         return hashed
     parent = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed(first)
     return f"{parent}/{hashed}"
-
-
-def session_of(sender: str, session: str) -> str:
-    """Return the sender of one session of a caller at a door; its threads are below the caller's.
-
-    `sender` has no `/`.
-    """
-    return f"{sender}/{sha256(session.encode()).hexdigest()[:16]}"
-
-
-def sender_of_thread(id: str) -> str:
-    """Return the sender of a thread; empty if the id does not tell it, since it was too long."""
-    if session := _SESSION.match(id):
-        return session[0]
-    return "" if id.startswith(_HASH_PREFIX) else unquote(id.partition("/")[0])
-
-
-def is_below(thread: str, sender: str) -> bool:
-    """Return whether a thread is a sender's, one of its sessions', or on behalf of one of these."""
-    own = sender.replace("%", "%25").replace("/", "%2F")
-    ids = (own, _hashed(own))
-    return any(_QUOTED_SESSION.sub(r"\1", part) in ids for part in thread.split("/"))
 
 
 def _hashed(id: str) -> str:

@@ -14,7 +14,7 @@ from moothall.agents.replies.checked_parts import Replier
 from moothall.agents.replies.reply_context import own_reply, thread_of_caller
 from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
-from moothall.agents.replies.thread import Thread, Threads, sender_of_thread, thread_of_sender
+from moothall.agents.replies.thread import Thread, Threads
 from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
 from moothall.foundation.threads import WORKERS, guard
 from moothall.models.base import prepare
@@ -148,7 +148,7 @@ class Threaded(Replier, Agent):
             return
         for each in threads:
             if each.id is not None:
-                self.space_mailbox.space.note_keeper(self, sender_of_thread(each.id))
+                self.space_mailbox.space.note_keeper(self, Thread.sender_of(each.id))
 
     def note_senders(self) -> None:
         """Have its space tell it when the senders of its conversations leave."""
@@ -184,7 +184,7 @@ class Threaded(Replier, Agent):
         answered = handling.answered_thread
         if answered is not None:
             return answered or None
-        return thread_of_sender(sender, handling.within if thread is None else thread_id(thread))
+        return Thread.of_sender(sender, handling.within if thread is None else thread_id(thread))
 
     def find_lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message: its thread's, or None for a message that needs no order."""
@@ -200,7 +200,7 @@ class Threaded(Replier, Agent):
         if handling.answered_thread is not None:
             return handling.answered_thread
         own_thread = sent["args"].get("thread") if sent["name"] == "say" else None
-        return thread_of_sender(
+        return Thread.of_sender(
             message["from"], own_thread if isinstance(own_thread, str) else handling.within
         )
 

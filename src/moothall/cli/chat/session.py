@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from moothall.cli.chat.transcript import help_table, shown_message, speaker_pref
 from moothall.cli.own_agents import add_agent
 from moothall.cli.progress import Warnings
 from moothall.spaces import You, completed_call, completions
-from moothall.spaces.complete import Help
 
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")
@@ -171,7 +170,7 @@ class Session:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
         other_ids = self._you.other_ids()
 
-        async def help_of(id: str) -> Help:
+        async def help_of(id: str) -> Mapping[str, Any]:
             return await self._you.offers_of(id) if id in other_ids else {}
 
         return escaped(await completed_call(line, help_of)) if len(line) <= _MOST_MEANT else ""

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from moothall.budget import LIMITS, Left, Spent, StoredBudget
-from moothall.budget.limits import SECONDS
 from moothall.build import escaped
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -130,7 +129,7 @@ def _print(budget: StoredBudget) -> None:
     click.echo(f"{escaped(budget.name)}{period}")
     for name, kind in _BY_NAME.items():
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
-        if limit is None and (not spent or kind is SECONDS):  # which pass by themselves
+        if limit is None and (not spent or kind.name == "seconds"):  # which pass by themselves
             continue
         of_limit = "" if limit is None else f"of {_number(limit)} "
         parts = [f"{_number(spent)} {of_limit}{kind.unit} spent"]

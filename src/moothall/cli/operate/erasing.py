@@ -55,27 +55,27 @@ class _DataOwner:
             from moothall.serving.doors import DOORS  # takes long to import, as the next
 
             return [self.person, *(f"{door.sender}-{self.person}" for door in DOORS)]
-        from moothall.agents.replies.thread import sender_of_thread
+        from moothall.build import Thread  # takes long to import
 
-        return [sender_of_thread(self.thread or "")]
+        return [Thread.sender_of(self.thread or "")]
 
     def has_sent(self, sender: str) -> bool:
         """Return whether a sender is theirs: one of `senders`, or a session of it."""
-        from moothall.agents.replies.thread import is_below
+        from moothall.build import Thread  # takes long to import
 
-        return any(each == sender or is_below(sender, each) for each in self.senders)
+        return any(each == sender or Thread.is_below(sender, each) for each in self.senders)
 
     def has(self, thread: str) -> bool:
         """Return whether a conversation is theirs, or one on their behalf."""
-        from moothall.agents.replies.thread import is_below, sender_of_thread
+        from moothall.build import Thread  # takes long to import
 
         ids = [self.thread] if self.person is None else self.senders
         if any(thread == each or thread.startswith(f"{each}/") for each in ids):
             return True  # as a program names it, which quotes nothing
         if self.person is None:
             of, more, _ = str(self.thread).partition("/")
-            return not more and is_below(thread.partition("/")[0], sender_of_thread(of))
-        return any(is_below(thread, each) for each in self.senders)
+            return not more and Thread.is_below(thread.partition("/")[0], Thread.sender_of(of))
+        return any(Thread.is_below(thread, each) for each in self.senders)
 
     def budgets(self, journal: Journal) -> list[str]:
         """Return the names of a person's budgets, parts before the whole."""

@@ -15,12 +15,12 @@ from moothall import (
     ConclusionReached,
     DecisionMade,
     Event,
+    HumanDecision,
     MissingExtra,
     ReasoningPiece,
     Reply,
     TextPiece,
 )
-from moothall.agents.decision import DECISIONS
 from moothall.build import counted, escaped, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code, hint, unsuccessful
@@ -255,7 +255,7 @@ class RunDisplay:
         decision = event.decision
         instruction = decision.new_instruction
         words = "; ".join(instruction) if isinstance(instruction, list) else instruction
-        meaning = DECISIONS[decision.action]
+        meaning = HumanDecision.choices[decision.action]
         if not meaning.instructs:
             words = decision.reasoning
         self._line(f"{meaning.announcement}: {words}" if words else meaning.announcement, "magenta")

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
 from moothall import ConfigError, MissingExtra
 from moothall.budget import RUN_LIMITS, Budget, Per
-from moothall.budget.period import PERIODS
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.interrupts import interruptible, stop_on_signals
 from moothall.cli.own_agents import named_agent
@@ -73,7 +72,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     " calls, `approves`.",
 )
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
-@click.option("--per", type=OneOf(PERIODS), help=f"Renew these limits each {' or '.join(PERIODS)}.")
+@click.option("--per", type=OneOf(get_args(Per)), help="Renew these limits each day or month.")
 @click.option(
     "--rate", type=WholeNumberType(min=1), help="Requests that each caller may make in a minute."
 )

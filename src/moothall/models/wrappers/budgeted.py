@@ -24,7 +24,7 @@ from moothall.foundation.errors import (
 )
 from moothall.models.base import AnsweringModel, ModelRequest, prepare
 from moothall.models.names import model as named
-from moothall.models.protocol import Model, ModelReply, StreamPart, stated_usage
+from moothall.models.protocol import Model, ModelReply, StreamPart, Usage
 from moothall.models.wrappers.fallback import FallbackModel
 from moothall.models.wrappers.prices import Prices
 
@@ -302,7 +302,7 @@ class BudgetedModel(AnsweringModel):
             raise
 
     def _settle(self, reservation: Reservation, bound: _Bound, reply: Any) -> None:
-        usage = stated_usage(reply)
+        usage = Usage.in_answer(reply)
         input_tokens, answered = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
         has_content = (
             not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning

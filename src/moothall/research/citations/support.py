@@ -22,7 +22,6 @@ from moothall.build import (
     refuse_on_loop,
     shorten,
 )
-from moothall.models.ask import Messages
 from moothall.research.citations.checks import misquoted, verbatim
 from moothall.research.citations.exact import exact
 from moothall.research.citations.footnotes import Verdict, as_one_text
@@ -112,7 +111,7 @@ def is_decided(claim: Claim) -> bool:
     return verbatim(claim.sentence, *there) or misquoted(claim.sentence, *there) is not None
 
 
-def question(claims: Sequence[Claim]) -> Messages:
+def question(claims: Sequence[Claim]) -> list[dict[str, Any]]:
     """Return what a judging model is asked of some sentences."""
     passages = {number: each for claim in claims for number, each in claim.cited.items()}
     passage_texts = [

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.agents.replies.resume import asked_in
-from moothall.agents.replies.thread import session_of
-from moothall.build import one_line, safe_names, tracing
+from moothall.build import Thread, one_line, safe_names, tracing
 from moothall.journal import Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
@@ -351,7 +350,7 @@ class MCPDoor:
         session = ctx.request.headers.get("mcp-session-id")
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        return session_of(sender_of(MCP.sender, _caller(ctx)), session)
+        return Thread.session_sender(sender_of(MCP.sender, _caller(ctx)), session)
 
 
 def _caller(ctx: ServerRequestContext[Any]) -> str:

@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Action
-from moothall.agents.replies.thread import thread_of_sender
-from moothall.build import json_text
+from moothall.build import Thread, json_text
 from moothall.serving.doors.asks import Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
@@ -100,7 +99,7 @@ class SessionThreads:
         journal: Any = getattr(self._agents[id], "journal", None)
         if journal is None:
             return False
-        its = thread_of_sender(sender, thread)
+        its = Thread.of_sender(sender, thread)
         return bool(await in_thread(partial(journal.runs, agent=id, thread=its, limit=1)))
 
     def _signed(self, name: str) -> str:

@@ -49,7 +49,6 @@ from moothall.serving.doors.asks import Caller, CallerApprover
 from moothall.serving.doors.callers import LOCAL, Callers
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS
-from moothall.spaces.delivery import REQUEST, RUNNING
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
@@ -280,8 +279,8 @@ class Served:
         """
         context = self._call_context(caller)
         with self._under_way(sender, caller, context) as agent:
-            delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
-            delivery.mailbox, delivery.state = agent.space_mailbox, RUNNING
+            delivery = Delivery(Envelope(sender, to, "say", {}), Delivery.REQUEST)
+            delivery.mailbox, delivery.state = agent.space_mailbox, Delivery.RUNNING
             delivery.caller_context = context
             # As if a message were handled: what the reply leads to finds its caller by `CURRENT`.
             before = CURRENT.set(delivery)

@@ -10,8 +10,8 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
+from moothall import Usage
 from moothall.journal.attributes import flattened
-from moothall.models.protocol import stated_usage
 from moothall.serving.telemetry import content, names
 from moothall.serving.telemetry.beginning import context_of
 from moothall.serving.telemetry.ids import span_id_of, trace_id_of
@@ -174,7 +174,7 @@ class Telemetry(MessageSpans):
         self, span: OpenSpan, result: Any, error: str | None, metric_attributes: dict[str, Any]
     ) -> None:
         attributes: dict[str, Any] = {}
-        usage = stated_usage(result)
+        usage = Usage.in_answer(result)
         if error is not None:
             metric_attributes = {**metric_attributes, names.ERROR_TYPE: error}
         if hasattr(result, "finish_reason"):

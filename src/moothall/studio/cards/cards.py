@@ -32,7 +32,6 @@ from moothall import (
 )
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.signature import Signature
-from moothall.agents.decision import DECISIONS
 from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.ready.person import DECIDE
 from moothall.agents.replies.read_record import ReadRecord
@@ -324,4 +323,6 @@ def _read_decision(choice: str, instruction: str = "", reasoning: str = "") -> t
     return json_text(HumanDecision(action, instruction, reasoning).to_json()), meaning.outcome
 
 
-_CHOICES: Final = {meaning.choice: (action, meaning) for action, meaning in DECISIONS.items()}
+_CHOICES: Final = {
+    meaning.choice: (action, meaning) for action, meaning in HumanDecision.choices.items()
+}

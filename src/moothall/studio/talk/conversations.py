@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BROADCAST
-from moothall.agents.replies.thread import thread_of_sender
-from moothall.build import shorten
+from moothall.build import Thread, shorten
 from moothall.journal import REASONS, Entry
 from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 
@@ -83,7 +82,7 @@ class Conversations:
             if self._is_said(message, id):
                 threads_found.setdefault(self._thread(message), message.at)
         journal, memory = self._journal(id), self._memory(id)
-        own_thread = thread_of_sender(str(self._person.id))
+        own_thread = Thread.of_sender(str(self._person.id))
         if journal is not None:
             for run in journal.runs(agent=id, thread=own_thread, sort="-began", limit=_RUNS):
                 threads_found.setdefault(_thread_name(run.thread, own_thread), run.began)
@@ -103,7 +102,7 @@ class Conversations:
         if room <= 0:
             return now[-_TURNS:]
         journal, memory = self._journal(id), self._memory(id)
-        of = thread_of_sender(str(self._person.id), thread)
+        of = Thread.of_sender(str(self._person.id), thread)
         if journal is not None:
             return [*self._recorded(journal, id, of, room), *now]
         if memory is not None:
@@ -154,7 +153,7 @@ class Conversations:
         journal = self._journal(id)
         if journal is None:
             return {}
-        thread_prefix = thread_of_sender(str(self._person.id), thread)
+        thread_prefix = Thread.of_sender(str(self._person.id), thread)
         runs = journal.runs(
             agent=id, thread=thread_prefix, since=self._started, sort="-began", limit=_TURNS
         )

@@ -26,7 +26,7 @@ from moothall.agents.replies.reply_context import (
     thread_of_caller,
 )
 from moothall.agents.replies.resume import answers_in
-from moothall.agents.replies.thread import shortened_id, thread_of_sender
+from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
@@ -148,7 +148,7 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     own = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
     its = caller.thread
     if its is None:
-        return thread_of_sender(str(asker.id), own)
+        return Thread.of_sender(str(asker.id), own)
     return shortened_id(f"{its}/{own}")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moothall import ConversationalAgent, NoSuchRun
 from moothall.agents.loop.recording import LoopState
 from moothall.agents.replies.reply import gives
-from moothall.agents.replies.thread import thread_of_sender
+from moothall.build import Thread
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm
@@ -150,7 +150,7 @@ class Chain:
 
 def thread_of(sender: str, run_id: str) -> str:
     """Return the thread of a run."""
-    return thread_of_sender(sender, run_id.rpartition(".")[0])
+    return Thread.of_sender(sender, run_id.rpartition(".")[0])
 
 
 def run_of(response_id: str) -> str:

@@ -24,8 +24,7 @@ from moothall import (
 )
 from moothall.agents import ReplyRequest
 from moothall.agents.loop.answer import demand_of
-from moothall.agents.replies.thread import thread_of_sender
-from moothall.build import log_failure
+from moothall.build import Thread, log_failure
 from moothall.serving.doors.asks import Caller
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
@@ -117,7 +116,7 @@ class OpenAIDoor:
         request_read.messages = mended(request_read.messages)
         run_id = secrets.token_hex(16)
         form = ChatCompletion(request_read, run_id)
-        thread = thread_of_sender(sender_of(OPENAI.sender, caller), run_id)
+        thread = Thread.of_sender(sender_of(OPENAI.sender, caller), run_id)
         await self._answer(agent, request_read, run_id, thread, [], form, send, caller)
 
     async def _respond(self, body: dict[str, Any], send: Send, caller: str) -> None:
