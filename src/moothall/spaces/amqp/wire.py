@@ -15,16 +15,7 @@ from pydantic_core import from_json, to_json
 
 from moothall.actions.message import Envelope, address, check_message
 from moothall.foundation import errors
-from moothall.foundation.errors import (
-    ActionError,
-    Deadlock,
-    HopLimitExceeded,
-    InDoubt,
-    InvalidId,
-    InvalidMessage,
-    RequestError,
-    RunWaiting,
-)
+from moothall.foundation.errors import ActionError, InvalidId, InvalidMessage, RequestError
 from moothall.spaces.delivery import Delivery
 
 # The kind of a message; AMQP's `type`.
@@ -312,16 +303,10 @@ _USUAL: Final = {
 _NO_HEADERS: Final[Mapping[str, Any]] = {}
 
 # By name: only these names become exceptions.
-_PLAIN: dict[str, type[RequestError]] = {
+_ERRORS: dict[str, type[Any]] = {
     name: kind
     for name, kind in vars(errors).items()
-    if isinstance(kind, type)
-    and issubclass(kind, RequestError)
-    and not issubclass(kind, ActionError)
-}
-
-_OF_SPACE: dict[str, type[HopLimitExceeded | InDoubt | Deadlock | RunWaiting]] = {
-    kind.__name__: kind for kind in (HopLimitExceeded, InDoubt, Deadlock, RunWaiting)
+    if isinstance(kind, type) and issubclass(kind, RequestError) and not name.startswith("_")
 }
 
 _LONGEST = 1000
@@ -345,14 +330,14 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
     if outcome is None:
         return None
     text = str(args.get("error", ""))
-    plain = _PLAIN.get(outcome) if isinstance(outcome, str) else None
-    if plain is not None:
-        return plain(text)
+    kind: type[Any] = _ERRORS.get(str(outcome), ActionError)
+    make: Callable[..., RequestError] = kind
+    if not issubclass(kind, ActionError):
+        return make(text)
     type_ = str(headers.get("type", outcome))
     message = "" if text == type_ else text.removeprefix(f"{type_}: ")
     place = headers.get("where")
     label = place if isinstance(place, str) else None
-    of_space = _OF_SPACE.get(outcome) if isinstance(outcome, str) else None
-    if of_space is not None:
-        return of_space(message, label)
+    if kind is not ActionError:  # what the space says: its type is its class's name
+        return make(message, label)
     return ActionError(type_, message, label)
