@@ -61,7 +61,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
         moothall("act", "Then \x1b[2Jthis", *model, "--run-id", "two", cwd=folder)
         limits = ("--max-seconds", "0.5", "--run-id", "three")
         moothall("act", "x" * 1000, *model, *limits, cwd=folder)
-        done = moothall("runs", cwd=folder, COLUMNS="80")
+        done = moothall("runs", cwd=folder, COLUMNS="90")
         as_json = moothall("runs", "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     head, one, two, three, sums = done.stdout.splitlines()
@@ -73,7 +73,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     ]
     assert one.endswith(r"  files  First\nof all")
     assert two.endswith(r"  files  Then \x1b[2Jthis")
-    assert len(three) <= 80
+    assert len(three) <= 90
     assert three.endswith("xxx …")
     assert sums.startswith("3 runs: 3 model calls, ")
     assert json.loads(as_json.stdout)["sums"]["model_calls"] == 3
@@ -87,7 +87,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     began, changed = (datetime.fromisoformat(listed[0][name]) for name in ("began", "changed"))
     assert began <= changed <= datetime.now(UTC)
     # An output that cannot hold the cut's mark is no reason to fail.
-    done = moothall("runs", cwd=folder, COLUMNS="80", PYTHONIOENCODING="latin-1")
+    done = moothall("runs", cwd=folder, COLUMNS="90", PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "xxx \\u2026\n" in done.stdout
 

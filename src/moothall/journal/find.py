@@ -61,7 +61,7 @@ _RECORDED: Final = (
 )
 
 
-_UNANSWERED: Final = "SELECT run FROM waits WHERE NOT taken AND value IS NULL AND place > 0"
+_OPEN: Final = "SELECT run FROM waits WHERE NOT taken AND place > 0"
 
 
 class Filters(RunAttributes, total=False):
@@ -234,8 +234,9 @@ def _in_states(name: str, states: Sequence[str], state_now: StateNow) -> Terms:
 def _needs_person(name: str, value: Any, state_now: StateNow) -> Terms:
     if value:
         yield "id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)", ()
-        # What waits and has all its answers goes on by itself.
-        yield f"NOT (coalesce(state, '') = 'waiting' AND number NOT IN ({_UNANSWERED}))", ()
+        # What has all answers that it waits for goes on by itself; a firing may wait without any.
+        answered = f"number IN ({_OPEN}) AND number NOT IN ({_OPEN} AND value IS NULL)"
+        yield f"NOT (coalesce(state, '') = 'waiting' AND {answered})", ()
         yield from _in_states(name, NEEDS_A_PERSON, state_now)
 
 
