@@ -17,6 +17,7 @@ from moothall.society.columns.ledger import shares, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work
+from moothall.society.population.books import RowBooks
 from moothall.society.services.economy import (
     BRACKETS,
     Bank,
@@ -30,7 +31,7 @@ from moothall.society.society import Society
 
 def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str, Any]) -> Books:
     """Books of citizens `c1`, … at a time of the first day."""
-    made = Books(city, {each.id: each for each in services})
+    made = RowBooks(city, {each.id: each for each in services})
     made.clock = Clock(step="15min").at(hour * 4)
     made.step = hour * 4
     for id, status in citizens.items():

@@ -10,12 +10,13 @@ from moothall import ConfigError
 from moothall.society.clock import Clock
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
+from moothall.society.population.books import RowBooks
 from moothall.society.services.feed import Feed
 from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
 
 
 def town(feed: Feed, citizens: int = 20) -> Books:
-    made = Books(None, {feed.id: feed})
+    made = RowBooks(None, {feed.id: feed})
     for number in range(1, citizens + 1):
         made.enter(str(number), {})
     return made

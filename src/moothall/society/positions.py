@@ -142,20 +142,13 @@ def places_and_acts(society: Steps) -> tuple[Any, ...]:
         keys = ("place", "moving_to", "moving_from", "left", "arrives")
         numbers = (columns.get(name, none) for name in keys)
         return population.places, population.ids, *numbers, (did, acts)
-    names = () if society.city is None else society.city.ids()
-    number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
-    ids = [mailbox.id for mailbox in society.citizen_mailboxes]
-    doing = [
-        mailbox.agent.memory.status.get("act", "idle") for mailbox in society.citizen_mailboxes
-    ]
+    members = society.books.population
+    doing = [each.get("act", "idle") for each in map(society.books.status_of, members.names)]
     acts = list(dict.fromkeys(doing))
     did = np.array([acts.index(each) for each in doing], np.int64)
-    moving, where = society.books.moving, society.books.where
-    ways: list[Any] = [moving.get(id, (None, 0, None, 0)) for id in ids]
-    went: Any = ([where[id] for id in ids], *([way[at] for way in ways] for at in (0, 2)))
-    place, to, start = (np.array([number.get(n, -1) for n in some], np.int64) for some in went)
-    departed, arrives = (np.array([way[at] for way in ways], np.int64) for at in (3, 1))
-    return names, ids, place, to, start, departed, arrives, (did, acts)
+    keys = ("place", "moving_to", "moving_from", "left", "arrives")
+    numbers = (members.arrays[name] for name in keys)
+    return members.places, members.names, *numbers, (did, acts)
 
 
 # What the blocks keep in a citizen's status for themselves.

@@ -208,7 +208,7 @@ class Experiments(Steps):
     def _to_ask(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, in id order, with their mailboxes; rows have none."""
         mailboxes = {mailbox.id: mailbox for mailbox in self.citizen_mailboxes}
-        existing = mailboxes if self.population is None else self.books.where
+        existing = self.books.where
         ids: Iterable[str] = existing
         if citizens is not None:
             ids = sorted({str(id) for id in checked_list(citizens, "citizens")}, key=id_order)

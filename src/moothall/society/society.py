@@ -48,10 +48,11 @@ from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent
-from moothall.society.kernel.commit import CITY, Books, Service
+from moothall.society.kernel.commit import CITY, Service
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.router import Interceptor
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
+from moothall.society.population.books import RowBooks
 from moothall.society.population.engine import Engine, LocalEngine
 from moothall.society.population.life import begin_life, set_length
 from moothall.society.population.population import Population
@@ -167,7 +168,7 @@ class Society(Experiments):
         self._start_time = self.clock.start.isoformat()
         self._token = object()
         self._reached = self.services if city is None else {"city": CITY, **self.services}
-        self.books: Books = self.new_books()
+        self.books: RowBooks = self.new_books()
         self.changed: Changed = Changed(city)
         self.default_model: Any = model
         self._engine = LocalEngine() if engine is None else engine

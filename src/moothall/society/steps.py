@@ -13,7 +13,7 @@ from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.commit import CITY, Books, Service, Submission
+from moothall.society.kernel.commit import CITY, Service, Submission
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Changed, Intervention
@@ -56,7 +56,7 @@ class Steps(Space):
     number: int = 0
     fallbacks: int = 0
     population: Population | None
-    books: Books
+    books: RowBooks
     interventions: tuple[Intervention, ...] = ()
     changed: Changed
     default_model: Any
@@ -307,12 +307,11 @@ class Steps(Space):
         home = work = 0
         owned_money = sum(each.owed for each in self.books.owing)
         own: dict[str, Any] = {}
+        owned_money += int(self.books.population.arrays["money"].sum())
         if self.population is not None:
-            home, work, cents, own = life.measured(self.population)
-            owned_money += cents
+            home, work, own = life.measured(self.population)
         for mailbox in self.citizen_mailboxes:
             status = mailbox.agent.memory.status
-            owned_money += status["money"] if self.population is None else 0
             place = status.get("place")
             if place is not None:
                 at_home = place == status.get("home")
@@ -465,13 +464,9 @@ class Steps(Space):
         """Return the name of a row; only drawn citizens have any."""
         return ""
 
-    def new_books(self) -> Books:
+    def new_books(self) -> RowBooks:
         """Return books with the services and without citizens."""
-        if self.population is None:
-            books = Books(self.city, self.services)
-            books.seed = self.seed
-            return books
-        return RowBooks(self.city, self.services, self.population)
+        return RowBooks(self.city, self.services, self.population, self.seed)
 
     def add_row_agent(self, agent: Agent, row: int) -> None:
         """Add the agent that a row has become, with what the row was told."""

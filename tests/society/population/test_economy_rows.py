@@ -162,7 +162,7 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
         population.services = list(by_id)
         books = RowBooks(city, by_id, population)
     else:
-        books = Books(city, by_id)
+        books = RowBooks(city, by_id)
         for row in range(CITIZENS):
             books.enter(str(row + 1), population.status_of(row))
     seen = []

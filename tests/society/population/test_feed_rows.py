@@ -55,7 +55,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
         population.services = ["feed"]
         books = RowBooks(None, {"feed": feed}, population)
     else:
-        books = Books(None, {"feed": feed})
+        books = RowBooks(None, {"feed": feed})
         for row in range(CITIZENS):
             books.enter(str(row + 1), {})
     seen = []
@@ -135,7 +135,7 @@ def test_beyond_the_hottest_the_last_50_authors_one_followed_are_shown(in_rows: 
         population.services = ["feed"]
         books = RowBooks(None, {"feed": feed}, population)
     else:
-        books = Books(None, {"feed": feed})
+        books = RowBooks(None, {"feed": feed})
         for row in range(60):
             books.enter(str(row + 1), {})
     for author in (*range(2, 60), *[60] * 60):

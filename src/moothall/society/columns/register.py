@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moothall import ConfigError
@@ -15,6 +15,7 @@ from moothall.society.columns.layers import Layers
 from moothall.society.kernel.wants import INT, PARTY, PLACE, WORD, id_order
 
 STRANGER: Final = -(1 << 30)
+_PART: Final = 1 << 16
 
 
 def is_number(id: str) -> bool:
@@ -30,6 +31,9 @@ class Register:
 
     network: Network | None
     layers: Layers
+    source: Any = None  # the engine whose workers hold the columns; None if they are here
+    pool: Any = None  # the thread pool of its engine, if it has several threads
+    only_agents: bool = False  # whether all are agents, and their statuses say what they have
 
     def __init__(
         self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
@@ -160,3 +164,59 @@ class Register:
         if number is None:
             raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
         return number
+
+    # -- the columns -------------------------------------------------------------------------------
+
+    def pull_column(self, name: str) -> Any:
+        """Return the column, also from workers; what full agents have may be newer."""
+        if self.source is not None:
+            self.source.pull([name])
+        return self.arrays[name]
+
+    def note_change(self) -> None:
+        """Note that the arrays are about to change between two steps."""
+        if self.source is not None:
+            self.source.changed()
+
+    def put(self, name: str, rows: Any, value: Any) -> None:
+        """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
+        self.arrays[name][rows] = self.fitting(name, value)
+
+    def fitting(self, name: str, value: Any) -> Any:
+        """Return a value as a column has it. Raises ConfigError: it does not fit."""
+        own = self.arrays[name]
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                cast = np.asarray(value).astype(own.dtype)
+            fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
+            if cast.shape != own.shape[1:] or not fits.all():
+                raise ValueError
+            return cast
+        except (TypeError, ValueError, OverflowError):
+            fit = f"{name} must fit its column of {own.dtype}"
+            raise ConfigError(f"{fit}, got {excerpt(value)}") from None
+
+    def settled_status(self, row: int) -> dict[str, Any]:
+        """Return the part of a status that the commit stage owns: money, place, movement."""
+        arrays = self.arrays
+        status: dict[str, Any] = {"money": int(arrays["money"][row])}
+        if not self.places:
+            return {**status, "place": None, "moving": None}
+        place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
+        status["place"] = self.decoded(PLACE, place)
+        status["moving"] = None
+        if to >= 0:
+            status["moving"] = {
+                "to": self.places[to],
+                "arrives": int(arrays["arrives"][row]),
+                "mode": self.decoded(WORD, int(arrays["mode"][row])),
+                "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
+                "left": int(arrays["left"][row]),
+            }
+        return status
+
+    def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
+        """Return what a function of (first, until) gives for parts of `count` items, on threads."""
+        firsts = range(0, count, _PART)
+        each = map if self.pool is None else self.pool.map
+        return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))

@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.layers import Layers
-from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE, id_order
+
+_FEW: Final = 100
+"""Where not even one in so many is a full agent, one that asks who is at a place looks for them."""
 
 
 class Balances(Mapping[str, int]):
     """The money of citizens and services by id; citizens' is their column."""
 
-    def __init__(self, population: Register, services: Mapping[str, int]) -> None:
+    def __init__(self, books: Any, services: Mapping[str, int]) -> None:
         ordered = sorted(services, key=id_order)
-        self._population = population
+        self._books = books
         # The services' indices in `cents`: as wants number them.
         self.at: dict[str, int] = {id: at for at, id in enumerate(ordered)}
         self.cents: Any = np.array([services[id] for id in ordered], "int64")
 
+    def purse(self, id: Any) -> tuple[Any, int] | None:
+        """Return the array and the index of somebody's money; None for nobody."""
+        if not isinstance(id, str):
+            return None
+        if (at := self.at.get(id)) is not None:
+            return self.cents, at
+        population = self._books.population
+        row = population.find_row(id)
+        return None if row is None else (population.arrays["money"], row)
+
     def __getitem__(self, id: str) -> int:
-        if id in self.at:
-            return int(self.cents[self.at[id]])
-        row = self._population.find_row(id)
-        if row is None:
+        purse = self.purse(id)
+        if purse is None:
             raise KeyError(id)
-        return int(self._population.arrays["money"][row])
+        return int(purse[0][purse[1]])
 
     def __setitem__(self, id: str, cents: int) -> None:
-        if id in self.at:
-            self.cents[self.at[id]] = cents
-        else:
-            self._population.arrays["money"][self._population.row_of(id)] = cents
+        purse = self.purse(id)
+        if purse is None:
+            raise ConfigError(f"there is no {id!r:.80} who could have money")
+        purse[0][purse[1]] = cents
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and (id in self.at or self._population.find_row(id) is not None)
+        return self.purse(id) is not None
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._population.all_ids()
+        yield from self._books.population.all_ids()
         yield from self.at
 
     def __len__(self) -> int:
-        return len(self._population) + len(self.at)
+        return len(self._books.population) + len(self.at)
 
 
 class Where(Mapping[str, str | None]):
     """The place of each citizen by id, read from the column."""
 
-    def __init__(self, population: Register) -> None:
-        self._population = population
+    def __init__(self, books: Any) -> None:
+        self._books = books
 
     def __getitem__(self, id: str) -> str | None:
-        population = self._population
+        population = self._books.population
         row = population.find_row(id)
         if row is None:
             raise KeyError(id)
@@ -62,10 +74,34 @@ class Where(Mapping[str, str | None]):
         return place
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._population.all_ids())
+        return iter(self._books.population.all_ids())
 
     def __len__(self) -> int:
-        return len(self._population)
+        return len(self._books.population)
+
+
+class RowsHere(dict[str, Sequence[str]]):
+    """The citizens at each place, by place id, looked up on demand."""
+
+    def __init__(self, population: Any) -> None:
+        super().__init__()
+        self._population = population
+        self._ids: dict[int, list[str]] = defaultdict(list)
+
+    def get(self, place: str, default: Any = ()) -> Any:
+        """Return the ids of those at a place."""
+        population = self._population
+        if not population.places:
+            return default
+        at = population.place_number(place)
+        if len(population.agents) * _FEW < len(population):
+            rows = np.flatnonzero(population.arrays["place"] == at)
+            return [population.id_of(int(row)) for row in rows]
+        if not self._ids:  # many ask
+            places = population.arrays["place"].tolist()
+            for id, number in zip(population.all_ids(), places, strict=True):
+                self._ids[number].append(id)
+        return self._ids.get(at, default)
 
 
 class Columns(Mapping[str, Any]):

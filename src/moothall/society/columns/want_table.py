@@ -97,13 +97,18 @@ class Table:
 
 
 def _in_words(why: int, want: Want, row: int, population: Register) -> str:
-    """Return why a want of a row was refused; of moves the words that `Books` has."""
+    """Return why a want of a row was refused; of a move in words of its own."""
     if isinstance(want, kernel.Move) and why in (FULL, NO_WAY, ON_WAY):
         at, to = (
             population.decoded(kernel.PLACE, int(population.arrays[name][row]))
             for name in ("place", "moving_to")
         )
         words = {FULL: f"{want.to} is full", ON_WAY: f"on the way to {to}"}
+        try:
+            if why == NO_WAY and at is not None:
+                population.city.seconds(at, want.to, want.mode)
+        except ConfigError as error:  # there is no such mode
+            return str(error)
         return words.get(why, f"there is no way from {at} to {want.to}")
     return REFUSED[why]
 

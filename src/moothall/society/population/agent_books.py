@@ -2,36 +2,111 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from moothall import ConfigError
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.wants import WORD, Answer
+from moothall.society.population.agent_register import AgentRegister
 from moothall.society.population.population import Population
+
+_RICHEST: Final = 1 << 62
 
 
 class AgentBooks(Books):
-    """The part of `RowBooks` that concerns full agents, all of them at once."""
+    """The part of `RowBooks` that concerns full agents, all at once; without a population, all."""
 
-    def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
+    capacity: Any = None
+    at_place: Any
+    coming_to: Any
+
+    def __init__(
+        self, city: Any, services: dict[str, Service], population: Any = None, seed: int = 0
+    ) -> None:
         super().__init__(city, services)
-        self.population = population
+        self._population: Any = (
+            AgentRegister(city, seed, services) if population is None else population
+        )
+        self.seed: int = self._population.seed
+        self._holders: dict[int, str] = {}  # the agents by the identity of their status
         self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
         self._status_columns: Any = None  # what their statuses say of money, place and movement
 
+    @property
+    def population(self) -> Any:
+        """The citizens, with all who have come and left."""
+        population = self._population
+        if population.only_agents and population.is_stale:
+            for id in population.renew():
+                self.write_settled(id, self.statuses[id])
+        return population
+
     def enter(self, id: str, status: dict[str, Any]) -> None:
-        """Add a full agent; its money and place are those of its row."""
-        row = self.population.find_row(id)
-        if row is None or row not in self.population.agents:
-            raise ConfigError(
-                f"citizen {id!r} is not of the society's population: promote one of it instead"
-            )
-        status.update(self.population.settled_status(row))
+        """Add an agent with the money and place of its row or status. ConfigError: it cannot be."""
+        population = self._population
+        if population.only_agents:
+            other = self._holders.get(builtins.id(status), "")
+            if self.statuses.get(other) is status:
+                raise ConfigError(f"citizen {id!r} has the status of {other!r}: give each its own")
+            self.check_newcomer(id, status)
+            population.statuses[id], population.is_stale = status, True
+            self._count(status, 1)
+            self._holders[builtins.id(status)] = id
+        else:
+            row = population.find_row(id)
+            if row is None or row not in population.agents:
+                raise ConfigError(
+                    f"citizen {id!r} is not of the society's population: promote one of it instead"
+                )
+            status.update(population.settled_status(row))
         self.statuses[id] = status
         self._of_agents = None
+
+    def check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
+        """Complete the status of a citizen that comes. Raises ConfigError if it cannot come."""
+        money = status.setdefault("money", 0)
+        check_integer(f"the money of citizen {citizen!r}, in cents,", money, 0, _RICHEST)
+        place, moving = status.get("place"), status.get("moving")
+        if place is None and not moving:
+            place = status.get("home")
+        if place is not None and not self._knows(place):
+            raise ConfigError(f"citizen {citizen!r} cannot start at {place!r:.80}: no such place")
+        if place is not None and moving:
+            raise ConfigError(f"citizen {citizen!r} is at {place!r} and on the way: it must be one")
+        if place is not None and not self.has_room(place):
+            raise ConfigError(
+                f"citizen {citizen!r} cannot start at {place!r}, which holds "
+                f"{self.city.capacity(place)}: give it another place or home"
+            )
+        status["place"] = place
+        status.setdefault("moving", None)
+
+    def has_room(self, place: str) -> bool:
+        """Return whether a place has room for one more."""
+        if self.capacity is None:
+            return True
+        at = self._population.place_number(place)
+        return bool(self.at_place[at] + self.coming_to[at] < self.capacity[at])
+
+    def _knows(self, place: Any) -> bool:
+        is_known = self.city is None or place in self._population.place_numbers
+        return isinstance(place, str) and is_known
+
+    def _count(self, status: Mapping[str, Any], by: int) -> None:
+        """Count an agent in, or out, at its place and on its way."""
+        ends = ((status["place"], "at_place"), ((status["moving"] or {}).get("to"), "coming_to"))
+        for place, name in ends:
+            if place is not None:
+                number, many = self._population.place_number(place), getattr(self, name)
+                if number >= len(many):
+                    many = np.append(many, np.zeros(number + 1 - len(many), np.int64))
+                    setattr(self, name, many)
+                many[number] += by
 
     def write_settled(self, id: str, status: Mapping[str, Any]) -> None:
         """Write money, place, home and movement of a status into the columns of its citizen."""
@@ -51,8 +126,12 @@ class AgentBooks(Books):
         population.put("mode", row, population.encoded(WORD, moving.get("mode")))
 
     def leave(self, id: str) -> None:
-        """Remove a full agent; the citizen remains as a row."""
-        self.statuses.pop(id, None)
+        """Remove an agent: with its money, or the citizen remains as a row."""
+        status, population = self.statuses.pop(id, None), self._population
+        if status is not None and population.only_agents:
+            row = population.leave(id)
+            self._count(status if row is None else population.settled_status(row), -1)
+            del self._holders[builtins.id(status)]
         self._of_agents = None
 
     @property
@@ -72,16 +151,21 @@ class AgentBooks(Books):
         arrays = self.population.arrays
         return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
 
-    def _settled_parts(self) -> Iterator[dict[str, Any]]:
-        settled_parts = zip(
-            self._of_full("money")[0].tolist(), self.where_agents.values(), strict=True
-        )
-        return ({"money": money, "place": place} for money, place in settled_parts)
+    def restore(self) -> dict[str, str]:
+        """Undo agents' own changes of their money or place; return which, by id."""
+        undone, money = {}, self._of_full("money")[0].tolist()
+        each = zip(self.statuses.items(), money, self.where_agents.values(), strict=True)
+        for (id, status), cents, place in each:
+            right = {"money": cents, "place": place}
+            if changed := [key for key in right if status.get(key, ...) != right[key]]:
+                status.update(right)
+                undone[id] = " and ".join(changed)
+        return undone
 
     @property
     def where_agents(self) -> Mapping[str, str | None]:
         """The place of each full agent."""
-        places = (*self.population.places, None)  # the last: −1
+        places = self.population.places
         numbers = self._of_full("place")[0].tolist()
         pairs = zip(self._agent_rows, numbers, strict=True)
         return {id: None if at < 0 else places[at] for id, at in pairs}

@@ -11,8 +11,9 @@ from moothall import ConfigError, StateError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
+from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.register import STRANGER
-from moothall.society.columns.views import Balances, Where
+from moothall.society.columns.views import Balances, RowsHere, Where
 from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Service, Submission, end_services
 from moothall.society.kernel.draw import turn_keys
@@ -30,7 +31,6 @@ from moothall.society.kernel.wants import (
 from moothall.society.population import moves
 from moothall.society.population.agent_books import AgentBooks, answers_of_agents
 from moothall.society.population.messages import Messages
-from moothall.society.population.population import Population
 from moothall.society.population.settling import Settlers, one_by_one
 from moothall.society.services.firm import Firm
 
@@ -38,26 +38,30 @@ from moothall.society.services.firm import Firm
 class RowBooks(AgentBooks):
     """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
 
-    def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
-        super().__init__(city, services, population)
-        self.seed: int = population.seed
-        self.balances: Any = Balances(population, dict(self.balances))
-        self.where: dict[str, str | None] = Where(population)  # type: ignore[assignment]
+    def __init__(
+        self, city: Any, services: dict[str, Service], population: Any = None, seed: int = 0
+    ) -> None:
+        super().__init__(city, services, population, seed)
+        population = self._population
+        self.balances: Any = Balances(self, {id: each.money for id, each in services.items()})
+        self.where: Mapping[str, str | None] = Where(self)
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
         self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
-        for service in ordered:
-            if hasattr(service, "of_population"):
-                service.of_population(population)
-        Firm.keep_together(ordered, self)
+        if not population.only_agents:
+            for service in ordered:
+                if hasattr(service, "of_population"):
+                    service.of_population(population)
+            Firm.keep_together(ordered, self)
         self.messages: Messages | None = None
-        self.capacity: Any = None
         arrays, count = population.arrays, len(population.places)
+        self.at_place: Any = np.zeros(count, np.int64)
+        self.coming_to: Any = np.zeros(count, np.int64)
         if count:
             if self._has_capacity:
                 capacity = town.room_of(population, slice(None), 2**62)
-                self.capacity = capacity if capacity.min() < 2**62 else None
+                self.capacity: Any = capacity if capacity.min() < 2**62 else None
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]
@@ -70,17 +74,12 @@ class RowBooks(AgentBooks):
                     f"which holds {self.capacity[crowded[0]]}: give them other places or homes"
                 )
 
-    def _has_room(self, place: str) -> bool:
-        at = self.population.place_number(place)
-        here = self.at_place[at] + self.coming_to[at]
-        return self.capacity is None or bool(here < self.capacity[at])
-
     def count_places(self) -> None:
         """Count the citizens at each place and on the way to it."""
         arrays, count = self.population.arrays, len(self.population.places)
         place, to = arrays["place"], arrays["moving_to"]
-        self.at_place: Any = np.bincount(place[place >= 0], minlength=count)
-        self.coming_to: Any = np.bincount(to[to >= 0], minlength=count)
+        self.at_place = np.bincount(place[place >= 0], minlength=count)
+        self.coming_to = np.bincount(to[to >= 0], minlength=count)
 
     # -- who is there ------------------------------------------------------------------------------
 
@@ -88,6 +87,11 @@ class RowBooks(AgentBooks):
         """Return a citizen's status, read-only; {} for others."""
         row = self.population.find_row(id)
         return {} if row is None else self.population.status_of(row)
+
+    @property
+    def at(self) -> Mapping[str, Any]:
+        """The citizens at each place, as they are when it is asked first."""
+        return RowsHere(self.population)
 
     @property
     def total(self) -> int:
@@ -120,11 +124,13 @@ class RowBooks(AgentBooks):
                 self.answers[kind] = tables[kind]
                 continue
             single, later = list[tuple[int, Submission]](), []
+            # Where all are agents, answers say why in words; only the ways of all are one question.
+            in_table = (kind is Move and self._has_ways) or not self._population.only_agents
             numbers: list[list[int]] = []
             for each in by_kind[kind]:
                 row = rows.get(each.sender)
                 encoding = None
-                if row is not None and each.service is None:
+                if row is not None and each.service is None and in_table:
                     encoding = encoded(each.want, self.population)
                 if row is None or encoding is None:
                     later.append(each)
@@ -145,10 +151,32 @@ class RowBooks(AgentBooks):
                 self.answers[kind] = combined
                 answered += answers_of_agents(combined, single, self.population)
             for each in later:  # nobody of the population: they come last
-                answered.append((each.token, self._settle_one(each)))
+                answered.append((each.token, self.settle_one(each)))
         if pool is not None:
             future.result()
         return answered
+
+    @property
+    def _has_ways(self) -> bool:
+        return hasattr(self.city, "seconds") or hasattr(self.city, "ways_rows")
+
+    def settle_one(self, submitted: Submission) -> Answer:
+        """Settle a want that stands for itself, and not in a table."""
+        if isinstance(want := submitted.want, Move):
+            return Answer(want, False, self._why_unmoved(submitted.sender, want))
+        return super().settle_one(submitted)
+
+    def _why_unmoved(self, sender: str, want: Move) -> str:
+        """Return why a citizen cannot go where no number stands for the place."""
+        if self.city is None:
+            return "there is no city"
+        if sender not in self.where:
+            return f"{sender} is not a citizen"
+        if not self._has_ways:
+            return f"{type(self.city).__name__} has no travel times: no `seconds`"
+        if moving := self.statuses[sender]["moving"]:
+            return f"on the way to {moving['to']}"
+        return f"there is no place {want.to!r:.80}"
 
     def settle_table(self, table: Table) -> None:
         """Settle wants of one kind; where their order decides, it is that of `turn_key`."""
@@ -228,11 +256,13 @@ class RowBooks(AgentBooks):
         if column is None:
             return np.full(len(rows), default)
         values = population.arrays[name][rows].astype(np.int64)
+        if name in COMMIT_COLUMNS:
+            return values
         for at in np.flatnonzero(population.full[rows]) if population.agents else ():
-            status = population.agents[int(rows[at])].memory.status
+            status = population.status_of(int(rows[at]))
             with suppress(ConfigError):  # a status may name what is no place
                 value = column.of_status(name, status, population.place_number)
-                values[at] = value if isinstance(value, int) else default
+                values[at] = int(value) if isinstance(value, int | float) else default
         return values
 
     def end_step(self) -> None:
@@ -245,6 +275,8 @@ class RowBooks(AgentBooks):
     def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
         population, fits, failed = self.population, True, list[str]()
+        if population.only_agents:
+            return super().set_status(values, citizens)
         if isinstance(citizens, list):
             rows_by_id = {id: population.find_row(id) for id in citizens}
             failed = [
@@ -325,12 +357,21 @@ class RowBooks(AgentBooks):
 
     # -- what is checked, and kept -----------------------------------------------------------------
 
-    def _check(self) -> None:
+    def check(self, total: int) -> None:
+        """Raise StateError unless money is conserved and places hold who is there."""
+        if self.total != total:
+            raise StateError(
+                f"step {self.step}: there were {total} cents and now there are {self.total}: a "
+                "service must move money by books.pay alone"
+            )
         citizens, own = self.population, self.balances
-        for ids, cents in ((own.at, own.cents), (citizens.ids, citizens.arrays["money"])):
+        for id_of, cents in (
+            ([*own.at].__getitem__, own.cents),
+            (citizens.id_of, citizens.arrays["money"]),
+        ):
             if len(cents) and cents.min() < 0:
-                at = cents.argmin()
-                raise StateError(f"step {self.step}: {[*ids][at]} has {cents[at]} cents")
+                at = int(cents.argmin())
+                raise StateError(f"step {self.step}: {id_of(at)} has {cents[at]} cents")
         if self.capacity is not None:
             for at in np.flatnonzero(self.at_place > self.capacity)[:1]:
                 raise StateError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Final
+from typing import Any
 
 from moothall import ConfigError
 from moothall.society.arrays import np
@@ -27,9 +26,6 @@ from moothall.society.population.messages import (
 )
 from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, call, merged
-
-_FEW: Final = 100
-"""Where not even one in so many is a full agent, one that asks who is at a place looks for them."""
 
 
 class PopulationView:
@@ -102,27 +98,6 @@ class PopulationView:
         return result
 
 
-class RowsHere(dict[str, Sequence[str]]):
-    """The citizens at each place, by place id, looked up on demand."""
-
-    def __init__(self, population: Population) -> None:
-        super().__init__()
-        self._population = population
-        self._ids: dict[int, list[str]] = defaultdict(list)
-
-    def get(self, place: str, default: Any = ()) -> Any:
-        """Return the ids of those at a place."""
-        population, at = self._population, self._population.place_number(place)
-        if len(population.agents) * _FEW < len(population):
-            rows = np.flatnonzero(population.arrays["place"] == at)
-            return [population.id_of(int(row)) for row in rows]
-        if not self._ids:  # many ask
-            places = population.arrays["place"].tolist()
-            for id, number in zip(population.all_ids(), places, strict=True):
-                self._ids[number].append(id)
-        return self._ids.get(at, default)
-
-
 def begin_life(society: Any, population: Population) -> None:
     """Place a population in a society. ConfigError: a block cannot run as rows."""
     for block in population.blocks:
@@ -158,8 +133,6 @@ async def run_population(
         feed=books.services.get("feed"),
     )
     view.others = PopulationView(population, moment)
-    if population.places:
-        view.at = RowsHere(population)
     if len(population.agents) == len(population):
         return {}
     return merged(await engine.run_rows(population, moment))
@@ -174,8 +147,8 @@ def answers_of(books: Any, row: int) -> list[Answer]:
     ]
 
 
-def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
-    """Return how many rows are at home and at work, the cents owned, and the own metrics."""
+def measured(population: Population) -> tuple[int, int, dict[str, Any]]:
+    """Return how many rows are at home and at work, and the own metrics."""
     columns = population.columns
     home = work = 0
     if population.places and len(population.agents) < len(population):
@@ -197,7 +170,7 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
         own[name] = value.item() if getattr(value, "ndim", None) == 0 else value
         if not isinstance(own[name], Real):
             raise ConfigError(f"metric {name!r} must be a number, got {value!r:.80}")
-    return home, work, int(population.arrays["money"].sum()), own
+    return home, work, own
 
 
 def set_length(society: Any, new: int) -> None:
@@ -210,13 +183,8 @@ def set_length(society: Any, new: int) -> None:
     def rescaled(step: Any) -> Any:
         return now - (now - step) * old // new
 
-    books, population = society.books, society.population
-    for id, (to, arrives, origin, departed) in books.moving.items():
-        ends = {"arrives": rescaled(arrives), "left": rescaled(departed)}
-        books.moving[id] = (to, ends["arrives"], origin, ends["left"])
-        status = books.status_of(id)
-        status["moving"] = {**(status.get("moving") or {}), **ends}
-    if population is not None and population.places:
+    books, population = society.books, society.books.population
+    if population.places:
         on_way = population.arrays["moving_to"] >= 0
         for steps in (population.arrays["arrives"], population.arrays["left"]):
             steps[on_way] = rescaled(steps[on_way].astype("int64"))

@@ -20,13 +20,13 @@ from moothall.society.kernel.draw import belows
 from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import WORD
 
-_CARE: Final = {"age", "along", "friends", "friendship", "item_do", "work"}
+_CARE: Final = {"age", "along", "item_do", "work"}
 _PARENT: Final = KIN.index("parent")
 _IS_BUSY: Final = np.isin(np.arange(256), [code(each) for each in BUSY])  # by `item_do`
 
 
 def settle(books: Any, table: Table) -> None:
-    """Let citizens set out, with the outcome of `Books`; a citizen that is refused stays."""
+    """Let citizens set out; a citizen that is refused stays."""
     planned(books, table)()
 
 
@@ -115,7 +115,7 @@ def arrive(books: Any) -> None:
     """Let parents take children along, and citizens arrive whose way ends by the next step."""
     arrays = books.population.arrays
     on_way = np.flatnonzero(arrays["moving_to"] >= 0)
-    if arrays.keys() >= _CARE:
+    if arrays.keys() >= _CARE and len(on_way):
         _take_along(books, on_way[arrays["left"][on_way] == books.step])
         on_way = np.flatnonzero(arrays["moving_to"] >= 0)
     books.travelled = len(on_way)
@@ -134,8 +134,10 @@ def arrive(books: Any) -> None:
 
 
 def _take_along(books: Any, movers: Any) -> None:
-    """Do `care.take_along` for rows: `movers` have set out in this step."""
+    """Let children go along, as `kernel/care.py` says: `movers` have set out in this step."""
     arrays, population = books.population.arrays, books.population
+    if population.only_agents and len(movers):
+        population.read_homes()
     age, home, place, to = (arrays[name] for name in ("age", "home", "place", "moving_to"))
     movers = movers[age[movers] >= ADULT]
     if not len(movers):
@@ -154,7 +156,7 @@ def _take_along(books: Any, movers: Any) -> None:
     kids = kids[of_home[home[kids]]]
     free, along = ~_IS_BUSY[arrays["item_do"][kids]], arrays["along"][kids]
     for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
-        status = population.agents[int(kids[at])].memory.status
+        status = population.status_of(int(kids[at]))
         item, along[at] = item_of(status), bool(status.get("along"))
         free[at] = item is None or item["do"] not in BUSY
     here = place[kids]
@@ -163,7 +165,7 @@ def _take_along(books: Any, movers: Any) -> None:
     if not some.any():
         return
     kids, free, along, here = (each[some] for each in (kids, free, along, here))
-    kid, parent = _parents(arrays, kids)
+    kid, parent = _parents(population, kids)
 
     def has(chosen: Any) -> Any:
         return np.bincount(kid[chosen], minlength=len(kids)) > 0
@@ -188,10 +190,16 @@ def _take_along(books: Any, movers: Any) -> None:
     _set_along(books, kids, goal != home[kids])
 
 
-def _parents(arrays: Any, kids: Any) -> tuple[Any, Any]:
+def _parents(population: Any, kids: Any) -> tuple[Any, Any]:
     """Return pairs of a position in `kids` and the row of a parent."""
-    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for slot in range(arrays["friends"].shape[1]):
+    arrays, pairs = population.arrays, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    if "friends" not in arrays:
+        for position, row in enumerate(kids.tolist()):
+            kin = (population.status_of(row).get("kin") or {}).items()
+            rows = [population.find_row(id) for id, each in kin if each == "parent"]
+            rows = [each for each in rows if each is not None]
+            pairs.append((np.full(len(rows), position), np.array(rows, np.int64)))
+    for slot in range(arrays["friends"].shape[1] if "friends" in arrays else 0):
         bonds, friend = arrays["friendship"][:, slot][kids], arrays["friends"][:, slot]
         at = np.flatnonzero(bonds >> KIND == _PARENT)
         if len(at):
@@ -209,7 +217,7 @@ def _set_along(books: Any, rows: Any, values: Any) -> None:
     if population.agents:
         for row in rows[population.full[rows]].tolist():
             along = bool(population.arrays["along"][row])
-            population.agents[row].memory.status["along"] = along
+            population.status_of(row)["along"] = along
 
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:

@@ -21,7 +21,7 @@ from moothall.society.columns.register import Register
 from moothall.society.columns.table import arrow_of, fill
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.wants import PLACE, WORD, id_order
+from moothall.society.kernel.wants import id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.initial_values import given_of, pay_of, write
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from moothall.build import AgentOptions
 
 MOST: Final = 2**31 - 1
-_PART: Final = 1 << 16
 _DTYPES: Final[dict[type, str]] = {bool: "bool", int: "int64", float: "float64"}
 
 _MEASURED: Final = ("step", "time", *(each.name for each in METRICS))
@@ -75,8 +74,6 @@ class Population(Register):
         ConfigError: an argument is wrong
         MissingExtra: numpy or pyarrow is needed and missing
     """
-
-    source: Any = None  # the engine whose workers hold the columns; None if they are here
 
     def __init__(
         self,
@@ -128,7 +125,6 @@ class Population(Register):
         self.first_ids: Any = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
-        self.pool: Any = None  # the thread pool of its engine, if it has several threads
         table = pay_of(table, self.declared)
         fill(self, table)
         begin(self, people, filled={*table, *(write(self, persons) if persons else ())})
@@ -181,23 +177,6 @@ class Population(Register):
             for row, agent in self.agents.items():
                 self._pull(row, agent.memory.status, (name,), writers)
         return np.asarray(self.arrays[name])
-
-    def pull_column(self, name: str) -> Any:
-        """Return the column, also from workers; what full agents have may be newer."""
-        if self.source is not None:
-            self.source.pull([name])
-        return self.arrays[name]
-
-    def note_change(self) -> None:
-        """Note that the arrays are about to change between two steps."""
-        if self.source is not None:
-            self.source.changed()
-
-    def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
-        """Return what a function of (first, until) gives for parts of `count` items, on threads."""
-        firsts = range(0, count, _PART)
-        each = map if self.pool is None else self.pool.map
-        return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
 
     # -- full agents -------------------------------------------------------------------------------
 
@@ -286,25 +265,6 @@ class Population(Register):
                 block.to_status(self, row, status)
         return {**status, **self.settled_status(row)}
 
-    def settled_status(self, row: int) -> dict[str, Any]:
-        """Return the part of a status that the commit stage owns: money, place, movement."""
-        arrays = self.arrays
-        status: dict[str, Any] = {"money": int(arrays["money"][row])}
-        if not self.places:
-            return {**status, "place": None, "moving": None}
-        place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
-        status["place"] = self.decoded(PLACE, place)
-        status["moving"] = None
-        if to >= 0:
-            status["moving"] = {
-                "to": self.places[to],
-                "arrives": int(arrays["arrives"][row]),
-                "mode": self.decoded(WORD, int(arrays["mode"][row])),
-                "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
-                "left": int(arrays["left"][row]),
-            }
-        return status
-
     def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
         """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""
         self._pull(row, status, names or self.declared, self._writers(names))
@@ -330,24 +290,6 @@ class Population(Register):
                 raise ConfigError(f"citizen {self.id_of(row)}: {error}") from None
         for block in writers:
             block.from_status(self, row, status)
-
-    def put(self, name: str, rows: Any, value: Any) -> None:
-        """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
-        self.arrays[name][rows] = self.fitting(name, value)
-
-    def fitting(self, name: str, value: Any) -> Any:
-        """Return a value as a column has it. Raises ConfigError: it does not fit."""
-        own = self.arrays[name]
-        try:
-            with np.errstate(invalid="ignore", over="ignore"):
-                cast = np.asarray(value).astype(own.dtype)
-            fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
-            if cast.shape != own.shape[1:] or not fits.all():
-                raise ValueError
-            return cast
-        except (TypeError, ValueError, OverflowError):
-            fit = f"{name} must fit its column of {own.dtype}"
-            raise ConfigError(f"{fit}, got {excerpt(value)}") from None
 
     @property
     def fixed_by(self) -> str:

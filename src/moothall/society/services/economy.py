@@ -290,13 +290,13 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
     """Let services pay their money above a buffer to all adults, in equal parts."""
     if all(books.balances[id] <= buffer for id, buffer in buffers.items()):
         return
-    names, _, columns = citizens_of(books, ("age",))
+    _, columns = citizens_of(books, ("age",))
     adults = np.flatnonzero(columns["age"] >= _ADULT)
     for payer, buffer in buffers.items():
         cents = max(0, books.balances[payer] - buffer) // max(1, len(adults))
         if cents:
             each = np.full(len(adults), cents)
-            pay_citizens(books, names, adults, each, payer, is_income=False)
+            pay_citizens(books, adults, each, payer, is_income=False)
 
 
 def _reprice(sellers: list[Firm], government: Government, step: int) -> None:

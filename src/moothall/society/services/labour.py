@@ -133,7 +133,7 @@ class LabourMarket(Service):
             self.days += 1
             self._close(books)
         elif not self.counts:
-            _, _, of = citizens_of(books, _READ)
+            _, of = citizens_of(books, _READ)
             staff, _ = _jobs(books, _firms(books))
             has, free = of["work"] >= 0, _seeking(of)
             filled = np.bincount(of["work"][has], minlength=len(staff))
@@ -153,7 +153,7 @@ class LabourMarket(Service):
         self.days, self.counts = state["days"], dict(state["counts"])
 
     def _close(self, books: Any) -> None:
-        names, ids, of = citizens_of(books, _READ)
+        ids, of = citizens_of(books, _READ)
         staff, pays = _jobs(books, _firms(books))
         work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
@@ -188,12 +188,13 @@ class LabourMarket(Service):
         owed: Any = wage_for(wages[public], np.maximum(skill[public], 0), _DAY_OF_WORK)
         keeps = int(owed.sum())
         some = np.flatnonzero(free)
-        paid, unpaid = self._pay(books, names, some, jobless, skill, keeps)
-        places = books.city.ids()
+        paid, unpaid = self._pay(books, some, jobless, skill, keeps)
+        places, id_of = books.city.ids(), books.population.id_of
         for at in hired.tolist():
-            books.set_status({"work": places[new[at]], "jobless": -1}, [names[at]])
+            books.set_status({"work": places[new[at]], "jobless": -1}, [id_of(at)])
         if len(leavers):
-            books.set_status({"work": None, "jobless": self.days}, [names[at] for at in leavers])
+            ids_of_leavers = [*map(id_of, leavers.tolist())]
+            books.set_status({"work": None, "jobless": self.days}, ids_of_leavers)
         now = int(has.sum()) - len(leavers) + int((~has[hired]).sum())
         self.counts = {
             "employed": now,
@@ -211,9 +212,7 @@ class LabourMarket(Service):
         paid = self.days - since <= 7 * self.weeks
         return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
 
-    def _pay(
-        self, books: Any, names: Any, some: Any, since: Any, skill: Any, keeps: int
-    ) -> tuple[int, int]:
+    def _pay(self, books: Any, some: Any, since: Any, skill: Any, keeps: int) -> tuple[int, int]:
         """Pay benefits; return how many cents are paid, and how many are due and not paid.
 
         The government keeps what a day of public wages takes. If the rest is less than all
@@ -231,7 +230,7 @@ class LabourMarket(Service):
         if total > has:
             cents = cents * (has * _MILLION // total) // _MILLION
             some, cents = some[cents > 0], cents[cents > 0]
-        pay_citizens(books, names, some, cents, "government")
+        pay_citizens(books, some, cents, "government")
         paid = int(cents.sum())
         return paid, total - paid
 

@@ -56,20 +56,20 @@ class Transfers(Service):
         """Close the day, if this step is its last."""
         if books.clock.time + books.seconds < DAY_S:
             return
-        names, _, columns = citizens_of(books, _READ)
+        _, columns = citizens_of(books, _READ)
         old = (columns["age"] >= PENSION_AGE) & (columns["work"] < 0)
         pensions: Any = pension_of(columns["skill"], self.wage) * old * self.pension // 1000
         cents, total = pensions, int(pensions.sum())
         has = max(0, books.balances.get("government", 0))
         if total > has:
             cents = pensions * (has * 1_000_000 // total) // 1_000_000
-        _pay(books, names, cents, "government")
+        _pay(books, cents, "government")
         rents = np.minimum(columns["money"], columns["income"] * self.rent // 1000)
         rents = np.maximum(rents, 0) * (columns["rents"] > 0)
-        _pay(books, names, -rents, self.id)
+        _pay(books, -rents, self.id)
         owns = (columns["age"] >= _ADULT) & (columns["rents"] <= 0)
         share = books.balances[self.id] // max(1, int(owns.sum()))
-        _pay(books, names, share * owns, self.id)
+        _pay(books, share * owns, self.id)
         self.counts = {
             "pensions": int(cents.sum()),
             "unpaid": total - int(cents.sum()),
@@ -85,7 +85,7 @@ class Transfers(Service):
         self.counts = dict(state["counts"])
 
 
-def _pay(books: Any, names: Any, cents: Any, service: str) -> None:
+def _pay(books: Any, cents: Any, service: str) -> None:
     some = np.flatnonzero(cents)
     if len(some):
-        pay_citizens(books, names, some, cents[some], service)
+        pay_citizens(books, some, cents[some], service)
