@@ -88,9 +88,8 @@ def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) 
     screen.event(Done(outline.agent, reply), None)
     if as_json and outline.kind == "Researcher":
         from moothall.cli.run.watch import print_line
-        from moothall.research.recording import report_json
 
-        print_line("report", report_json(reply.value))
+        print_line("report", reply.value.to_json())
     return exit_code(reply)
 
 

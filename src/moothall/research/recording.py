@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import MoothallError, Reply, Usage
 from moothall.agents.replies.read_record import ReadRecord, fingerprint
-from moothall.build import as_json, dump_state, load_state
+from moothall.build import as_json, load_state
 from moothall.journal.run_parts import ReadPart
 from moothall.research.findings import Objective, Progress, Resource
 from moothall.research.pool import ResourcePool
@@ -115,12 +115,7 @@ def reply_of(report: Report, run_id: str | None, error: BaseException | None = N
 
 def end_data(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of a reply, beside its stop reason."""
-    return {"detail": reply.detail, "text": reply.text, "report": report_json(reply.value)}
-
-
-def report_json(report: Report) -> dict[str, Any]:
-    """Return a report as JSON data, without its run id."""
-    return {name: value for name, value in dump_state(report).items() if name != "run_id"}
+    return {"detail": reply.detail, "text": reply.text, "report": reply.value.to_json()}
 
 
 def replayed_reply(part: RecordedPart) -> Reply:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from moothall import FileError, Reply, StateError, StopReason, Usage
-from moothall.build import counted, display, one_line
+from moothall.build import counted, display, dump_state, one_line
 from moothall.foundation.arguments import named_elsewhere
 from moothall.journal import REASONS
 from moothall.research.extractive.index import QuestionWords, titled
@@ -102,6 +102,10 @@ class Report:
     cost: float | None = None
     notes: list[str] = field(default_factory=list)
     differing: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data, without its run's id."""
+        return {name: value for name, value in dump_state(self).items() if name != "run_id"}
 
     def raise_for_error(self) -> None:
         """Raise the error that stopped the research; do nothing if it ended by itself.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from moothall import Action, BudgetExceeded, JournalError, ModelError, Usage
 from moothall.agents import ReplyRequest
@@ -27,7 +27,6 @@ from moothall.build import (
     log_failure,
     shorten,
 )
-from moothall.models.ask import TRIES
 from moothall.research.calling import call_of, result_of
 from moothall.research.extractive.index import nearest
 from moothall.research.findings import (
@@ -57,6 +56,7 @@ logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MARK = " [unsupported]"
 _SECTIONS = 3  # of a page that are looked at for a sentence that cites others
+_TRIES: Final = 2
 _CUT = ("length", "content_filter")
 """The finish reasons of an answer that was cut."""
 
@@ -394,7 +394,7 @@ class Workbench(ProgressView):
             nonlocal is_cut, last
             answer = await self._answer(f"{key}.{number}", prompt, schema, side_by_side=bool(at))
             is_cut = schema is None and getattr(answer, "finish_reason", "") in _CUT
-            last = number == TRIES
+            last = number == _TRIES
             calls = getattr(answer, "calls", None)
             if self.step == "plan" and calls and not at:  # a plan, as providers write calls
                 listed = [{"tool": each.name, "args": each.args} for each in calls]
@@ -412,7 +412,7 @@ class Workbench(ProgressView):
                 text = sentences
             return read(text)
 
-        return await ask_value(ask, messages, schema, read_whole)
+        return await ask_value(ask, messages, schema, read_whole, tries=_TRIES)
 
     async def _answer(
         self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, side_by_side: bool

@@ -5,20 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any, ClassVar, TextIO, overload
+from typing import Any, ClassVar, TextIO, TypeVar, overload
 
 from moothall import ConfigError, Done, Event, Reply, ReplyStream
-from moothall.agents.replies.stream import R_co
+from moothall.agents.ready.terminal import shown_lines
 from moothall.build import one_line
-from moothall.foundation.text import shown_lines
 from moothall.journal import REASONS
+
+R = TypeVar("R", bound=Reply[Any])
 
 _WIDTH = 200
 """The most characters shown of a call's arguments or result."""
 
 
 @overload
-async def show(stream: ReplyStream[R_co], file: TextIO | None = None) -> R_co: ...
+async def show(stream: ReplyStream[R], file: TextIO | None = None) -> R: ...
 @overload
 async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Reply: ...
 async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:

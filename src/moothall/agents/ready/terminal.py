@@ -9,8 +9,13 @@ import threading
 from typing import TextIO
 
 from moothall.actions.approval.terminal import read_line
-from moothall.build import guard, in_child
-from moothall.foundation.text import shown_lines as shown_lines
+from moothall.build import escaped, guard, in_child
+
+
+def shown_lines(text: str, file: TextIO) -> str:
+    """Return a text for a terminal or file: control characters, and what it lacks, escaped."""
+    lines, encoding = escaped(text, lines=True), getattr(file, "encoding", None)
+    return lines.encode(encoding, "backslashreplace").decode(encoding) if encoding else lines
 
 
 class Terminal:

@@ -17,7 +17,6 @@ from moothall.agents.ready.terminal import Terminal
 from moothall.build import escaped
 from moothall.cli.chat.transcript import Transcript, shown_text, speaker_prefix
 from moothall.cli.screen import QUICK_S, Screen
-from moothall.foundation.text import shown_lines
 
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Returns, for a line up to the cursor, how many characters to replace, and the candidates."""
@@ -234,7 +233,7 @@ class _ConsoleApprover(TerminalApprover):
         self._console = console
 
     def ask_line(self, text: str, unanswered: str = "") -> str:
-        line = self._console.ask(shown_lines(text))
+        line = self._console.ask(escaped(text, lines=True))
         if not line and unanswered:
             self._console.print_line(escaped(unanswered.strip()))
         return line

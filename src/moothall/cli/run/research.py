@@ -246,9 +246,7 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | No
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     if as_json:
-        from moothall.research.recording import report_json
-
-        print_line("report", report_json(report))
+        print_line("report", report.to_json())
     elif not order.out:
         _print_report(report)
     try:

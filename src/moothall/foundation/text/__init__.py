@@ -17,4 +17,3 @@ from moothall.foundation.text.words import one_line as one_line
 from moothall.foundation.text.words import printable as printable
 from moothall.foundation.text.words import render_path as render_path
 from moothall.foundation.text.words import shorten as shorten
-from moothall.foundation.text.words import shown_lines as shown_lines

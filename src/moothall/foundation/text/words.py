@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -49,16 +49,11 @@ def printable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def escaped(text: str) -> str:
-    """Return `text` on one line, with terminal control characters escaped."""
+def escaped(text: str, *, lines: bool = False) -> str:
+    """Return `text` on one line, or in its `lines`, with terminal control characters escaped."""
+    if lines:
+        return "\n".join(map(escaped, text.split("\n")))
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def shown_lines(text: str, file: TextIO | None = None) -> str:
-    """Return `text` for a terminal or file: control characters, and what it lacks, escaped."""
-    lines = "\n".join(escaped(line) for line in text.split("\n"))
-    encoding = getattr(file, "encoding", None)
-    return lines.encode(encoding, "backslashreplace").decode(encoding) if encoding else lines
 
 
 def escaped_json(value: Any) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.build import escaped, json_text
-from moothall.foundation.text import shown_lines
 from moothall.journal import Wait
 from moothall.serving.doors.callers import LOCAL
 
@@ -237,7 +236,7 @@ def _in_lines(question: Question) -> str:
     """Return a question as callers are shown it: one of several lines stays so."""
     if "\n" not in question.text:
         return str(question)
-    lines = shown_lines(question.text).replace("\n", "\n    ")
+    lines = escaped(question.text, lines=True).replace("\n", "\n    ")
     return f"{escaped(question.agent)} asks:\n    {lines}"
 
 
