@@ -35,9 +35,11 @@ class AgentRegister(Register):
 
     def __init__(self, city: Any, seed: int, services: Iterable[str]) -> None:
         super().__init__(np.zeros(0, np.uint64), city, (), seed, None)
-        self.declared = {**MONEY, **PLACES, **_READ}
-        self.arrays = {name: each.new_array(0) for name, each in self.declared.items()}
-        self.services = sorted(services, key=id_order)
+        self.declared: dict[str, Column] = {**MONEY, **PLACES, **_READ}
+        self.arrays: dict[str, Any] = {
+            name: each.new_array(0) for name, each in self.declared.items()
+        }
+        self.services: list[str] = sorted(services, key=id_order)
         self.statuses: dict[str, dict[str, Any]] = {}
         self.is_stale: bool = False
         self._rows: dict[str, int] = {}
@@ -58,8 +60,9 @@ class AgentRegister(Register):
             array[staying] = self.arrays[name][before[staying]]
             self.arrays[name] = array
         self.names = names
-        self.ids = words_of(map(number_of, names))
-        self.full, self.until = np.ones(len(names), bool), len(names)
+        self.ids: Any = words_of(map(number_of, names))
+        self.full: Any = np.ones(len(names), bool)
+        self.until: int = len(names)
         self._rows = {id: row for row, id in enumerate(names)}
         self.is_stale = False
         return [names[row] for row in np.flatnonzero(before < 0).tolist()]
