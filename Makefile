@@ -45,7 +45,7 @@ screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, lig
 	@scripts/chromium
 	@$(RUN) scripts/screenshots.py
 
-# What a test's file is rewritten to is compiled once, not by each worker in each run.
+# What a test's file is rewritten to is kept: see scripts/read_tests.
 test test-core test-research test-society test-serving test-studio test-cli test-docs test-all: export PYTHONDONTWRITEBYTECODE =
 
 test: check weights ## Format, lint, types, then every test but the long ones
@@ -54,6 +54,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/rabbitmq
 	@scripts/postgresql
 	@scripts/chromium
+	@scripts/aloud "Reading the tests" scripts/read_tests $(RUN) $(VENV)/.tests
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-core: $(VENV)/.dev ## The quick part, without broker, database, browser and weights: two minutes
@@ -80,6 +81,7 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@scripts/rabbitmq
 	@scripts/postgresql
 	@scripts/chromium
+	@scripts/aloud "Reading the tests" scripts/read_tests $(RUN) $(VENV)/.tests
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
 breaks: $(VENV)/.dev ## Break small things, and tell which no test of its house finds (ARGS="--only TEXT")
