@@ -295,6 +295,46 @@ def test_mcp_door_asks_the_questions_of_an_action(serve: Serve, mode: str) -> No
     assert asyncio.run(main()) == "red"
 
 
+class Painter(Agent):
+    """An agent whose action asks a person twice, and goes on before there is an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("painter")
+        self.shown = threading.Event()
+        self.withdrawn = threading.Event()
+
+    @action
+    async def paint(self, context: Context) -> str:
+        """Paint."""
+        texts = ("What colour?", "And the door?")
+        asks = [asyncio.ensure_future(context.ask_person(each)) for each in texts]
+        await asyncio.to_thread(self.shown.wait, 20)
+        for each in asks:
+            each.cancel()
+        await asyncio.wait(asks)
+        self.withdrawn.set()
+        return "white"
+
+
+@MODES
+def test_mcp_door_call_goes_on_whose_questions_were_withdrawn(serve: Serve, mode: str) -> None:
+    painter, seen = Painter(), list[str]()
+
+    async def answer_late(context: Any, params: Any) -> types.ElicitResult:
+        seen.append(params.message)
+        painter.shown.set()
+        assert await asyncio.to_thread(painter.withdrawn.wait, 20)
+        return types.ElicitResult(action="accept", content={"answer": "red"})
+
+    async def main() -> str:
+        url = f"{serve(asgi(painter))}/mcp"
+        async with mcp.Client(url, mode=mode, elicitation_callback=answer_late) as client:
+            return text(await client.call_tool("paint", {}))
+
+    assert asyncio.run(main()) == "white"
+    assert len(seen) == 1
+
+
 @MODES
 def test_mcp_door_cancelled_call_cancels_the_action(serve: Serve, mode: str) -> None:
     shop = Shop()

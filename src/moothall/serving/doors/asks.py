@@ -149,8 +149,10 @@ class OpenAsks:
                 self._changed(ask)
 
     def settle(self, key: str, value: Any) -> None:
-        """Give the answer to what is open; None for no answer."""
-        ask = self.open.pop(key)
+        """Give the answer to what is open, None for no answer; nothing if it was withdrawn."""
+        ask = self.open.pop(key, None)
+        if ask is None:
+            return
         if ask.answer is not None and not ask.answer.done():
             ask.answer.set_result(value)
         self._changed(ask)

@@ -205,6 +205,8 @@ class MCPDoor:
             while True:
                 news = await job.news.get()
                 if isinstance(news, Ask):
+                    if news.key not in job.asking.open:
+                        continue  # withdrawn, before it was this one's turn
                     if not ctx.session.can_send_request:
                         keeps_running = True
                         return self._park(job, news)
