@@ -30,6 +30,12 @@ class Firings:
         self.path = folder / "runs.db"
         self.now = now
         self.made: list[str] = []
+        self.looks = 0
+
+    def look(self) -> datetime:
+        """Return the time."""
+        self.looks += 1
+        return self.now
 
     async def _make(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> None:
         self.made.append(run_id.partition("@")[2])
@@ -38,9 +44,7 @@ class Firings:
         """Fire until it is enough; return the times."""
 
         async def main(journal: Journal) -> None:
-            scheduler = Scheduler(
-                journal, self._make, lambda _: True, lambda *_: None, lambda: self.now
-            )
+            scheduler = Scheduler(journal, self._make, lambda _: True, lambda *_: None, self.look)
             keeping = asyncio.create_task(scheduler.keep(self.call))
             await until(lambda: keeping.done() or enough())
             keeping.cancel()
@@ -124,6 +128,24 @@ def test_missed_times_of_a_schedule_that_makes_up_for_all_are_a_thousand_at_most
     assert made[999] == "2126-11-26T12:16:40Z"
     assert made[1000] > "2126-11-26T12:50"
     assert "after the first 1,000 that were missed do not fire" in caplog.text
+
+
+def test_schedule_that_is_paused_while_it_makes_up_for_times_fires_no_more(tmp_path: Path) -> None:
+    def pause() -> None:
+        with Journal(firings.path) as journal:
+            ScheduleControl(journal, "tick", "eva").pause()
+
+    class Paused(Firings):
+        async def _make(self, *args: Any) -> None:
+            await super()._make(*args)
+            await asyncio.to_thread(pause)
+
+    firings = Paused(tmp_path, NOON, every=60, missed="all")
+    firings.fire(firings.is_noted)
+    firings.now = NOON + timedelta(minutes=9, seconds=30)
+    firings.looks = 0
+    # It looks at the clock twice before it makes up for times, and then for the next time.
+    assert firings.fire(lambda: firings.looks > 2) == ["2126-11-26T12:01:00Z"]
 
 
 def test_times_changed_before_the_first_firing_do_not_fire_for_the_past(tmp_path: Path) -> None:

@@ -113,9 +113,10 @@ class Scheduler:
         self, call: ScheduledCall, last: datetime, times: Sequence[datetime], now: datetime
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
-        if await asyncio.to_thread(self._is_paused, call):
-            return max(last, now)
         for at in times:
+            # Before each: it may be paused while the times before are made up for.
+            if await asyncio.to_thread(self._is_paused, call):
+                return max(last, now)
             await self.fire(call, at)
             last = at
         if len(times) == MAX_TIMES:
