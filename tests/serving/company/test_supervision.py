@@ -8,7 +8,9 @@ import secrets
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import psycopg
 import pytest
 from benchmarks.postgresql import Server
@@ -135,6 +137,33 @@ def test_agent_that_is_given_up_may_leave_the_others_at_work(make_company: MakeC
         said = company.health()
         assert (said["live"], said["ready"]) == (True, False)
         assert said["agents"]["Clerk"]["state"] == "given up"
+
+    live(company, work)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    (
+        ("/v1/chat/completions", {"model": "D", "messages": [{"role": "user", "content": "Hi"}]}),
+        ("/ag-ui/D", {"threadId": "t", "runId": "r", "messages": []}),
+        ("/a2a/D", {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}),
+    ),
+)
+def test_agent_that_is_given_up_is_not_there_for_callers_by_http(
+    make_company: MakeCompany, path: str, body: dict[str, Any]
+) -> None:
+    company = make_company(
+        "agents: {D: {ref: 'program.py:Recorder'}, E: {ref: 'program.py:Recorder'}}\n"
+        "restart: {most: 0}\ngiven_up: stay\nhttp: {listen: '127.0.0.1:0'}\n"
+    )
+
+    async def work(me: Agent) -> None:
+        company.space._thread.enter(company.agents["D"].dying.set)  # type: ignore[attr-defined]
+        await until(lambda: "D" not in company.space.ids())
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{company.port}") as http:
+            models = (await http.get("/v1/models")).json()["data"]
+            assert [each["id"] for each in models] == ["E"]
+            assert (await http.post(path, json=body)).status_code == 404
 
     live(company, work)
 

@@ -419,6 +419,8 @@ class Company:
         logger.error("%s", error)
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
+        if self._served is not None:
+            self._served.give_up(name)
         await self._space.report_given_up(name, str(error))
         await self._program.call_hook("on_given_up", self._parts()[name])
         if self.settings.given_up == "exit":

@@ -99,7 +99,7 @@ class A2ADoor:
         """Return the ids of the agents that reply."""
         return [
             id
-            for id, agent in self._served.agents.items()
+            for id, agent in self._served.offered.items()
             if (say := agent.offers.get("say")) is not None and say.access_policy != ACCESS_DENIED
         ]
 

@@ -136,6 +136,7 @@ class Served:
             self.callers.check(each)
         self._space: Any = agent_list[0].space if space is None else space
         self._owns_space = self._space is None
+        self._given_up: set[str] = set()
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
@@ -166,6 +167,7 @@ class Served:
     def put(self, agent: Agent) -> None:
         """Serve an agent instead of an earlier one with its id; its owner adds it to the space."""
         _check_id(address(agent.id))
+        self._given_up.discard(address(agent.id))
         old = self.agents.get(address(agent.id))
         if old is agent:
             return
@@ -175,12 +177,21 @@ class Served:
         if isinstance(agent, Threaded):
             agent.watch(self._tell)
 
+    def give_up(self, id: str) -> None:
+        """Serve an agent no more: to callers, it is not there."""
+        self._given_up.add(id)  # not removed: calls under way look it up at their end
+
+    @property
+    def offered(self) -> dict[str, Agent]:
+        """The agents that callers may call now, by id."""
+        return {id: each for id, each in [*self.agents.items()] if id not in self._given_up}
+
     def door_row(self) -> dict[str, Any]:
         """Return who is served to whom, and how much, for a page."""
         callers = [*self.callers.tokens] if self.callers.tokens is not None else [LOCAL]
         calls, under_way = dict(self._counted), sum(self._busy.values())
         return {
-            "agents": [*self.agents],
+            "agents": [*self.offered],
             "paths": self._paths(),
             "actions": len(self.actions()),
             "callers": callers,
@@ -203,7 +214,7 @@ class Served:
         """Return what callers may call: each agent's id, and an action that it offers."""
         return [
             (id, action)
-            for id, agent in self.agents.items()
+            for id, agent in self.offered.items()
             for action in agent.offers.values()
             if action.access_policy != ACCESS_DENIED
         ]
@@ -264,7 +275,7 @@ class Served:
         """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
         return {
             id: agent
-            for id, agent in self.agents.items()
+            for id, agent in self.offered.items()
             if isinstance(agent, ConversationalAgent)
             and "say" in agent.offers
             and agent.offers["say"].access_policy != ACCESS_DENIED
