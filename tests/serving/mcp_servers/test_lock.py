@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -182,6 +183,26 @@ def test_mcp_definition_that_changes_while_the_server_runs_is_held(
         # A call that was permitted before the change is not sent after it.
         with pytest.raises(ActionError, match="has changed"):
             asyncio.run(earlier.execute())
+
+
+def test_mcp_calls_wait_until_a_list_that_could_not_be_read_again_is_read(
+    server: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_, path, later = (tmp_path / each for each in ("list.json", "mcp.lock", "later.json"))
+    list_.write_text(json.dumps([*tools(1), {"name": "change", **TOOL}]))
+    accept(path, list_)
+    later.write_text("5")  # no list
+
+    with NativeSpace() as space:
+        space.add(server(path=str(list_), lock=path))
+        me = space.add(Agent("me"))
+        assert me.ask("odd", "change", text=str(later)).result(20) == "changed"
+        while "reading its list again" not in caplog.text:
+            threading.Event().wait(0.005)
+        call = me.ask("odd", "tool0")
+        list_.write_text(json.dumps([changed(tools(1)[0], 0)]))
+        with pytest.raises(ActionError, match="has changed"):
+            call.result(20)
 
 
 def test_mcp_commands_list_tools_show_what_changed_and_accept_it(tmp_path: Path) -> None:

@@ -335,6 +335,7 @@ class ServerConnection:
                         self.listed(await read_offered(live.client, self.name))
                 except Exception as error:
                     logger.warning("%s", as_ours(self.name, "reading its list again", error))
+                    self._changed.set()  # calls wait until its list is known
                 if not self._changed.is_set():
                     self._current.set()
                 with suppress(TimeoutError):
