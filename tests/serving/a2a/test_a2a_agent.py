@@ -85,7 +85,7 @@ class Peer(AgentExecutor):
             question = updater.new_agent_message([pb.Part(text="Which colour?")])
             await updater.requires_input(question)
             return
-        if said == "fail":
+        if said.endswith("fail"):
             await updater.failed(updater.new_agent_message([pb.Part(text="no paper")]))
             return
         if said == "wait":
@@ -151,6 +151,25 @@ def test_a2a_agent_replies_for_a_server_of_the_sdk(serve: Serve, streaming: bool
         await far.aclose()
 
     asyncio.run(main())
+
+
+@STREAMING
+def test_a2a_agent_sends_no_observation_again_that_a_failed_task_had(
+    serve: Serve, streaming: bool
+) -> None:
+    peer = Peer()
+    far = A2AAgent("far", serve(sdk(peer, streaming)))
+
+    async def main() -> None:
+        await far.observe("it rains")
+        with pytest.raises(ModelError, match="no paper"):
+            await far.reply("fail")
+        assert (await far.reply("Hello")).text == "You said: Hello"
+        await far.aclose()
+
+    asyncio.run(main())
+    assert [said for _, said in peer.texts] == ["it rains\nfail", "Hello"]
+    assert len({context for context, _ in peer.texts}) == 1
 
 
 @STREAMING
@@ -613,6 +632,20 @@ def test_a2a_agent_calls_an_allowed_host_that_a_card_names(serve: Serve) -> None
         A2AAgent("far", url, allow_hosts=["localhost:1", "127.0.0.1"]).reply_sync("Hello")
     for allowed in (f"localhost:{port}", "LOCALHOST"):
         assert A2AAgent("far", url, allow_hosts=[allowed]).reply_sync("Hello").text == "Here."
+
+
+def test_a2a_agent_goes_to_the_new_address_of_a_server_that_has_moved(serve: Serve) -> None:
+    def card_of(url: str) -> dict[str, Any]:
+        return naming(f"{url}/rpc")
+
+    with serving(broken(answer=answers("Before."))) as before:
+        card = card_of(before)
+        far = A2AAgent("far", serve(broken(card)), allow_hosts=["127.0.0.1"])
+        assert far.reply_sync("Hello").text == "Before."
+    with pytest.raises(ModelError):
+        far.reply_sync("Hello")
+    card |= card_of(serve(broken(answer=answers("After."))))
+    assert far.reply_sync("Hello").text == "After."
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class A2AAgent(ConversationalAgent):
         self._counted[0] += 1
         try:
             return await self._replied(request, conversation, messages)
-        except BaseException as error:  # sent with the next request
+        except BaseException as error:  # what the server has not is sent with the next request
             conversation.observed.extendleft(reversed(messages))
             self._counted[1] += 1
             self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
@@ -199,7 +199,13 @@ class A2AAgent(ConversationalAgent):
         parts = [*map(text_part, new_messages), *_parts_of(request.content)]
         value, fault, task = None, "", RemoteTask()
         for _ in ("first", "again"):
-            task = await self._send_to_task(request, conversation, parts)
+            task = RemoteTask()
+            try:
+                await self._send_to_task(request, conversation, parts, task)
+            finally:
+                if task.context:  # the server has them there
+                    conversation.context = task.context
+                    new_messages.clear()
             text = task.text
             value = task.data[0] if len(task.data) == 1 else text
             if request.answer is None:
@@ -222,16 +228,19 @@ class A2AAgent(ConversationalAgent):
         return Reply(task.text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
     async def _send_to_task(
-        self, request: ReplyRequest, conversation: _RemoteConversation, parts: list[dict[str, Any]]
-    ) -> RemoteTask:
-        """Send a message, and return the task when it has ended or asks what nobody answers."""
-        task = RemoteTask()
+        self,
+        request: ReplyRequest,
+        conversation: _RemoteConversation,
+        parts: list[dict[str, Any]],
+        task: RemoteTask,
+    ) -> None:
+        """Send a message, and return when the task has ended or asks what nobody answers."""
         task.id, conversation.task = conversation.task, ""
         while True:
             await self._exchanged(request, conversation, parts, task)
             conversation.context = task.context or conversation.context
             if task.message is not None or task.state == COMPLETED:
-                return task
+                return
             if task.state != INPUT_REQUIRED:
                 state = task.state.removeprefix("TASK_STATE_").lower()
                 reason = one_line(task.reason, _MOST_REASON)
@@ -245,7 +254,7 @@ class A2AAgent(ConversationalAgent):
                 raise
             if answer_part is None:  # the next reply of the thread answers
                 conversation.task = task.id
-                return task
+                return
             parts = [answer_part]
 
     async def _exchanged(

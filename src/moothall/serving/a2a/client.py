@@ -287,6 +287,7 @@ class Server:
                 method, url, headers=headers, body=body, stream=stream
             )
         except HTTPError as error:
+            self._card_endpoint = None  # the server may have another address by now
             raise Broken(f"{self._name}: {error}") from None
         if not 200 <= response.status < 300:
             body_text = one_line(response.content[:300].decode(errors="replace"), 200)
