@@ -604,3 +604,18 @@ def test_tags_of_a_run_stand_in_the_list_and_find_it(studio: Studio, page: Page)
     page.get_by_label("Filter runs").fill("customer=acme")
     expect(page.locator("[data-run]")).to_have_count(1)
     page.get_by_label("Filter runs").fill("")
+
+
+def test_failed_runs_are_counted_above_every_tab_which_leads_to_the_last(
+    studio: Studio, page: Page
+) -> None:
+    def run() -> None:
+        agent = ReActAgent("luckless", ScriptedModel([]), journal=studio.journal)
+        agent.reply_sync("Try it.", run_id="luckless")
+
+    aside(run)
+    failed = sum(each.state == "error" for each in studio.journal.runs())
+    page.goto(f"{studio.url}doors")
+    page.get_by_role("button", name=f"{failed} failed", exact=True).click()
+    page.wait_for_url("**/runs/luckless")
+    expect(page.get_by_role("region", name="Run", exact=True)).to_contain_text("Try it.")

@@ -1,14 +1,20 @@
-// What stands above the tabs: the connection, the inbox, and light or dark.
+// What stands above the tabs: the connection, the runs that failed lately, the inbox, and light or dark.
 
-import { h, replace } from "./dom.js";
-import { on, state as connection } from "./feed.js";
+import { button, h, replace, runState } from "./dom.js";
+import { on, onReset, state as connection } from "./feed.js";
 import { mountInbox } from "./inbox.js";
+import { listed, runs, stands } from "./journal.js";
+import { go } from "./place.js";
+
+const LATELY_S = 86400;
 
 export function mount(root) {
   const state = h("span", { class: "s-state", role: "status" });
   const { opens, panel } = mountInbox();
+  let last = null; // the run that failed last
+  const failed = button("", () => go(["runs", last.id]), "quiet s-failed");
   replace(root,
-    h("header", { class: "s-top" }, h("h1", {}, "moothall ", h("span", {}, "studio")), state, h("span", { class: "s-spacer" }), opens,
+    h("header", { class: "s-top" }, h("h1", {}, "moothall ", h("span", {}, "studio")), state, h("span", { class: "s-spacer" }), failed, opens,
       h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
     panel);
   const tell = (now) => {
@@ -17,6 +23,17 @@ export function mount(root) {
   };
   on("state", tell);
   tell(connection);
+  const count = () => {
+    const since = Date.now() / 1000 - LATELY_S;
+    const all = [...runs.values()].filter((each) => each.changed > since && runState(...stands(each)).word === "failed");
+    last = all.reduce((one, other) => (one && one.changed > other.changed ? one : other), null);
+    failed.hidden = !all.length;
+    failed.textContent = `${all.length} failed`;
+    failed.title = `Runs that failed within a day: ${all.length}. It opens the last one: ${last?.task || last?.id}`;
+  };
+  count();
+  for (const topic of ["run", "job"]) on(topic, count);
+  onReset(() => listed().then(count));
 }
 
 function dark() {
