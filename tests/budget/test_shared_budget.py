@@ -519,6 +519,19 @@ def test_shared_budget_that_is_reset_after_midnight_holds_nothing_of_the_day_bef
     assert budget.left.tokens == 100
 
 
+def test_shared_budget_that_stood_still_has_all_its_seconds_once_reset(journal: Journal) -> None:
+    clock = SetClock()
+    budget = Budget(seconds=60, journal=journal, name="team", clock=clock)
+    budget.start()
+    clock.time += 60
+    budget.pause()
+    journal.budgets.reset("team")
+    again = Budget(seconds=60, journal=journal, name="team", clock=clock)
+    assert (again.spent.seconds, again.remaining_seconds()) == (0, 60)
+    budget.reserve(actions=1).settle()
+    assert budget.remaining_seconds() > 59
+
+
 def test_shared_budget_reads_the_state_of_an_older_version(path: Path, journal: Journal) -> None:
     Budget(seconds=1000, journal=journal, name="a").start()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:

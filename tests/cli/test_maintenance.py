@@ -93,6 +93,31 @@ def test_runs_delete_thread_removes_a_persons_runs_memory_and_inbox(folder: Path
     inbox.close()
 
 
+def test_runs_delete_thread_leaves_what_the_same_agent_sent_in_other_conversations(
+    folder: Path,
+) -> None:
+    inbox = Inbox(folder / "inbox")
+    for number, within in ((4, "anna"), (5, "bert"), (6, None)):
+        headers = {} if within is None else {"within": within}
+        body = json.dumps({"from": "front", "to": "clerk", "action": {"name": "say", "args": {}}})
+        asked = {"headers": headers, "body": body}
+        inbox.accept(f"k{number}", "clerk", json.dumps(asked).encode())
+    for number, thread in ((7, "anna/orders"), (8, "bert")):
+        body = json.dumps({"from": "clerk", "to": "front", "action": "hello"})
+        answer = {"headers": {"thread": thread}, "body": body}
+        inbox.end(f"k{number}", "clerk", json.dumps(answer).encode())
+    inbox.close()
+    stored = ("--thread", "front/anna", "--inbox", "inbox")
+    done = moothall("runs", "delete", *stored, cwd=folder)
+    assert done.stdout.splitlines()[-1] == "inbox: 2 messages deleted"
+    inbox = Inbox(folder / "inbox")
+    waiting = [number for number in (4, 5, 6) if inbox.look_up(f"k{number}", "clerk") is not None]
+    answered = [inbox.look_up(f"k{number}", "clerk") for number in (7, 8)]
+    inbox.close()
+    assert waiting == [5, 6]
+    assert [each is not None and each.answer is not None for each in answered] == [False, True]
+
+
 def names_at_doors(person: str) -> list[tuple[str, str]]:
     """Return each sender that a caller is at the doors, with the thread that an agent gives it."""
     session = Thread.session_sender(f"mcp-{person}", "a session")

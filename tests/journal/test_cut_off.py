@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from moothall import (
     Call,
     Context,
     Journal,
+    JournalError,
     ModelReply,
     NativeSpace,
     ReActAgent,
@@ -255,3 +258,15 @@ async def test_request_that_is_cut_off_with_its_run_is_in_doubt(tmp_path: Path) 
         assert [each.action for each in journal.in_doubt("R")] == ["shop.buy"]
         journal.decide("R", {1: Done("bought")})
         assert (await buyer.reply("go", run_id="R")).text == "Bought."
+
+
+@on_a_loop
+async def test_calls_in_doubt_are_listed_once_a_journal_can_be_read_again(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal, closing(sqlite3.connect(tmp_path / "j")) as other:
+        till = Till(journal)
+        await till.cut_off(till.agent(till.waits))
+        other.execute("ALTER TABLE entries RENAME TO elsewhere")
+        with pytest.raises(JournalError):
+            journal.waiting("R")
+        other.execute("ALTER TABLE elsewhere RENAME TO entries")
+        assert [each.kind for each in journal.waiting("R")] == ["doubt"]

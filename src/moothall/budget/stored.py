@@ -67,7 +67,7 @@ def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str,
     account = _without_dead(account, is_alive)
     account.used, account.spent = account.reserved(), [0 for _ in KINDS]
     account.overruns, account.fault, account.low = [0 for _ in KINDS], None, 0
-    account.start = account.started_at = None
+    account.start, account.started_at, account.earlier_seconds = None, None, 0.0
     if account.other_period is not None:
         account.other_period = account.other_period.keep_reserved()
     return _state(account, state)

@@ -111,9 +111,10 @@ class Waits(DueRuns):
                 continue
             doubts = read_before.get((number, changed))
             if doubts is None:
-                doubts = self._read[number, changed] = []
+                doubts = []
                 with self._store.skipping_damaged(run):
                     doubts += Doubt.among([entry for entry, _ in self._store.read(db, number, run)])
+                self._read[number, changed] = doubts  # not of a file that could not be read now
             for each in doubts:
                 key = doubt_key(each.path, each.key)
                 wait_values = (

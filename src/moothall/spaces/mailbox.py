@@ -351,14 +351,14 @@ class Mailbox:
             if delivery.kind == ANSWER and envelope.name == "say":
                 self._handle_as_response(delivery)
                 return
-            self._refuse(delivery, error)
+            self.refuse(delivery, error)
             return
         except BaseException as error:  # a type's own validation may raise anything
-            self._refuse(delivery, InvalidArguments(f'"{offer.label}": {text_of(error)}'))
+            self.refuse(delivery, InvalidArguments(f'"{offer.label}": {text_of(error)}'))
             return
         if not (offer.plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED):
             if offer.action.access_policy == ACCESS_DENIED:
-                self._refuse(delivery, not_permitted(offer.label, False))
+                self.refuse(delivery, not_permitted(offer.label, False))
             else:
                 delivery.is_reentrant = False
                 self._unlink(delivery)
@@ -422,9 +422,9 @@ class Mailbox:
             if delivery.recorder is not None:
                 delivery.recorder.concluded(delivery)
         else:
-            self._refuse(delivery, not_found(self.agent, name))
+            self.refuse(delivery, not_found(self.agent, name))
 
-    def _refuse(self, delivery: Delivery, error: RequestError) -> None:
+    def refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message with an error before its action starts."""
         delivery.state = FINISHED
         self._unlink(delivery)

@@ -164,6 +164,7 @@ def test_amqp_inbox_disk_full_fails_requests_of_a_running_handler(
     with pytest.raises(ActionError) as caught:
         asked.result(timeout=WAIT_S)
     assert caught.value.type == "InboxError"
+    assert me.ask("doer", "echo", value=2).result(timeout=WAIT_S) == 2  # its place is free again
 
 
 def test_amqp_inbox_disk_full_still_closes_the_space(

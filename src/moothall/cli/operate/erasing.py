@@ -50,19 +50,20 @@ class _DataOwner:
 
     @property
     def senders(self) -> list[str]:
-        """The ids by which they send messages."""
-        if self.person is not None:
-            from moothall.serving.doors import DOORS  # takes long to import, as the next
+        """The ids by which a person sends messages."""
+        from moothall.serving.doors import DOORS  # takes long to import
 
-            return [self.person, *(f"{door.sender}-{self.person}" for door in DOORS)]
+        return [str(self.person), *(f"{door.sender}-{self.person}" for door in DOORS)]
+
+    def has_sent(self, sender: str, within: str | None) -> bool:
+        """Return whether a message is theirs, which its sender sent in a conversation of its own.
+
+        An agent sends on behalf of many: of a conversation, only what belongs to it is meant.
+        """
         from moothall.build import Thread  # takes long to import
 
-        return [Thread.sender_of(self.thread or "")]
-
-    def has_sent(self, sender: str) -> bool:
-        """Return whether a sender is theirs: one of `senders`, or a session of it."""
-        from moothall.build import Thread  # takes long to import
-
+        if self.person is None:
+            return self.has(Thread.of_sender(sender, within))
         return any(each == sender or Thread.is_below(sender, each) for each in self.senders)
 
     def has(self, thread: str) -> bool:

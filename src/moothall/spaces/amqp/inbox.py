@@ -215,10 +215,11 @@ class Inbox:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
         return self._write(_FORGET, ((at_most, time.time(), older_than, at_most),))
 
-    def delete(self, agent: str | Callable[[str], bool]) -> int:
+    def delete(self, agent: str | Callable[[str, str | None], bool]) -> int:
         """Delete what an agent has sent, and the answers to it; return of how many messages.
 
-        `agent` is its id, or says of an id whether it is meant.
+        `agent` is its id, or says of an id and the conversation in which it sent the message,
+        None if it named none, whether the message is meant.
 
         A message that has ended stays known as ended, without its answer. What is deleted is
         overwritten, and the file written anew.
@@ -324,12 +325,20 @@ class Inbox:
         raise self._file.fault(error, _USED) from error
 
 
-def _names(packed: bytes, field: str, agent: str | Callable[[str], bool]) -> bool:
+def _names(packed: bytes, field: str, agent: str | Callable[[str, str | None], bool]) -> bool:
     """Return whether a stored message or answer is from, or to, an agent."""
     try:
-        id = json.loads(json.loads(packed)["body"])[field]
-        return bool(agent(id) if callable(agent) else id == agent)
-    except (ValueError, TypeError, KeyError, RecursionError):
+        stored = json.loads(packed)
+        body = json.loads(stored["body"])
+        id = body[field]
+        if not callable(agent):
+            return bool(id == agent)
+        headers = stored.get("headers") or {}
+        if field == "to":
+            return agent(id, headers.get("thread"))
+        args = body["action"].get("args") or {} if isinstance(body["action"], dict) else {}
+        return agent(id, args.get("thread") or headers.get("within"))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False
 
 

@@ -186,7 +186,7 @@ class Recorder:
         )
         if delivery.outer is not None:
             # A handler here waits for this message, so the message cannot wait.
-            self.router.refuse(delivery, ActionError("InboxError", str(error)))
+            mailbox.refuse(delivery, ActionError("InboxError", str(error)))
             return
         mailbox.put_back(delivery)
         self.router.loop.call_later(_AGAIN_S, mailbox.pause())
