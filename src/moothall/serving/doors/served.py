@@ -311,6 +311,9 @@ class Served:
         finally:
             # A task that the action has left behind still has it: it asks and pays no more.
             context.open = False
+            with self._guard:  # idle from now on: the last one used is the last one here
+                if (entry := self._senders.pop(sender, None)) is not None:
+                    self._senders[sender] = entry[0], time.monotonic()
             # Not `[sender] -= 1`: this drops what is 0, and `_tell` looks whether any is left.
             self._busy -= Counter((sender,))
 
@@ -352,10 +355,10 @@ class Served:
         """Return the sender of an id, and remove idle senders."""
         now = time.monotonic()
         with self._guard:
-            entry = self._senders.pop(id, None)
+            entry = self._senders.get(id)
             # Added within the guard: another call of a new sender must find it, not add it again.
             agent = self._space.add(_Sender(id)) if entry is None else entry[0]
-            self._senders[id] = agent, now  # the last one used is the last one here
+            self._senders[id] = agent, now
             idle = [
                 sender
                 for place, (sender, (_, used)) in enumerate(list(self._senders.items()))
