@@ -184,6 +184,48 @@ def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(
         assert BOUGHT == ["tea"]
 
 
+@pytest.mark.parametrize(
+    ("lost", "expected"), (("the run", "FAILED"), ("the journal", "INPUT_REQUIRED"))
+)
+def test_a2a_caller_is_answered_although_nobody_can_read_what_its_task_waits_for(
+    serve: Serve, tmp_path: Path, lost: str, expected: str
+) -> None:
+    class Losing(ReActAgent):
+        async def reply(self, *args: Any, **named: Any) -> Any:
+            reply = await super().reply(*args, **named)
+            if lost == "the run":
+                journal.delete(str(reply.run_id))
+            else:
+                journal.close()
+            return reply
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = Losing("shop", ScriptedModel([call("ask")]), actions=[ask], journal=journal)
+        assert state(started(serve(asgi(agent)), "Which?")) == f"TASK_STATE_{expected}"
+
+
+def test_a2a_task_is_cancelled_at_the_moment_at_which_its_run_begins_to_wait(
+    serve: Serve, tmp_path: Path
+) -> None:
+    reading, let_go = threading.Event(), threading.Event()
+
+    class Slow(Journal):
+        def waiting(self, *args: Any, **named: Any) -> Any:
+            reading.set()
+            let_go.wait(20)
+            return super().waiting(*args, **named)
+
+    with Slow(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, journal=journal)))
+        at_once = {"configuration": {"returnImmediately": True}}
+        task = rpc(url, "SendMessage", plain("Buy.") | at_once)["result"]["task"]
+        assert reading.wait(20)
+        cancelled = rpc(url, "CancelTask", {"id": task["id"]})["result"]
+        let_go.set()
+        assert state(cancelled) == "TASK_STATE_CANCELED"
+        assert journal.run(task["id"]).state == "cancelled"
+
+
 # -- AG-UI -----------------------------------------------------------------------------------------
 
 

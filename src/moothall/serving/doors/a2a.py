@@ -245,13 +245,15 @@ class A2ADoor:
 
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
         task = await self._tasks.live(agent, sender, id)
-        if task is None:
-            if await self._tasks.cancel(agent, sender, id):
-                return await self._tasks.get(agent, sender, id)
-        elif task.state not in TERMINAL and task.work is not None:
+        ended_before = task is not None and task.state in TERMINAL
+        if task is not None and not ended_before and task.work is not None:
             task.work.cancel()
             await task.reach(lambda task: task.state in TERMINAL)
-            return task.to_json()
+            if task.state in TERMINAL:
+                return task.to_json()
+        # Its run may have begun to wait meanwhile.
+        if not ended_before and await self._tasks.cancel(agent, sender, id):
+            return await self._tasks.get(agent, sender, id)
         raise A2AFault("TASK_NOT_CANCELABLE", "the task does not run here any more")
 
     async def streamed(

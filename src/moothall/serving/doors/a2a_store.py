@@ -112,7 +112,7 @@ class Tasks:
         caller = self._caller(sender)
         task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
-        task.work.add_done_callback(lambda work: self._drop_rested(task))
+        task.work.add_done_callback(lambda work: self._work_ended(task))
         ended_tasks = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended_tasks[: max(0, len(ended_tasks) - _MOST_ENDED)]:
             del self._tasks[each.id]
@@ -124,8 +124,9 @@ class Tasks:
             return LOCAL
         return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
-    def _drop_rested(self, task: Task) -> None:
-        """Drop a task whose run rests; from now on its state is read from the journal."""
+    def _work_ended(self, task: Task) -> None:
+        """End a task's readers, and drop it if its run rests: the journal has its state then."""
+        task.end_readers()
         if self._tasks.get(task.id) is not task:
             return  # it has gone on already
         if task.state not in TERMINAL:

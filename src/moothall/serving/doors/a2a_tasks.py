@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
-from moothall import Done, Event, MoothallError, NotPermitted, Reply
+from moothall import Done, Event, JournalError, MoothallError, NoSuchRun, NotPermitted, Reply
 from moothall.build import json_text, one_line
 from moothall.foundation.jsonvalue import deep_json
 from moothall.journal import Wait
@@ -123,9 +123,7 @@ class Task:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
         except asyncio.CancelledError:
-            if self.is_handed_over:
-                self._end_readers()
-            else:
+            if not self.is_handed_over:
                 self._end(CANCELED, "the task was cancelled")
         except NotPermitted as error:
             self._end(REJECTED, str(error))
@@ -134,12 +132,9 @@ class Task:
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
             if reason == "waiting":
-                waits = await served.waits(self.agent, self.id)
-                parts = resting(waits, served.callers.permits(self.caller))
-                self._end(INPUT_REQUIRED, parts=parts)
+                await self._rest(served, str(error))
             elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 self._set(WORKING)
-                self._end_readers()
             else:
                 doubt = reason == "in_doubt"
                 self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
@@ -152,6 +147,17 @@ class Task:
             self.artifacts = [artifact_of(*artifact)]
             self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
             self._end(COMPLETED)
+
+    async def _rest(self, served: Served, text: str) -> None:
+        """Say what its run waits for; if the journal does not tell, what the agent says of it."""
+        try:
+            waits = await served.waits(self.agent, self.id)
+        except NoSuchRun as error:
+            self._end(FAILED, str(error))
+        except JournalError:  # the run rests all the same
+            self._end(INPUT_REQUIRED, text)
+        else:
+            self._end(INPUT_REQUIRED, parts=resting(waits, served.callers.permits(self.caller)))
 
     def _tell(self, event: Event) -> None:
         """Take an event of the agent's reply, or of a reply that it asked for."""
@@ -231,9 +237,9 @@ class Task:
     def _end(self, state: str, text: str = "", parts: list[dict[str, Any]] | None = None) -> None:
         self._set(state, [text_part(text)] if text else parts)
         self.content = text_in(self.content)  # an ended task keeps no files
-        self._end_readers()
 
-    def _end_readers(self) -> None:
+    def end_readers(self) -> None:
+        """Tell all readers that no more updates come: its work has ended, in whatever way."""
         readers, self._readers = self._readers, set()
         for queue in readers:
             queue.put_nowait(None)
