@@ -57,7 +57,7 @@ def test_memory_file_that_is_deleted_is_not_quietly_made_anew(path: Path) -> Non
     with SQLiteMemory(path) as memory:
         listing = memory.messages()
         next(listing)
-        with memory._file.reading():  # the connection that is open; the next must be made
+        with memory._tables.reading():  # the connection that is open; the next must be made
             path.unlink()
             with pytest.raises(MemoryFileError, match="it is gone: restore it, or make a new"):
                 memory.get_memories()

@@ -39,6 +39,7 @@ async def test_town_of_agents_lives_as_recorded(name: str) -> None:
         if town.only_rules
     ],
 )
+@pytest.mark.timeout(180)  # on a machine with other work
 async def test_town_of_rows_cut_anywhere_lives_as_recorded(name: str) -> None:
     town = TOWNS[name]
     for parts in (1, 3, town.count):  # all at once, in parts, and one by one

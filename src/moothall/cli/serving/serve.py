@@ -72,7 +72,11 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     " calls, `approves`.",
 )
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
-@click.option("--per", type=OneOf(get_args(Per)), help="Renew these limits each day or month.")
+@click.option(
+    "--per",
+    type=OneOf(get_args(Per)),
+    help=f"Renew these limits each {' or '.join(get_args(Per))}.",
+)
 @click.option(
     "--rate", type=WholeNumberType(min=1), help="Requests that each caller may make in a minute."
 )
