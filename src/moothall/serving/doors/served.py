@@ -189,14 +189,13 @@ class Served:
     def door_row(self) -> dict[str, Any]:
         """Return who is served to whom, and how much, for a page."""
         callers = [*self.callers.tokens] if self.callers.tokens is not None else [LOCAL]
-        calls, under_way = dict(self._counted), sum(self._busy.values())
         return {
             "agents": [*self.offered],
             "paths": self._paths(),
             "actions": len(self.actions()),
             "callers": callers,
-            "calls": calls,
-            "under_way": under_way,
+            "calls": dict(self._counted),
+            "under_way": sum(self._busy.values()),
             **self.callers.page_data(),
         }
 
