@@ -18,6 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -573,6 +574,7 @@ class Wrong(HashEmbedder):
         ([], "did not give one vector for each of 1 texts"),
         (None, "did not give one vector"),
         ([[1.0] * 8] * 2, "did not give one vector"),
+        (np.ones(1), "did not give one vector"),
         ([[1.0] * 7], "gave a vector of 7 numbers, and says that it has 8 dimensions"),
         ([[float("nan")] * 8], "a number that is not finite"),
         ([[float("inf")] * 8], "a number that is not finite"),
@@ -587,10 +589,23 @@ def test_sqlite_memory_error_names_a_faulty_embedder(path: Path, given: Any, tex
         assert memory.recall("a", by="words") == memory.get_memories() == [user("a")]
 
 
-def test_sqlite_memory_recall_by_meaning_without_embedder_raises(path: Path) -> None:
-    with SQLiteMemory(path) as memory:
+def test_sqlite_memory_takes_vectors_as_an_array(path: Path) -> None:
+    class Array(HashEmbedder):
+        def embed(self, texts: list[str]) -> Any:
+            return np.array(super().embed(texts), np.float32)
+
+    with SQLiteMemory(path, embedder=Array()) as memory:
+        for text in SAID:
+            memory.add_memory(user(text))
+        assert contents(memory.recall("invoices that are unpaid", 1)) == [SAID[1]]
+
+
+def test_memory_recall_by_meaning_without_embedder_raises(made: Made) -> None:
+    with made() as memory:
         for use in (lambda: memory.recall("a", by="meaning"), memory.embed):
-            with pytest.raises(DefinitionError, match=r"needs an embedder: SQLiteMemory\(…, emb"):
+            with pytest.raises(
+                DefinitionError, match="needs an embedder: give the memory embedder="
+            ):
                 use()
         with pytest.raises(
             DefinitionError, match=r"embedder= must have name, dimensions and embed"

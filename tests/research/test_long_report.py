@@ -14,7 +14,7 @@ import pytest
 from moothall import Budget, Journal, Person, ScriptedModel
 from moothall.foundation.errors import ContextOverflow, DefinitionError
 from moothall.models.protocol import ModelReply, Usage
-from moothall.research import ProposedPlan, Report, Researcher, ResearchTask, Resource
+from moothall.research import Heading, ProposedPlan, Report, Researcher, ResearchTask, Resource
 from research.small_web import evaluation, plan
 
 CITIES = ("Aarau", "Bern", "Chur", "Davos", "Erlen", "Flims", "Glarus", "Horgen", "Ilanz", "Jona")
@@ -114,6 +114,21 @@ def test_report_of_sections_that_are_longer_than_a_prompt_keeps_what_is_written(
     assert re.search(r"It was painted green\.\[\^\d\^\] \[not checked\]$", aarau.rstrip())
     assert len(aarau.split()) > 3000
     assert writer.asked["Outline the report"] == 0
+
+
+@pytest.mark.parametrize("outline", (["Aarau in C#", "The bridge of Bern"], True))
+def test_report_keeps_a_heading_that_ends_in_a_sign_in_its_place(outline: Any) -> None:
+    def answer(messages: list[dict[str, Any]], actions: Any) -> str:
+        if "Outline the report" in str(messages[0]["content"]):
+            return json.dumps({"sections": ["## Aarau in C#", "**The bridge of Bern**"]})
+        return writer.answer(messages, actions)
+
+    writer = Writer([list(CITIES[:2]), ["Aarau again"]], 0, (0.5, 0.95))
+    model = ScriptedModel(answer, context_tokens=4000)
+    report = Researcher("r", model, TOPIC, [read], outline=outline, judge=False).report_sync()
+    headings = re.findall("^## (.*)$", report.markdown, re.MULTILINE)
+    assert headings == ["Aarau in C#", "The bridge of Bern", "Sources"]
+    assert report.markdown.count("It was painted green.[^") == 1
 
 
 def test_report_without_a_length_gets_sections_once_it_outgrows_the_prompt() -> None:
@@ -272,7 +287,7 @@ def test_money_of_a_model_whose_price_is_not_known_is_said_not_to_be() -> None:
         *(("length", each) for each in (0, -1, 1.5, "long", True)),
         *(("tone", each) for each in (5, "a\nb", "x" * 201)),
         *(("language", each) for each in (None, "a\nb")),
-        *(("outline", each) for each in ("one", [""], 5)),
+        *(("outline", each) for each in ("one", [""], ["#"], 5, ["A", "B", "A"], ["A", " A #"])),
         *(("models", each) for each in ({"research": None}, {"plan": 5}, "local")),
         *(("context_tokens", each) for each in (0, "8k")),
         *(("review_plan", each) for each in (5, "yes")),
@@ -314,6 +329,15 @@ def test_review_plan_changes_tasks_and_outline() -> None:
     report, _ = reviewed(review, [["Bern"]])
     assert {each.passage.title for each in report.citations} == {"Chur"}
     assert "## All bridges" in report.markdown
+
+
+def test_review_plan_that_repeats_a_heading_has_one_section_with_all_passages() -> None:
+    def review(proposed: ProposedPlan) -> None:
+        proposed.outline = [Heading("Bridges", "Bern"), Heading("Bridges", "Chur")]
+
+    report, _ = reviewed(review, [["Bern", "Chur"]])
+    assert report.markdown.count("## Bridges\n") == 1
+    assert all(f"{FACTS[city]}[^" in report.markdown for city in ("Bern", "Chur"))
 
 
 def test_review_plan_in_words_has_the_plan_made_anew() -> None:

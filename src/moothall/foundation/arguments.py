@@ -218,7 +218,7 @@ def check_function(name: str, value: Any, *takes: str, optional: bool = False) -
 def can_take(function: Callable[..., Any], count: int, **keywords: object) -> bool:
     """Return whether a function can be called with so many arguments, as far as is known.
 
-    `named` are further ones, by their names.
+    `keywords` are further ones, by their names.
     """
     try:
         signature = inspect.signature(function)

@@ -25,7 +25,7 @@ def first_status(config: Mapping[str, MemoryT], class_name: str) -> dict[str, An
 
     Args:
         config: what is stated, by name
-        whose: the name of the class that states it, for errors
+        class_name: the name of the class that states it, for errors
 
     Raises:
         DefinitionError: a value is not a `MemoryT`

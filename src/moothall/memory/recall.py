@@ -7,7 +7,7 @@ import json
 import math
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import itemgetter, mul
 from typing import Any, Final, Literal, TypeAlias
 
@@ -52,7 +52,7 @@ class Recall:
             return []
         self.embed(id)
         with self._tables.reading() as db:
-            scope: tuple[Any, ...] = (_embedder(db, embedder),)
+            scope: tuple[Any, ...] = (_embedder_number(db, embedder),)
             condition = "embedder = ?"
             if id is not None:
                 condition += " AND thread = ?"
@@ -75,7 +75,7 @@ class Recall:
             thread = self._tables.thread_number(db, id)
             row = db.execute(
                 "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
-                (_embedder(db, embedder), thread),
+                (_embedder_number(db, embedder), thread),
             ).fetchone()
             rows = self._tables.batch_after(db, thread, row[0] if row else 0)
         if not rows:
@@ -84,18 +84,18 @@ class Recall:
         texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
         vectors = self._embedded(embedder, texts)
         with self._tables.writing(lock=self._tables.lock(id)) as db:
-            if _embedder(db, embedder) is None:
+            if _embedder_number(db, embedder) is None:
                 db.execute(
                     "INSERT INTO embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING",
                     (embedder.name, embedder.dimensions),
                 )
-            place = _embedder(db, embedder)
+            embedder_number = _embedder_number(db, embedder)
             db.executemany(
                 # Skip messages that were forgotten, or embedded elsewhere, meanwhile.
                 "INSERT INTO vectors (embedder, thread, memory, vector) "
                 "SELECT ?, thread, number, ? FROM memories WHERE number = ? ON CONFLICT DO NOTHING",
                 (
-                    (place, array("f", vector).tobytes(), number)
+                    (embedder_number, array("f", vector).tobytes(), number)
                     for (number, _), vector in zip(rows, vectors, strict=True)
                     if any(vector)
                 ),
@@ -104,7 +104,7 @@ class Recall:
                 "INSERT INTO embedded (embedder, thread, upto) VALUES (?, ?, ?) "
                 "ON CONFLICT (embedder, thread) DO UPDATE SET upto = "
                 "CASE WHEN excluded.upto > embedded.upto THEN excluded.upto ELSE embedded.upto END",
-                (place, thread, rows[-1][0]),
+                (embedder_number, thread, rows[-1][0]),
             )
         return len(rows)
 
@@ -128,14 +128,19 @@ class Recall:
     def _needed(self) -> Embedder:
         if self._embedder is None:
             raise DefinitionError(
-                "recall by meaning needs an embedder: SQLiteMemory(…, embedder=HashEmbedder())"
+                "recall by meaning needs an embedder: give the memory embedder=HashEmbedder()"
             )
         return self._embedder
 
     def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
         """Return the embedder's vectors for texts, scaled to length 1, or 0."""
-        raw_vectors = embedder.embed(texts)
-        if not isinstance(raw_vectors, Sequence) or len(raw_vectors) != len(texts):
+        raw_vectors: Any = embedder.embed(texts)
+        # Arrays of numpy are collections, and no sequences.
+        if (
+            not isinstance(raw_vectors, Collection)
+            or len(raw_vectors) != len(texts)
+            or not all(isinstance(each, Collection) for each in raw_vectors)
+        ):
             raise DefinitionError(
                 f"embedder {embedder.name!r} did not give one vector for each of {len(texts)} texts"
             )
@@ -151,7 +156,7 @@ class Recall:
                 raise DefinitionError(
                     f"embedder {embedder.name!r} gave a vector with a number that is not finite"
                 )
-            vectors.append([value / length for value in vector] if length else [0.0] * len(vector))
+            vectors.append([float(value) / (length or 1) for value in vector])
         return vectors
 
     def _scores(
@@ -221,7 +226,7 @@ def _text(item: dict[str, Any], chars: int) -> str:
     return sendable(" ".join(parts)[:chars])
 
 
-def _embedder(db: Database, embedder: Embedder) -> int | None:
+def _embedder_number(db: Database, embedder: Embedder) -> int | None:
     row = db.execute(
         "SELECT number FROM embedders WHERE name = ? AND dimensions = ?",
         (embedder.name, embedder.dimensions),

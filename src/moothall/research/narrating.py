@@ -17,6 +17,7 @@ from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.frame import phrase, topics_of
 from moothall.research.writing.sections import (
     as_section,
+    heading_of,
     join_sections,
     split_sections,
     with_sections,
@@ -32,41 +33,34 @@ _AT_ONCE: Final = 4  # sections that are written side by side
 _OF_A_PASSAGE: Final = 40  # tokens beside its text
 
 
-async def narrate(researcher: Workbench) -> Narrative:
+async def narrate(bench: Workbench) -> Narrative:
     """Return the narrative, improved by every passage of this iteration."""
-    progress = researcher.progress
-    fresh = _ranked(researcher)
+    progress = bench.progress
+    fresh = _ranked(bench)
     remaining = [*fresh]
     try:
         if fresh:
-            await plan_outline(researcher)
+            await plan_outline(bench)
         if not progress.outline:
-            await _narrate_at_once(researcher, remaining)
+            await _narrate_at_once(bench, remaining)
             title, sections = split_sections(progress.narrative)
             has_title_alone = not title or (title.startswith("# ") and "\n" not in title)
-            if (
-                len(sections) > 1
-                and has_title_alone
-                and can_plan(researcher.model)
-                and not remaining
-            ):
-                await _summarize(researcher, title, [*sections.items()])
+            if len(sections) > 1 and has_title_alone and can_plan(bench.model) and not remaining:
+                await _summarize(bench, title, [*sections.items()])
         if progress.outline and remaining:
-            await _by_section(researcher, remaining)
+            await _by_section(bench, remaining)
     except Stop as stop:
         if remaining:
             passages = counted(len(remaining), "passage")
-            researcher.note(
-                f"{passages} of {len(fresh)} not narrated: {stop.detail or stop.reason}"
-            )
+            bench.note(f"{passages} of {len(fresh)} not narrated: {stop.detail or stop.reason}")
         raise
-    return researcher.narrative
+    return bench.narrative
 
 
-async def plan_outline(researcher: Workbench) -> None:
+async def plan_outline(bench: Workbench) -> None:
     """Ask for an outline, if the report is to have one and has none."""
-    progress, style = researcher.progress, researcher.style
-    outline = researcher.outline
+    progress, style = bench.progress, bench.style
+    outline = bench.outline
     if progress.outline or progress.narrative or not (outline or style.is_long):
         return
     if not isinstance(outline, bool):
@@ -74,85 +68,85 @@ async def plan_outline(researcher: Workbench) -> None:
         if progress.outline:
             return
     try:
-        headings = await researcher.ask_until_usable(
-            prompts.outline(researcher),
+        headings = await bench.ask_until_usable(
+            prompts.outline(bench),
             lambda text: outline_in(text, style.sections),
             prompts.OUTLINE,
         )
         progress.outline = [Heading(heading, description) for heading, description in headings]
     except Unusable as error:
-        topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
+        topics = [each.topic for each in (*bench.objectives, *bench.generated)]
         progress.outline = [Heading(one_line(each, 120)) for each in topics]
-        researcher.replaced("the outline", error)
+        bench.replaced("the outline", error)
 
 
 # -- the whole at once -----------------------------------------------------------------------------
 
 
-async def _narrate_at_once(researcher: Workbench, remaining: list[Numbered]) -> None:
+async def _narrate_at_once(bench: Workbench, remaining: list[Numbered]) -> None:
     """Let each chunk of passages improve the narrative, until it is too long to be shown whole.
 
     What was narrated is taken from `remaining`.
     """
-    progress = researcher.progress
-    for chunk in _chunks(researcher, [*remaining]):
-        tokens = prompts.count(researcher, progress.narrative)
-        if can_plan(researcher.model) and tokens > prompts.shown_tokens(researcher):
-            _outline_what_is_written(researcher)
+    progress = bench.progress
+    for chunk in _chunks(bench, [*remaining]):
+        tokens = prompts.count(bench, progress.narrative)
+        if can_plan(bench.model) and tokens > prompts.shown_tokens(bench):
+            _outline_what_is_written(bench)
             return
-        await _improve(researcher, chunk)
+        await _improve(bench, chunk)
         del remaining[: len(chunk)]
 
 
-async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
+async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
     """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
-    narrative = researcher.progress.narrative
+    narrative = bench.progress.narrative
     try:
-        if can_plan(researcher.model):
-            prompt = prompts.narrative(researcher, narrative, chunk)
-            researcher.checked(await researcher.ask_until_usable(prompt, written_in(prompt)))
+        if can_plan(bench.model):
+            prompt = prompts.narrative(bench, narrative, chunk)
+            bench.checked(await bench.ask_until_usable(prompt, written_in(prompt)))
         else:
-            prompt = prompts.answer(researcher, chunk)
-            _above_quotes(researcher, await researcher.ask_until_usable(prompt, written_in(prompt)))
+            prompt = prompts.answer(bench, chunk)
+            _above_quotes(bench, await bench.ask_until_usable(prompt, written_in(prompt)))
     except Unusable as error:
         if narrative:
             fault = shorten(str(error), 200)
-            researcher.note(f"{counted(len(chunk), 'passage')} not narrated: the answer {fault}")
+            bench.note(f"{counted(len(chunk), 'passage')} not narrated: the answer {fault}")
         else:
-            rules.narrate(researcher)
-            researcher.replaced("the narrative", error)
+            rules.narrate(bench)
+            bench.replaced("the narrative", error)
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
             raise
         half = len(chunk) // 2
-        await _improve(researcher, chunk[:half])
-        await _improve(researcher, chunk[half:])
+        await _improve(bench, chunk[:half])
+        await _improve(bench, chunk[half:])
 
 
-def _above_quotes(researcher: Workbench, answer: str) -> None:
+def _above_quotes(bench: Workbench, answer: str) -> None:
     """Narrate what a small model answers in its sources' words, above what the rules quote.
 
     So its report says no less than one without a model. A word that no source has drops the
     sentence: of such a model it is more often wrong than put in other words.
     """
-    progress = researcher.progress
+    progress = bench.progress
     lead = phrase("quoted", topics_of(progress))
     before = progress.narrative.partition(lead)[0].removeprefix(prompts.UNKNOWN)
-    researcher.checked("\n\n".join(filter(None, [before.strip(), answer])))
-    judged = researcher.waits_for_judge  # later, by a model
+    bench.checked("\n\n".join(filter(None, [before.strip(), answer])))
+    is_judged_later = bench.waits_for_judge  # by a model
     notes: dict[str, str] = {}
     for (number, sentence), support in zip(progress.citations, progress.supports, strict=True):
-        if judged or support.label == "supported" or support.overlap == 1:
+        if is_judged_later or support.label == "supported" or support.overlap == 1:
             notes[sentence] = f"{notes.get(sentence, '')}[^{number}^]"
-    quotes = rules.narrate(researcher).markdown
+    quotes = rules.narrate(bench).markdown
     own_notes = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
     text = "\n\n".join(filter(None, [*own_notes, lead if own_notes and quotes else "", quotes]))
-    researcher.checked(text or prompts.UNKNOWN, by_rules=not judged)
+    bench.checked(text or prompts.UNKNOWN, by_rules=not is_judged_later)
 
 
-def _outline_what_is_written(researcher: Workbench) -> None:
+def _outline_what_is_written(bench: Workbench) -> None:
     """Make sections of a narrative that is too long to be rewritten as a whole."""
-    progress = researcher.progress
+    progress = bench.progress
     progress.narrative = with_sections(progress.narrative)
     before, sections = split_sections(progress.narrative)
     if before:
@@ -163,10 +157,10 @@ def _outline_what_is_written(researcher: Workbench) -> None:
 # -- section by section ----------------------------------------------------------------------------
 
 
-async def _by_section(researcher: Workbench, remaining: list[Numbered]) -> None:
+async def _by_section(bench: Workbench, remaining: list[Numbered]) -> None:
     """Write the sections side by side, each from its own passages, and then a summary."""
-    progress = researcher.progress
-    outline = progress.outline
+    progress = bench.progress
+    outline = progress.outline = _distinct(progress.outline)
     before, texts = split_sections(progress.narrative)
     if not outline[0].heading:
         texts[""], before = before, ""
@@ -175,9 +169,9 @@ async def _by_section(researcher: Workbench, remaining: list[Numbered]) -> None:
 
     async def write(number: int, heading: Heading) -> None:
         async with turn:
-            for at, chunk in enumerate(_chunks(researcher, shares[number])):
+            for at, chunk in enumerate(_chunks(bench, shares[number])):
                 key, so_far = f"section{number}.{at}", texts.get(heading.heading, "")
-                texts[heading.heading] = await _section(researcher, heading, so_far, chunk, key)
+                texts[heading.heading] = await _section(bench, heading, so_far, chunk, key)
                 narrated = {each for each, _ in chunk}
                 remaining[:] = [each for each in remaining if each[0] not in narrated]
 
@@ -189,46 +183,53 @@ async def _by_section(researcher: Workbench, remaining: list[Numbered]) -> None:
     try:
         await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
     finally:
-        researcher.checked(join_sections(before, all_sections()))
+        bench.checked(join_sections(before, all_sections()))
     if outline[0].heading and (sections := split_sections(progress.narrative)[1]):
         texts = sections
-        await _summarize(researcher, "", all_sections())
+        await _summarize(bench, "", all_sections())
 
 
-async def _summarize(researcher: Workbench, title: str, sections: list[tuple[str, str]]) -> None:
+async def _summarize(bench: Workbench, title: str, sections: list[tuple[str, str]]) -> None:
     """Put a summary, which begins with the answer, above the sections."""
     try:
-        prompt = prompts.summary(researcher, dict(sections))
-        summary = as_section(
-            await researcher.ask_until_usable(prompt, written_in(prompt)), "Summary"
-        )
-        researcher.checked(join_sections("\n\n".join(filter(None, [title, summary])), sections))
+        prompt = prompts.summary(bench, dict(sections))
+        summary = as_section(await bench.ask_until_usable(prompt, written_in(prompt)), "Summary")
+        bench.checked(join_sections("\n\n".join(filter(None, [title, summary])), sections))
     except Unusable as error:
-        researcher.replaced("the summary", error)
+        bench.replaced("the summary", error)
 
 
 async def _section(
-    researcher: Workbench, heading: Heading, so_far: str, chunk: list[Numbered], key: str
+    bench: Workbench, heading: Heading, so_far: str, chunk: list[Numbered], key: str
 ) -> str:
     """Return a section with what a chunk of passages adds."""
-    prompt = prompts.section(researcher, heading, so_far, chunk)
-    adds = prompts.count(researcher, so_far) > prompts.shown_tokens(researcher)
+    prompt = prompts.section(bench, heading, so_far, chunk)
+    adds = prompts.count(bench, so_far) > prompts.shown_tokens(bench)
     try:
-        text_of_model = await researcher.ask_until_usable(prompt, written_in(prompt), at=key)
+        text_of_model = await bench.ask_until_usable(prompt, written_in(prompt), at=key)
         text = without_list(as_section(text_of_model, heading.heading))
     except Unusable as error:
         name = heading.heading or "the beginning"
-        researcher.replaced(f"the section “{one_line(name, 120)}”", error)
+        bench.replaced(f"the section “{one_line(name, 120)}”", error)
         topic = f"{heading.heading} {heading.about}".strip()
-        topics = [topic] if topic else [each.topic for each in researcher.objectives]
-        text, adds = rules.quoted(researcher, [passage for _, passage in chunk], topics), True
+        topics = [topic] if topic else [each.topic for each in bench.objectives]
+        text, adds = rules.quoted(bench, [passage for _, passage in chunk], topics), True
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
             raise
         half = len(chunk) // 2
-        first = await _section(researcher, heading, so_far, chunk[:half], f"{key}.1")
-        return await _section(researcher, heading, first, chunk[half:], f"{key}.2")
+        first = await _section(bench, heading, so_far, chunk[:half], f"{key}.1")
+        return await _section(bench, heading, first, chunk[half:], f"{key}.2")
     return "\n\n".join(filter(None, [so_far, text])) if adds else text
+
+
+def _distinct(outline: list[Heading]) -> list[Heading]:
+    """Return headings as a narrative holds them, which tells sections apart by them alone."""
+    headings: dict[str, Heading] = {}
+    for each in outline:
+        text = heading_of(each.heading)
+        headings.setdefault(text, Heading(text, each.about))
+    return [*headings.values()]
 
 
 def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbered]]:
@@ -256,22 +257,22 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
 # -- passages --------------------------------------------------------------------------------------
 
 
-def _ranked(researcher: Workbench) -> list[Numbered]:
+def _ranked(bench: Workbench) -> list[Numbered]:
     """Return the passages of this iteration with their numbers, the most relevant first."""
-    fresh = researcher.fresh_passages()
-    topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
+    fresh = bench.fresh_passages()
+    topics = [each.topic for each in (*bench.objectives, *bench.generated)]
     best = nearest(fresh, topics)
     ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
-    return [(researcher.number_of(each), each) for each in ranked]
+    return [(bench.number_of(each), each) for each in ranked]
 
 
-def _chunks(researcher: Workbench, passages: list[Numbered]) -> Iterator[list[Numbered]]:
+def _chunks(bench: Workbench, passages: list[Numbered]) -> Iterator[list[Numbered]]:
     """Yield passages in chunks that fit the model."""
-    size = max(prompts.room(researcher) // 2, prompts.LEAST_TOKENS)
+    size = max(prompts.room(bench) // 2, prompts.LEAST_TOKENS)
     chunk: list[Numbered] = []
     used = 0
     for each in passages:
-        tokens = prompts.count(researcher, each[1].text) + _OF_A_PASSAGE
+        tokens = prompts.count(bench, each[1].text) + _OF_A_PASSAGE
         if chunk and used + tokens > size:
             yield chunk
             chunk, used = [], 0

@@ -279,6 +279,23 @@ def test_discovered_action_cannot_take_a_known_actions_name(
     assert "leaves out an action of 'a'" in caplog.text
 
 
+def test_discovery_says_why_it_leaves_out_an_action_of_many_arguments(
+    space: NativeSpace, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wide(Agent):
+        @action
+        async def help(self, action_name: str | None = None) -> Any:
+            """Describe an action of 101 arguments."""
+            return {"go": {"description": "Go.", "args": {f"a{n}": {} for n in range(101)}}}
+
+    model = Answers(say("ok"))
+    thinker = space.add(ReActAgent("thinker", model, discover="*"))
+    space.add(Wide("w"))
+    thinker.reply_sync("go")
+    assert model.names == []
+    assert "leaves out the action 'go' of 'w': args must be up to 100 schemas by" in caplog.text
+
+
 HOSTILE = ("a b", 'q"uote', "new\nline", "\x1b[2J", "x" * 255, "a.b", "a_b", "ü", "'", "{x}", "%s")
 
 

@@ -107,6 +107,14 @@ async def test_partial_value_of_a_refused_answer_begins_anew() -> None:
         (list[Literal["ab", "abc"]], '["ab", "abc"]', [[], ["ab"], ["ab", "abc"]]),
         (str | Literal["auto"], '"au"', ["", "a", "au"]),
         (
+            {"properties": {"a": {"enum": ["x"]}}, "anyOf": [{"required": ["a"]}, {}]},
+            '{"a": "x"}',
+            [{}, {"a": "x"}],
+        ),
+        ({"allOf": [{"enum": ["ab"]}, {"description": "so"}]}, '"ab"', [None, "ab"]),
+        ({"$ref": "#/$defs/a", "enum": ["ab"], "$defs": {"a": {}}}, '"ab"', [None, "ab"]),
+        (str | dict[str, Literal["x"]], '{"a": "x"}', [{}, {"a": "x"}]),
+        (
             list[Item],
             '```json\n[{"name": "p"}]\n```',
             [None, [], [{}], [{"name": ""}], [{"name": "p"}]],

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import httpx2
 import mcp
 import mcp_types as types
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+from pydantic import Field
 
 from moothall import (
     ACCESS_DENIED,
@@ -145,6 +146,9 @@ class Fragile(Parcel):
     glass: bool = True
 
 
+Line = Annotated[str, Field(pattern="^[a-z]{1,800}$")]
+
+
 class Post(Agent):
     """An agent whose actions return values of many types."""
 
@@ -179,6 +183,11 @@ class Post(Agent):
         return 5
 
     @action
+    async def lines(self) -> list[Line]:
+        """Return what takes too many steps to check."""
+        return ["a" * 700] * 50
+
+    @action
     async def lie(self) -> int:
         """Return what it does not say."""
         return cast(int, "five")
@@ -211,6 +220,7 @@ def test_mcp_door_results_are_structured_as_their_output_schemas_say(
                 ("pack", {"to": "Cy"}, {"result": packed}),
                 ("shelf", {}, {"Ann": 1}),
                 ("anything", {}, None),
+                ("lines", {}, {"result": ["a" * 700] * 50}),
             ):
                 # The client checks the content by the schema that the server has stated.
                 result = await client.call_tool(name, args)

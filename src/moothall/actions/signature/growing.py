@@ -10,8 +10,8 @@ _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _UNENDED: Final = "+-.0123456789abcdefghijklmnopqrstuvwxyzE"
 """What a number or a word such as `true` may end in, after which more of it may come."""
 _WHOLE_ONLY: Final = frozenset(("enum", "const", "format", "pattern"))
-_DEPTH: Final = 40
-_MOST_SCHEMAS: Final = 1000
+_DEPTH: Final = 100
+"""In how many schemas within each other a string may stand that is shown before it has ended."""
 
 
 def value_so_far(text: str, schema: dict[str, Any]) -> Any:
@@ -53,50 +53,61 @@ def _last_path(value: Any) -> list[str | int]:
     return path
 
 
-def _may_grow(schema: dict[str, Any], path: list[str | int]) -> bool:
+def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
     """Whether the string at a path may be shown before it has ended."""
-    variants: list[Any] = [*_variants(schema, schema)]
-    for step in path:
-        variants = [
-            variant
-            for each in variants
-            for part in _parts(each, step)
-            for variant in _variants(part, schema)
-        ][:_MOST_SCHEMAS]
-    return any(_WHOLE_ONLY.isdisjoint(each) and _is_text(each) for each in variants)
+    # By schema and place in the path; False of a schema that leads to itself.
+    known: dict[tuple[int, int], bool] = {}
+
+    def may(schema: Any, at: int, depth: int) -> bool:
+        """Whether all that a schema says of the value at a place lets the string grow."""
+        if not isinstance(schema, dict) or depth > _DEPTH:
+            return schema is True
+        key = (id(schema), at)
+        if key not in known:
+            known[key] = False
+            known[key] = (
+                may_itself(schema, at, depth)
+                and all(may(each, at, depth + 1) for each in _joined(schema, root))
+                and all(
+                    any(may(each, at, depth + 1) for each in schema[name])
+                    for name in ("anyOf", "oneOf")
+                    if name in schema
+                )
+            )
+        return known[key]
+
+    def may_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
+        if at == len(path):
+            return _WHOLE_ONLY.isdisjoint(schema) and _is_of("string", schema)
+        part = _part(schema, path[at])
+        kind = "object" if isinstance(path[at], str) else "array"
+        return _is_of(kind, schema) and may(part, at + 1, depth + 1)
+
+    return may(root, 0, 0)
 
 
-def _is_text(schema: dict[str, Any]) -> bool:
-    kind = schema.get("type", "string")
-    return kind == "string" or (isinstance(kind, list) and "string" in kind)
+def _is_of(kind: str, schema: dict[str, Any]) -> bool:
+    """Whether a value of a schema may be of a type."""
+    kinds = schema.get("type", kind)
+    return kinds == kind or (isinstance(kinds, list) and kind in kinds)
 
 
-def _parts(schema: dict[str, Any], step: str | int) -> Iterator[Any]:
-    """Yield the schemas of a value's part."""
+def _part(schema: dict[str, Any], step: str | int) -> Any:
+    """Return the schema of a value's part; True if it says nothing of it."""
     if isinstance(step, str):
         properties = schema.get("properties", {})
-        yield properties[step] if step in properties else schema.get("additionalProperties", {})
-    else:
-        first = schema.get("prefixItems", ())
-        yield first[step] if step < len(first) else schema.get("items", {})
+        return properties[step] if step in properties else schema.get("additionalProperties", True)
+    first = schema.get("prefixItems", ())
+    return first[step] if step < len(first) else schema.get("items", True)
 
 
-def _variants(schema: Any, root: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a schema, or those that it is one of, with what its references name."""
-    if schema is True:
-        yield {}
-    if not isinstance(schema, dict) or depth > _DEPTH:
-        return
+def _joined(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
+    """Yield the schemas that hold beside a schema's own words: `allOf`, and what it refers to."""
+    yield from schema.get("allOf", ())
     ref = schema.get("$ref")
     if isinstance(ref, str):
         target: Any = root
         for part in ref.removeprefix("#").split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             target = target.get(name) if isinstance(target, dict) else None
-        yield from _variants(target, root, depth + 1)
-        return
-    choices = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]
-    for each in choices:
-        yield from _variants(each, root, depth + 1)
-    if not choices:
-        yield schema
+        yield target

@@ -202,8 +202,8 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
         if parameters is not None:
             actions.append(_action(agent, id, name, described, parameters))
             continue
-        warning = "agent %r leaves out the action %r of %r: its help names no arguments"
-        logger.warning(warning, agent.id, shorten(name), id)
+        warning = "agent %r leaves out the action %r of %r: args must be up to %d schemas by name"
+        logger.warning(warning, agent.id, shorten(name), id, _MAX_ARGS)
     if len(help) > _MAX_ACTIONS:
         warning = "agent %r uses %d of the %d actions of %r"
         logger.warning(warning, agent.id, _MAX_ACTIONS, len(help), id)

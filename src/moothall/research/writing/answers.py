@@ -172,7 +172,8 @@ def outline_in(text: str, max_headings: int) -> list[tuple[str, str]]:
             heading = _field(each, "heading") if isinstance(each, dict) else each
             subject = _field(each, "about")
             if isinstance(heading, str) and words_of(heading):
-                heading = one_line(_NUMBERING.sub("", heading.strip("#*_ \t")), 120)
+                heading = heading.strip("*_ \t").lstrip("#*_ \t")
+                heading = one_line(_NUMBERING.sub("", heading), 120)
                 subject = one_line(subject, 500) if isinstance(subject, str) else ""
                 headings.setdefault(words_of(heading), (heading, subject))
         if headings:

@@ -6,9 +6,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t#]*")
+# Signs at its end belong to it, such as those of "C#", unless a space is before them.
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*(?:(?<=[ \t])#+[ \t]*)?")
 _FENCE: Final = re.compile(r"(`{3,}|~{3,})")
 _FEWEST: Final = 2  # headings of a text that is a text of sections
+
+
+def heading_of(heading: str) -> str:
+    """Return a heading as `split_sections` reads it in a narrative; empty if it cannot be one."""
+    match = _HEADING.fullmatch("## " + heading.replace("\n", " "))
+    return "" if match is None else match[2]
 
 
 def split_sections(markdown: str) -> tuple[str, dict[str, str]]:

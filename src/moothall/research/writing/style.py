@@ -8,6 +8,7 @@ from typing import Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, one_line
+from moothall.research.writing.sections import heading_of
 
 LONG: Final = 1500
 """From so many words on, a report has an outline, and is written section by section."""
@@ -77,8 +78,16 @@ def outline_of(value: object, id: str | int) -> bool | list[str]:
     if isinstance(value, bool):
         return value
     listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
-    if listed is None or not all(isinstance(each, str) and each.strip() for each in listed):
+    headings = [
+        heading_of(one_line(each, 120)) if isinstance(each, str) else "" for each in listed or ()
+    ]
+    if listed is None or not all(headings):
         raise ConfigError(
             f"agent {id!r}: outline= must be True, False or a list of headings, got {value!r:.80}"
         )
-    return [one_line(each, 120) for each in listed]
+    for each in headings:
+        if headings.count(each) > 1:
+            raise ConfigError(
+                f"agent {id!r}: outline= must have each heading once, got {each!r} twice"
+            )
+    return headings

@@ -24,7 +24,7 @@ def value_of(result: Any, label: str, schema: Any = None) -> Any:
 
     Args:
         result: the result
-        where: the tool's name, for an error
+        label: the tool's name, for an error
         schema: the tool's output schema, if it has one
 
     Raises:
@@ -44,13 +44,19 @@ def value_of(result: Any, label: str, schema: Any = None) -> Any:
 
 def _check(structured: Any, schema: Any, label: str) -> None:
     """Refuse structured content that its schema does not allow; what is too much is not checked."""
-    checks = checked(json.dumps(checked_schema(schema)))
-    if not checks.measures(structured):
-        logger.warning("%s: its result is too large to be checked by its output schema", label)
-    elif (wrong := checks.wrong(structured)) is not None:
+    if (wrong := _wrong(structured, checked_schema(schema), label)) is not None:
         at = render_path(wrong[0])
         text = f"it ended, with a result that its output schema does not allow{at and f' at {at}'}"
         raise ActionError("ToolError", shorten(f"{text}: {wrong[1]}", 500), label)
+
+
+def _wrong(structured: Any, schema: Any, label: str) -> tuple[list[str | int], str] | None:
+    """Return the path of what a schema does not allow, and why; None, logged, if it is too much."""
+    checks = checked(json.dumps(schema))
+    if checks.measures(structured):
+        return checks.wrong(structured)
+    logger.warning("%s: its result is too large to be checked by its output schema", label)
+    return None
 
 
 def contents_of(result: Any) -> Any:
@@ -105,13 +111,13 @@ class ResultSchema:
         return cls(returned, wraps)
 
     def content(self, value: Any, label: str) -> dict[str, Any]:
-        """Return a value as the structured content of a result.
+        """Return a value as the structured content of a result; what is too much is not checked.
 
         Raises:
             ActionError: the schema does not allow it; `label` names the tool
         """
         structured: dict[str, Any] = {"result": value} if self.wraps else value
-        wrong = checked(json.dumps(self.schema)).wrong(structured)
+        wrong = _wrong(structured, self.schema, label)
         if wrong is None:
             return structured
         path = ".".join(map(str, wrong[0]))
