@@ -260,6 +260,20 @@ def test_map_of_a_layer_shows_what_places_have(tmp_path: Path) -> None:
             draw_map(society, layer="spice")
 
 
+def test_map_by_a_column_of_several_numbers_or_without_a_city_is_refused() -> None:
+    table = {"place": np.arange(3), "side": np.ones((3, 2))}
+    with (
+        Society(Population(table, Grid(4, 4), ())) as society,
+        pytest.raises(ConfigError, match="no citizen has a number 'side'"),
+    ):
+        draw_map(society, by="side")
+    with (
+        Society(Population({"side": np.arange(3)}, None, ())) as society,
+        pytest.raises(ConfigError, match=r"^a map needs a city whose places have positions"),
+    ):
+        draw_map(society, by="side")
+
+
 @pytest.mark.parametrize("city", (False, True))
 def test_map_of_a_network_shows_citizens_at_its_nodes_and_its_edges(
     city: bool, tmp_path: Path

@@ -193,7 +193,9 @@ def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:
         if of == "opinions":
             column = columns["opinions"] if "opinions" in columns and name in topics else None
             return np.full(count, np.nan) if column is None else column[:, topics.index(name)] + 0.0
-        return columns[name] + 0.0 if name in columns else np.full(count, np.nan)
+        column = columns.get(name)
+        # A column with several numbers of each citizen has none that could be shown.
+        return np.full(count, np.nan) if column is None or column.ndim > 1 else column + 0.0
     values = []
     for mailbox in society.citizen_mailboxes:
         value: Any = mailbox.agent.memory.status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -164,8 +164,12 @@ def test_experiment_survey_of_a_branch_can_be_measured() -> None:
 def test_experiment_faults_are_told_up_to_five() -> None:
     with pytest.raises(ConfigError) as raised:
         Experiment(name="", every=0, maps="so", notes=1, source=2, question=3, workflow=[])
-    told = [line.partition(":")[0] for line in str(raised.value).splitlines()]
-    assert told == ["name", "question", "every", "workflow", "maps"]
+    *lines, last = str(raised.value).splitlines()
+    names = ["name", "question", "every", "workflow", "maps"]
+    assert [line.partition(":")[0] for line in lines] == names
+    assert last == "and 2 more faults"
+    paths = [path for path, _ in cast(Any, raised.value).faults]
+    assert paths == [(each,) for each in (*names, "source", "notes")]
     with pytest.raises(ConfigError, match=r"name: .*100 characters"):
         Experiment(name="n" * 101, **RUN)
     assert Experiment(name="n" * 100, **RUN).name == "n" * 100

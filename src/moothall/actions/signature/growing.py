@@ -56,25 +56,25 @@ def _last_path(value: Any) -> list[str | int]:
 def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
     """Whether the string at a path may be shown before it has ended."""
     # By schema and place in the path; False of a schema that leads to itself.
-    known: dict[tuple[int, int], bool] = {}
+    answers: dict[tuple[int, int], bool] = {}
 
     def may(schema: Any, at: int, depth: int) -> bool:
         """Whether all that a schema says of the value at a place lets the string grow."""
         if not isinstance(schema, dict) or depth > _DEPTH:
             return schema is True
         key = (id(schema), at)
-        if key not in known:
-            known[key] = False
-            known[key] = (
+        if key not in answers:
+            answers[key] = False
+            answers[key] = (
                 may_itself(schema, at, depth)
-                and all(may(each, at, depth + 1) for each in _joined(schema, root))
+                and all(may(each, at, depth + 1) for each in _conjuncts(schema, root))
                 and all(
                     any(may(each, at, depth + 1) for each in schema[name])
                     for name in ("anyOf", "oneOf")
                     if name in schema
                 )
             )
-        return known[key]
+        return answers[key]
 
     def may_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
         if at == len(path):
@@ -101,7 +101,7 @@ def _part(schema: dict[str, Any], step: str | int) -> Any:
     return first[step] if step < len(first) else schema.get("items", True)
 
 
-def _joined(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
+def _conjuncts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
     """Yield the schemas that hold beside a schema's own words: `allOf`, and what it refers to."""
     yield from schema.get("allOf", ())
     ref = schema.get("$ref")

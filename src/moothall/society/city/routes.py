@@ -41,20 +41,20 @@ class Roads:
     def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
         if int(edges[:, 2].sum()) > _FARTHEST:
             raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
-        both = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
+        directed = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
         # Keep the shortest of roads between the same nodes; scipy would add them up.
-        order = np.lexsort((both[:, 2], both[:, 1], both[:, 0]))
-        both = both[order]
-        first = np.ones(len(both), dtype=bool)
-        first[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
-        both = both[first]
+        order = np.lexsort((directed[:, 2], directed[:, 1], directed[:, 0]))
+        directed = directed[order]
+        first = np.ones(len(directed), dtype=bool)
+        first[1:] = (directed[1:, :2] != directed[:-1, :2]).any(axis=1)
+        directed = directed[first]
         self.count: int = len(spots)
         self._symmetric = not oneway.any()
         self._spots = spots
-        ends = (both[:, 0], both[:, 1])
+        ends = (directed[:, 0], directed[:, 1])
         shape = (self.count, self.count)
         self.matrix: Any = import_package("scipy.sparse").csr_array(
-            (both[:, 2].astype(float), ends), shape=shape
+            (directed[:, 2].astype(float), ends), shape=shape
         )
         self._tables: dict[int, NDArray[Any]] = {}
 
@@ -159,12 +159,12 @@ class Labels:
         # By level: the number of each node's cell, −1 in none, and its labels, there and back.
         self._levels: list[tuple[Any, _Label, _Label]] = []
         turned = None if symmetric else graph.T.tocsr()
-        both = graph if turned is None else graph + turned
+        undirected = graph if turned is None else graph + turned
         level = [np.arange(len(spots))]
         while level:
             cells, deeper = [], []
             for nodes in level:
-                between, halves = _split(both, spots, nodes)
+                between, halves = _split(undirected, spots, nodes)
                 cells.append((nodes, np.searchsorted(nodes, between)))
                 deeper += halves
             cell = np.full(len(spots), -1, np.int32)
@@ -179,11 +179,11 @@ class Labels:
     def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
         """Return the metres between nodes; int64, −1 without a route."""
         metres = np.full(len(start), _FARTHEST, np.int64)
-        both = np.arange(len(start))
+        pairs = np.arange(len(start))
         for cell, there, back in self._levels:
             # A cell's separating nodes are in neither half.
-            both = both[(cell[start[both]] == cell[end[both]]) & (cell[start[both]] >= 0)]
-            for part in np.array_split(both, max(1, len(both) * there.width // _AT_ONCE)):
+            pairs = pairs[(cell[start[pairs]] == cell[end[pairs]]) & (cell[start[pairs]] >= 0)]
+            for part in np.array_split(pairs, max(1, len(pairs) * there.width // _AT_ONCE)):
                 metres[part] = np.minimum(metres[part], there.to(start[part], back, end[part]))
         metres[metres == _FARTHEST] = -1
         return metres

@@ -99,7 +99,8 @@ def _coloured(
             if isinstance(city, Plane)
             else "a city whose places have positions, such as a City"
         )
-        raise ConfigError(f"a map of a {type(city).__name__} needs {rule}")
+        subject = "a map" if city is None else f"a map of a {type(city).__name__}"
+        raise ConfigError(f"{subject} needs {rule}")
     x, y = (np.array(each, float) for each in (positions.x, positions.y))
     if isinstance(city, Plane):
         limits = {"xlim": (0, city.width), "ylim": (0, city.height)}

@@ -22,7 +22,7 @@ from moothall.society.experiments.parts import (
 )
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import SweepProgress, sweep
-from moothall.society.experiments.workflow import FieldError
+from moothall.society.experiments.workflow import FieldError, shown_faults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,8 +112,8 @@ class Experiment(Design):
             experiment._command = command or shell_command
             return experiment
         except FieldError as error:
-            messages = (at_line(path, lines, *each) for each in error.faults)
-            raise ConfigError("\n".join(messages)) from None
+            messages = [at_line(path, lines, *each) for each in error.faults]
+            raise ConfigError(shown_faults(messages)) from None
 
     async def run(
         self,

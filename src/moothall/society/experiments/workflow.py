@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from moothall import ConfigError
+from moothall.build import counted
 from moothall.foundation.text import render_path
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.models import Source, function_of
@@ -22,15 +23,23 @@ from moothall.society.kernel.intervention import CHANGES, Intervention
 from moothall.society.survey import Question, Respondent, Survey
 
 FieldPath = tuple[str | int, ...]
-_MOST_SHOWN: Final = 5  # how many faults are shown at once
+_MOST_SHOWN: Final = 5  # faults of an error's text
 
 
 class FieldError(ConfigError):
     """Fields of an experiment are wrong; `faults` has the path of each, and what is wrong."""
 
     def __init__(self, *faults: tuple[FieldPath, str]) -> None:
-        self.faults: tuple[tuple[FieldPath, str], ...] = faults[:_MOST_SHOWN]
-        super().__init__("\n".join(f"{field_path(at)}: {text}" for at, text in self.faults))
+        self.faults: tuple[tuple[FieldPath, str], ...] = faults
+        super().__init__(shown_faults([f"{field_path(at)}: {text}" for at, text in faults]))
+
+
+def shown_faults(lines: list[str]) -> str:
+    """Return the lines of the first faults, and how many more there are."""
+    first_lines, more_count = lines[:_MOST_SHOWN], len(lines[_MOST_SHOWN:])
+    if more_count:
+        first_lines.append(f"and {counted(more_count, 'more fault')}")
+    return "\n".join(first_lines)
 
 
 def field_path(place: FieldPath) -> str:

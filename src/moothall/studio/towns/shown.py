@@ -44,20 +44,21 @@ class ShownRun:
         society: Society,
         days: float | None,
         step: str | timedelta | int,
-        steps: int | None,
+        step_count: int | None,
         metrics: Mapping[str, Callable[[Society], float]] | None,
         by: str | None,
     ) -> ShownRun:
         """Return the run. ConfigError: there is no step, or metrics are no functions by name."""
         seconds = seconds_of(step)
-        count = round((1 if days is None else days) * DAY_S / seconds) if steps is None else steps
-        if count < 1:
-            raise ConfigError(f"a society is shown for one step or more, got {count}")
+        if step_count is None:
+            step_count = round((1 if days is None else days) * DAY_S / seconds)
+        if step_count < 1:
+            raise ConfigError(f"a society is shown for one step or more, got {step_count}")
         measures = dict(metrics or {})
         for name, metric in measures.items():
             if not callable(metric):
                 raise ConfigError(f"metric {name!r} must be a function, got {metric!r:.80}")
-        return cls(society, count, step, society.number + count, measures, by)
+        return cls(society, step_count, step, society.number + step_count, measures, by)
 
     @property
     def task(self) -> str:
