@@ -128,12 +128,11 @@ class Served:
         spaces = {id(each.space): each.space for each in agent_list}
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
-        for each in agent_list:
-            _check_id(address(each.id))
-        self.agents: dict[str, Agent] = {address(each.id): each for each in agent_list}
         self.callers: Callers = Callers() if callers is None else callers
         for each in agent_list:
+            _check_id(address(each.id))
             self.callers.check(each)
+        self.agents: dict[str, Agent] = {address(each.id): each for each in agent_list}
         self._space: Any = agent_list[0].space if space is None else space
         self._owns_space = self._space is None
         self._given_up: set[str] = set()
