@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ import pytest
 
 from commands import Command
 from journal.conftest import Place
-from moothall import Conversation, Journal, ReActAgent, RunHeld, ScriptedModel
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Conversation,
+    Journal,
+    ReActAgent,
+    RunHeld,
+    ScriptedModel,
+    Waiting,
+)
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
 from moothall.models.protocol import Call
 
@@ -200,6 +210,34 @@ def test_prune_deletes_what_is_old_enough(journal: Journal) -> None:
     with pytest.raises(DefinitionError, match="keep= must be a whole number from 0"):
         journal.prune(0, keep=-1)
     assert journal.prune(0).runs == ["R"]
+
+
+def test_prune_leaves_a_run_that_a_process_has_worked_on_since_it_began(
+    journal: Journal, place: Place
+) -> None:
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def answer(messages: Any, actions: Any) -> Any:
+        asked.set()
+        assert goes_on.wait(60)
+        return {"name": "pay"}
+
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(place("j")) as other, ThreadPoolExecutor() as threads:
+        given: dict[str, Any] = {"approver": Waiting(), "journal": other}
+        clerk = ReActAgent("clerk", ScriptedModel(answer), actions=[pay], **given)
+        work = threads.submit(clerk.reply_sync, "Pay.", run_id="worked on")
+        assert asked.wait(60)
+        for number in range(150):  # are pruned before it, as newer ones
+            reply(journal, f"r{number}")
+        pruning = threads.submit(journal.prune, 0)
+        with pytest.raises(NoSuchRun):  # it has listed the runs when the newest are deleted
+            while True:
+                other.run("r149")
+        goes_on.set()
+        assert work.result(60).stop_reason == "waiting"
+        assert [*pruning.result(60).left] == ["worked on"]
+        assert [each.run for each in other.waiting()] == ["worked on"]
 
 
 WRITE = """

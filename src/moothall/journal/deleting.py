@@ -138,26 +138,27 @@ class Deletions:
         if not 0 <= older_than <= _LONGEST_S:
             raise ConfigError(f"prune: older_than= must be from 0 seconds, got {older_than!r}")
         check_integer("keep=", keep, 0)
+        before = time.time() - older_than
         self._store.make_room()
         with self._store.reading() as db:
             rows = db.execute(
-                "SELECT number, id, CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' "
-                "ELSE state END FROM runs WHERE NOT deleted AND changed < ? AND number "
+                "SELECT number, id FROM runs WHERE NOT deleted AND changed < ? AND number "
                 "NOT IN (SELECT number FROM runs WHERE NOT deleted ORDER BY number DESC LIMIT ?) "
                 "ORDER BY number DESC",
-                (time.time() - older_than, keep),
+                (before, keep),
             ).fetchall()
         pruned: dict[int, str] = {}
         unpruned: dict[str, str] = {}
         batch: list[int] = []
         try:
-            for number, id, state in rows:  # the newest first: forks before what they were made of
+            for number, id in rows:  # the newest first: forks before what they were made of
                 if not self._runs.hold(number):
                     unpruned[id] = f"{self._holder(number) or 'a process'} works on it"
                     continue
                 batch.append(number)
-                # Held before it is judged, so that no process takes it up in between.
-                reason = self._why_left(number, id, state, pruned)
+                # Held before it is judged, so that no process takes it up in between; one may have
+                # worked on it since it was listed.
+                reason = self._why_left(number, id, before, pruned)
                 if reason:
                     unpruned[id] = reason
                     self._runs.release(batch.pop())
@@ -180,9 +181,17 @@ class Deletions:
             row = db.execute("SELECT holder FROM runs WHERE number = ?", (number,)).fetchone()
         return str(row[0]) if row else ""
 
-    def _why_left(self, number: int, id: str, state: str | None, pruned: dict[int, str]) -> str:
+    def _why_left(self, number: int, id: str, before: float, pruned: dict[int, str]) -> str:
         """Return why an old run is not pruned; empty if it is."""
         with self._store.reading() as db:
+            row = db.execute(
+                "SELECT CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' ELSE state END "
+                "FROM runs WHERE number = ? AND NOT deleted AND changed < ?",
+                (number, before),
+            ).fetchone()
+            if row is None:
+                return "it was worked on or deleted meanwhile"
+            (state,) = row
             forks = db.execute(
                 "SELECT number, id, state FROM runs WHERE forked_from = ? AND NOT deleted", (id,)
             ).fetchall()
