@@ -25,6 +25,7 @@ from moothall import (
     Waiting,
 )
 from moothall.agents.replies.recorded_agent import RecordedAgent
+from moothall.foundation.errors import JournalError
 from moothall.models.protocol import Call
 
 ACCEPT = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}'
@@ -174,6 +175,22 @@ async def test_asked_agent_permitted_its_caller_goes_on(
         assert till.paid == [1]
         assert journal.waiting() == []
         assert journal.runs(needs_person=True) == []
+
+
+@on_a_loop
+async def test_asked_agents_caller_goes_on_after_a_journal_that_could_not_be_read(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "runs.db"
+    with Journal(file) as journal, closing(sqlite3.connect(file)) as db:
+        agent = clerk(journal, helper(Till(), journal))
+        await agent.reply("go", run_id="r")
+        permit(journal)
+        db.execute("ALTER TABLE entries RENAME TO away")
+        with pytest.raises(JournalError):
+            await agent.resume_decided()
+        db.execute("ALTER TABLE away RENAME TO entries")
+        assert await gone_on(agent, "resume_decided") == "done"
 
 
 @pytest.mark.parametrize("way", ("resume_decided", "reply"))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +58,8 @@ def test_imported_run_is_the_exported_one(journal: Journal, place: Place, tmp_pa
         assert other.entries("R") == journal.entries("R")
         assert other.replay("R").messages == journal.replay("R").messages
         theirs, ours = other.run("R"), journal.run("R")
-        assert theirs == ours
+        assert theirs.changed > ours.changed  # so that it is not pruned as an old one
+        assert replace(theirs, changed=ours.changed) == ours
         assert [each.id for each in other.runs(text="yes", thread="anna")] == ["there", "R"]
         other.export("R", tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "r.jsonl").read_bytes()
@@ -81,6 +86,13 @@ def test_imported_run_goes_on_where_it_stopped(
         assert other.run("moved").state == "error"
         agent = ReActAgent("a", ScriptedModel(["", "", "There."]), actions=[act], journal=other)
         assert agent.reply_sync("go on", run_id="moved", thread="anna").text == "There."
+
+
+def test_fork_of_a_run_is_as_new_as_the_fork(journal: Journal) -> None:
+    reply(journal, "R")
+    moment = time.time()
+    journal.fork("R", "S")
+    assert journal.run("S").changed >= moment
 
 
 def cut_off(journal: Journal, run_id: str) -> None:
@@ -263,6 +275,28 @@ def test_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_path:
             filed.backup(tmp_path / name)
     with pytest.raises(FileError, match="there is no folder"):
         filed.backup(tmp_path / "none" / "copy")
+
+
+RESTORE = """
+import resource, sys
+from moothall import Journal
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))  # as a full disk
+Journal.restore(*sys.argv[1:])
+"""
+
+
+def test_journal_whose_backup_cannot_be_copied_stays(filed: Journal, tmp_path: Path) -> None:
+    reply(filed, "large", "x" * 2_000_000)
+    filed.backup(tmp_path / "copy")
+    with Journal(tmp_path / "journal") as journal:
+        reply(journal, "R")
+    before = sorted(tmp_path.iterdir())
+    program = [sys.executable, "-c", RESTORE, str(tmp_path / "copy"), str(tmp_path / "journal")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert "FileError" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    with Journal(tmp_path / "journal") as journal:
+        assert [each.id for each in journal.runs()] == ["R"]
 
 
 def test_journal_of_a_service_that_root_writes_stays_the_services(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -44,20 +45,29 @@ def restore_journal(backup: Path, path: Path) -> Path | None:
         if problems := faults(backup_journal):
             raise JournalError(str(backup), f"it is damaged, and was not restored: {problems[0]}")
         with _exclusive_file(path):
-            old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
+            now = f"{datetime.now():%Y-%m-%d-%H%M%S}"
+            old, copy = (path.with_name(f"{path.name}-{each}-{now}") for each in ("before", "new"))
+            values_folder, new_folder = Path(f"{path}-kept"), Path(f"{copy}-kept")
+            try:  # the copy first: if the disk has no room for it, the journal stays
+                back_up(backup_journal, copy)
+                if path.exists():
+                    copy_permissions(copy, path)  # as open as it was, and no more
+                    for each in (copy, new_folder, *new_folder.glob("*")):
+                        if each.exists():
+                            copy_owner(each, path)  # root restores a service's journal
+            except BaseException:
+                copy.unlink(missing_ok=True)
+                shutil.rmtree(new_folder, ignore_errors=True)
+                raise
             # The journal first: without its log it is a journal still, but not the other way round.
             suffixes = [
                 each for each in ("", "-wal", "-shm", "-kept") if Path(f"{path}{each}").exists()
             ]
             for suffix in suffixes:
                 Path(f"{path}{suffix}").rename(f"{old}{suffix}")
-            back_up(backup_journal, path)
-            values_folder = Path(f"{path}-kept")
-            if suffixes[:1] == [""]:
-                copy_permissions(path, old)  # as open as it was, and no more
-                for each in (path, values_folder, *values_folder.glob("*")):
-                    if each.exists():
-                        copy_owner(each, old)  # root restores a service's journal
+            if new_folder.exists():
+                new_folder.rename(values_folder)
+            copy.rename(path)
         return old if suffixes else None
     finally:
         backup_journal.close()

@@ -48,11 +48,12 @@ class DueRuns:
     def asker(self, run_id: str) -> tuple[str, str, float] | None:
         """Return the run that waits for this run of an agent asked, its agent and last change."""
         if run_id not in self._askers:
-            self._askers[run_id] = None
+            asked_for = None
             with self._store.skipping_damaged(run_id), self._store.reading() as db:
                 first = self._store.read(db, self._store.number(db, run_id), run_id, 0, FIRST)
                 start = begin_data_of([entry for entry, _ in first]) or {}
-                self._askers[run_id] = start.get("asked_for")
+                asked_for = start.get("asked_for")
+            self._askers[run_id] = asked_for  # after a read that fails, it is read again
         asker = self._askers[run_id]
         if not isinstance(asker, str):
             return None

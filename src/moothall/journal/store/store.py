@@ -283,7 +283,7 @@ class Store(ABC):
             rows.append((first | sequence, path, kind, at, data, bytearray(sum)))
         db.executemany(_INSERT, rows)
         tally, seconds, waiting = work
-        values = (sequence, bytearray(sum), as_of or now, seconds, waiting, *tally.sums())
+        values = (sequence, bytearray(sum), now, seconds, waiting, *tally.sums())
         if state is None:
             db.execute(_WORKED_ON, (*values, run))
         else:
