@@ -285,7 +285,7 @@ Journal.restore(*sys.argv[1:])
 """
 
 
-def test_journal_stays_as_it_is_if_a_backup_cannot_be_copied(filed: Journal, tmp_path: Path) -> None:
+def test_journal_stays_where_its_backup_cannot_be_copied(filed: Journal, tmp_path: Path) -> None:
     reply(filed, "large", "x" * 2_000_000)
     filed.backup(tmp_path / "copy")
     with Journal(tmp_path / "journal") as journal:

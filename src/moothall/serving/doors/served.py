@@ -115,10 +115,7 @@ class Served:
     """
 
     def __init__(
-        self,
-        agents: Agent | Iterable[Agent],
-        callers: Callers | None = None,
-        space: Any = None,
+        self, agents: Agent | Iterable[Agent], callers: Callers | None = None, space: Any = None
     ) -> None:
         agent_list = [agents] if isinstance(agents, Agent) else list(agents)
         if (not agent_list and space is None) or not all(
