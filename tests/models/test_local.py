@@ -155,6 +155,15 @@ def test_local_model_whole_number_has_an_end(single: LocalModel, bound: dict[str
     assert abs(int(reply.text)) < 2**53
 
 
+@pytest.mark.parametrize("bound", ({"minimum": 10**17}, {"exclusiveMaximum": -(10**17)}))
+def test_local_model_whole_number_may_be_beyond_the_exact_ones(
+    single: LocalModel, bound: dict[str, int]
+) -> None:
+    reply = run(single.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))
+    assert reply.finish_reason == "stop"
+    assert abs(int(reply.text)) >= 10**17
+
+
 @pytest.mark.parametrize(
     "parameters",
     (

@@ -77,6 +77,24 @@ def test_openai_embedder_gives_the_servers_vectors() -> None:
     assert [len(request.body["input"]) for request in server.requests] == [1, 2, 128, 128, 44]
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    (
+        ([{"index": 2}, {"index": 0}, {"index": 1}], [[1], [2], [0]]),
+        ([{"index": 2}, {}, {"index": 1}], [[1], [2], [0]]),
+        ([{}, {}, {}], [[0], [1], [2]]),
+        ([{"index": 0}, {"index": 0}, {"index": 0}], [[0], [1], [2]]),
+    ),
+    ids=("in-another-order", "without-0", "without-an-index", "all-0"),
+)
+def test_openai_embedder_gives_each_text_the_vector_of_its_index(
+    rows: list[dict[str, Any]], expected: list[list[float]]
+) -> None:
+    data = [{**row, "embedding": [n]} for n, row in enumerate(rows)]
+    with OpenAIServer(answer({"data": data})) as server:
+        assert OpenAIEmbedder("m", server.url).embed(["a", "b", "c"]) == expected
+
+
 def test_memory_recalls_by_a_servers_vectors(tmp_path: Path) -> None:
     with OpenAIServer(vectors) as server:
         embedder = OpenAIEmbedder("m", server.url, dimensions=2)

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from actions.provenance.test_carrying import ATTACK, PAGE, READ, TASK, Bank, call
-from moothall import CallbackApprover, Context, Journal, Memory, ReActAgent, ScriptedModel, action
+from moothall import (
+    Block,
+    CallbackApprover,
+    Context,
+    Journal,
+    Memory,
+    ReActAgent,
+    ScriptedModel,
+    action,
+)
 from moothall.memory.memory import AnyMemory
 
 FORMATS = Path(__file__).parents[2] / "formats"
@@ -105,6 +114,36 @@ def test_run_that_an_earlier_version_recorded_continues_with_what_it_had_read(
         assert all(set(each) <= PLAIN for each in reply.messages)
         again = journal.replay("cut")
         assert (again.messages, again.outside) == (reply.messages, reply.outside)
+
+
+def test_marks_of_what_only_the_first_try_of_a_call_was_given_hold_in_a_memory() -> None:
+    """An action that may have kept it may give it back, decoded or joined."""
+
+    class Again(Block):
+        async def around_action(self, step: Any, call: Any) -> Any:
+            result = await call()
+            if step.name != "note":
+                return result
+            step.args = {"text": "nothing"}
+            return await call()
+
+    @action(guard=())
+    def note(text: str) -> str:
+        """Write a note."""
+        return "written"
+
+    @action
+    def payee() -> str:
+        """Look up whom to pay."""
+        return "carl@d.example"
+
+    bank, memory = Bank(), Memory()
+    first = (READ, call("note", text="at once"), "It is noted.")
+    options: dict[str, Any] = {"actions": [*bank.actions(), note, payee], "memory": memory}
+    bank.agent("a", *first, blocks=[Again()], **options).reply_sync(TASK)
+    pay = call("pay", to="carl@d.example", amount=50)
+    bank.agent("a", call("payee"), pay, "no", **options).reply_sync("Go on.")
+    assert (bank.paid, len(bank.asked)) == ([], 1)
 
 
 class OwnMemory:

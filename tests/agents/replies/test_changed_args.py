@@ -198,6 +198,49 @@ def test_changed_args_only_what_a_person_wrote_counts_as_the_users() -> None:
     assert {each.kind for each in reply.steps[2].origins["to"]} == {"user"}
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"), (("done", "program"), ("the code is heron-77, later", "outside"))
+)
+def test_changed_args_decide_whether_later_results_may_be_from_outside(
+    text: str, kind: str
+) -> None:
+    """A value from outside that a person replaced is given to no action; one that is left is."""
+    till, notes = Till(), list[str]()
+
+    @action(outside=True)
+    def mail() -> str:
+        """Read the mail."""
+        return "the code is heron-77"
+
+    @action(access_policy=ACCESS_REQUESTED, guard=())
+    def note(text: str) -> str:
+        """Write a note."""
+        notes.append(text)
+        return "written"
+
+    @action
+    def payee() -> str:
+        """Look up whom to pay."""
+        return "carl@d.example"
+
+    def decide(request: ApprovalRequest) -> bool | ChangedArgs:
+        return ChangedArgs({"text": text}) if request.action == "note" else True
+
+    calls = [
+        Call("1", "mail", {}),
+        Call("2", "note", {"text": "the code is heron-77"}),
+        Call("3", "payee", {}),
+        Call("4", "pay", {"to": "carl@d.example", "euros": 1}),
+    ]
+    model = ScriptedModel([*(ModelReply("", (each,)) for each in calls), "done"])
+    actions = [till.actions()[0], mail, note, payee]
+    agent = ReActAgent("a", model, actions=actions, approver=CallbackApprover(decide))
+    reply = agent.reply_sync("note my mail, and pay")
+    assert notes == [text]
+    assert till.paid == [("carl@d.example", 1)]
+    assert {each.kind for each in reply.steps[3].origins["to"]} == {kind}
+
+
 def test_changed_args_of_a_message_in_a_space_are_refused() -> None:
     """Its sender would get the answer to what it never asked."""
 

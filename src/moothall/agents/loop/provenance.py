@@ -170,6 +170,8 @@ def trace(call: ToolCall, texts: Texts) -> None:
     by_parameter: Origins = {}
     from_outside: list[tuple[str, str]] = []
     call.derived = False
+    if not (call.has_started or call.resumed):  # else its action has been given these
+        call.foreign = {}
     for name, value in call.args.items():
         is_guarded = guarded is None or name in guarded
         traced = texts.trace(value)

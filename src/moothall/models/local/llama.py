@@ -36,6 +36,7 @@ small models, at 97% of the speed of much larger batches."""
 IMAGE_TOKENS: Final = 512
 """Some weights must read an image in one batch, such as the 256 tokens of Gemma's."""
 _LARGEST_INT = 2**53 - 1  # the largest integer that every JSON reader reads exactly
+_LARGEST_OF_RUNTIME = 2**63 - 1024  # the largest float below the 64 bits that it reads
 _READ_BYTES = 1 << 22
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
@@ -278,10 +279,14 @@ def _grammar_of(schema: str) -> str:
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
     # Without bounds, a small model may write digits until it is cut off.
     if schema.get("type") == "integer" and not {"enum", "const"} & schema.keys():
-        if not {"minimum", "exclusiveMinimum"} & schema.keys():
-            schema["minimum"] = -_LARGEST_INT
-        if not {"maximum", "exclusiveMaximum"} & schema.keys():
-            schema["maximum"] = _LARGEST_INT
+        low, high = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
+        bounds = (schema.get(each) for each in (*low, *high))  # what is no schema has any value
+        far = any(isinstance(b, int | float) and abs(b) >= _LARGEST_INT for b in bounds)
+        largest = _LARGEST_OF_RUNTIME if far else _LARGEST_INT
+        if not schema.keys() & low:
+            schema["minimum"] = -largest
+        if not schema.keys() & high:
+            schema["maximum"] = largest
     return schema
 
 

@@ -117,8 +117,8 @@ class OpenAIEmbedder:
 
     def _read(self, answer: Any, batch: list[str]) -> list[list[float]]:
         data = answer.get("data") if isinstance(answer, dict) else None
-        rows = data if isinstance(data, list) else []
-        vectors: list[Any] = [each.get("embedding") for each in rows if isinstance(each, dict)]
+        rows = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+        vectors: list[Any] = [each.get("embedding") for each in sorted(rows, key=_index)]
         if len(vectors) != len(batch) or not all(map(self._fits, vectors)):
             raise ModelError(
                 f"{self._server.name}: the server gave no vector for each text, but "
@@ -129,3 +129,9 @@ class OpenAIEmbedder:
     def _fits(self, vector: Any) -> bool:
         numbers = isinstance(vector, list) and all(type(each) in (int, float) for each in vector)
         return numbers and len(vector) == (self._dimensions or len(vector)) > 0
+
+
+def _index(row: dict[str, Any]) -> int:
+    """Return which text a vector is of; 0 if that is omitted, as some servers omit 0, or all."""
+    index = row.get("index")
+    return index if isinstance(index, int) else 0
