@@ -12,6 +12,7 @@ import pytest
 
 from cli.journal_programs import moothall
 from moothall import Agent, Journal
+from moothall.serving import ScheduleControl
 from serving.company.conftest import MakeCompany, live, until
 
 COMPANY = """
@@ -62,6 +63,33 @@ def test_schedule_is_fired_now_and_made_up_for_each_time_once(
     turned = ("backfill", "daily", "--since", "2026-11-22", "--until", "2026-11-20")
     assert "must begin before it ends" in schedules(folder, *turned, code=2)
     assert found[0]["next"] == f"{datetime.now(UTC).year + 1}-01-01T00:00:00+00:00"
+
+
+def test_schedule_last_firing_is_the_one_with_the_latest_time(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    """What is made up for afterwards is of an earlier time."""
+    make_company(COMPANY)
+    fired = schedules(folder, "fire", "daily").strip()
+    span = ("--since", "2026-11-20T00:00", "--until", "2026-11-22T23:00")
+    assert schedules(folder, "backfill", "daily", *span).splitlines()[:-1] == DAYS
+    found = json.loads(schedules(folder, "list", "--json"))["schedules"]
+    assert [(each["name"], each["last"]) for each in found] == [("yearly", None), ("daily", fired)]
+
+
+def test_schedule_is_not_paused_if_the_pausing_process_died(tmp_path: Path) -> None:
+    """The company fires it: its note was never whole. Paused once more, it is."""
+    with Journal(tmp_path / "runs.db") as journal:
+        control = ScheduleControl(journal, "daily", "eva")
+        control.pause()
+        (note,) = journal.runs()
+        journal.delete(note.id)
+        cut_off = asyncio.run(journal.begin(note.id, note.kind, note.agent, note.task))
+        cut_off.close()
+        assert control.paused() is None
+        control.pause()
+        assert (paused := control.paused()) is not None
+        assert paused.task == "paused by eva"
 
 
 def test_paused_schedule_fires_for_no_time_that_passes_and_goes_on(

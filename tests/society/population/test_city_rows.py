@@ -113,6 +113,20 @@ def test_labels_give_the_shortest_ways(oneway: float) -> None:
     assert -1 in ways
 
 
+def test_labels_give_one_way_roads_whose_detour_is_long_on_one_side() -> None:
+    """Two streets, all one way, from the second half of which one detour leads to the other."""
+    side = np.arange(39)
+    streets = [np.column_stack([side + first, side + first + 1, side * 0 + 1]) for first in (0, 40)]
+    edges = np.concatenate([*streets, [[25, 65, 100_000]]])
+    spots = np.column_stack([np.arange(80) % 40, np.arange(80) // 40])
+    roads = Roads(edges, np.ones(len(edges), bool), spots)
+    labels = Labels(roads.matrix, spots)
+    for source in range(80):
+        ways = labels.metres(np.full(80, source), np.arange(80))
+        assert ways.tolist() == roads.table(source).tolist()
+    assert roads.between(5, 70) == 100_025
+
+
 def test_people_in_columns_know_their_household_best_and_live_near_the_next_rows() -> None:
     city = City.generate(seed=2, citizens=2400)
     population = Population(2400, city, all_blocks(), 4)

@@ -107,6 +107,26 @@ def test_amqp_inbox_disk_full_sends_held_answer_once_there_is_room(
     assert held.result(timeout=WAIT_S) == "only"
 
 
+def test_amqp_inbox_disk_full_is_told_once_a_second_however_many_answers_wait(
+    make_space: MakeSpace, inbox: Path, log: Log
+) -> None:
+    space = make_space(inbox=inbox)
+    holders = [space.add(Holder(f"holder-{number}")) for number in range(12)]
+    me = make_space().add(Agent("me"))
+    held = [me.ask(str(each.id), "hold", name="only") for each in holders]
+    for each in holders:
+        each.begun.wait_for(1)
+    with full_disk(inbox):
+        for each in holders:
+            each.gate("only").open()
+            each.ended.wait_for(1)
+        one_more = me.ask("holder-0", "note", name="more")
+        log.wait_for("agent 'holder-0' begins nothing until its inbox can be written")
+        assert sum("answers are held back" in line for line in log.lines) < len(holders) / 2
+    assert [each.result(timeout=WAIT_S) for each in held] == ["only"] * len(holders)
+    assert one_more.result(timeout=WAIT_S) == "more"
+
+
 def test_amqp_inbox_file_moved_away_pauses_agent_until_restored(
     make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:

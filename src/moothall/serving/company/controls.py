@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Final
+from operator import itemgetter
 
 from moothall import ConfigError, NoSuchRun
 from moothall.build import recorded
 from moothall.journal import Journal, Outline
 from moothall.serving.company.schedule import MAX_TIMES, Schedule, stamp
-from moothall.serving.company.scheduler import KIND, WANTED_BY, Fired, fired_at, paused_id
-
-_NOTES: Final = 20
-"""So many runs of a schedule are looked at for a firing: some are notes about the schedule."""
+from moothall.serving.company.scheduler import (
+    KIND,
+    LOOKED_AT,
+    WANTED_BY,
+    Fired,
+    fired_at,
+    pause_of,
+    paused_id,
+)
 
 
 class ScheduleControl:
@@ -37,15 +42,14 @@ class ScheduleControl:
 
     def paused(self) -> Outline | None:
         """Return the note that the schedule is paused, and by whom; None if it is not."""
-        try:
-            return self.journal.run(paused_id(self.name))
-        except NoSuchRun:
-            return None
+        return pause_of(self.journal, self.name)
 
     def newest(self) -> Outline | None:
-        """Return the run of the last firing; None if there was none."""
-        runs = self.journal.runs(kind=KIND, agent=self.name, sort="-changed", limit=_NOTES)
-        return next((run for run in runs if fired_at(run) is not None), None)
+        """Return the run of the firing with the latest time; None if there was none."""
+        # Not the last begun or changed: an old one may be made up for, or decided.
+        runs = self.journal.runs(kind=KIND, agent=self.name, sort="-began", limit=LOOKED_AT)
+        times = [(at, run) for run in runs if (at := fired_at(run)) is not None]
+        return max(times, key=itemgetter(0), default=(None, None))[1]
 
     def pause(self) -> None:
         """Have it not fire, until `resume`; times that pass meanwhile never fire."""

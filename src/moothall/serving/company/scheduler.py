@@ -38,7 +38,7 @@ _LONGEST_WAIT_S: Final = 30.0
 _HELD_S: Final = 0.2
 _LOOK_AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
-_LOOKED_AT: Final = MAX_TIMES + 20
+LOOKED_AT: Final = MAX_TIMES + 20
 """So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
 WANTED_BY: Final = "wanted by "
 """What the task of a firing begins with that an operator wants: it stands for no other time."""
@@ -47,6 +47,15 @@ WANTED_BY: Final = "wanted by "
 def paused_id(name: str) -> str:
     """Return the id of the run that says that a schedule is paused."""
     return f"{name}@paused"
+
+
+def pause_of(journal: Journal, name: str) -> Outline | None:
+    """Return the note that a schedule is paused; None if it is not."""
+    try:
+        note = journal.run(paused_id(name))
+    except NoSuchRun:
+        return None
+    return note if note.state == "waiting" else None  # else its process died before it was paused
 
 
 @dataclass
@@ -274,8 +283,8 @@ class Scheduler:
 
     def _is_paused(self, call: ScheduledCall) -> bool:
         try:
-            return self.journal.run(paused_id(call.name)).state == "waiting"
-        except (NoSuchRun, JournalError):  # without a journal nothing fires
+            return pause_of(self.journal, call.name) is not None
+        except JournalError:  # without a journal nothing fires
             return False
 
     async def _known_since(self, call: ScheduledCall) -> datetime:
@@ -297,7 +306,7 @@ class Scheduler:
         if newest and (at := _time_of(newest[0].id)) is not None and at > now + _LOOK_AHEAD:
             _log_ahead(call, at, now)
         runs = self.journal.runs(
-            kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT, until=now
+            kind=KIND, agent=call.name, sort="-began", limit=LOOKED_AT, until=now
         )
         times = [
             (at, run)

@@ -173,6 +173,9 @@ class Labels:
             # Searches begin at the separating nodes, so those of ways to them go backwards.
             back = _Label(len(spots), cells, graph, symmetric)
             there = back if turned is None else _Label(len(spots), cells, turned, symmetric)
+            if there.dtype != back.dtype:
+                there.widen()
+                back.widen()
             self._levels.append((cell, there, back))
             level = deeper
 
@@ -210,9 +213,18 @@ class _Label:
             far[np.isinf(far)] = _none(dtype)
             self._nearest[nodes], self._beyond[nodes, : len(far)] = nearest, far.T
 
+    @property
+    def dtype(self) -> Any:
+        return self._beyond.dtype
+
+    def widen(self) -> None:
+        """Hold 32 bits each, as the other label of the level: `none` must be above their sums."""
+        none = self._beyond == _none(self.dtype)
+        self._beyond = np.where(none, np.uint32(_FARTHEST), self._beyond)
+
     def to(self, start: Any, other: _Label, end: Any) -> NDArray[Any]:
         """Return the least metres over a separating node of the cells that nodes share."""
-        none = min(_none(self._beyond.dtype), _none(other._beyond.dtype))
+        none = _none(self.dtype)
         more = np.add(self._beyond[start], other._beyond[end], dtype=np.uint32)
         least = more.min(axis=1, initial=none).astype(np.int64)
         return np.where(least < none, least + self._nearest[start] + other._nearest[end], _FARTHEST)

@@ -258,12 +258,14 @@ class Recorder:
                 self.inbox.forget(self.broker.limits.keep_s, 2 * _FORGET_EVERY)
             except InboxError as error:
                 logger.warning("nothing can be forgotten: %s", error)
-        if not self.inbox.durable or self.is_idle():
-            self._flush()
-        elif not self._flushing:
+        if self._flushing:
+            return  # its turn comes, or the next try while the inbox cannot be written
+        if self.inbox.durable and not self.is_idle():
             # Other messages are about to start: one transaction writes their starts and this.
             self._flushing = True
             self.router.loop.call_soon(self._flush)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
         self._flushing = False
