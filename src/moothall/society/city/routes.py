@@ -208,24 +208,24 @@ class _Label:
         span *= 1 if symmetric else 2
         dtype = np.uint16 if span < _none(np.uint16) else np.uint32
         self._nearest = np.zeros(count, np.int32)
-        self._beyond = np.full((count, self.width), _none(dtype), dtype)
+        self._excess = np.full((count, self.width), _none(dtype), dtype)
         for nodes, nearest, far in parts:
             far[np.isinf(far)] = _none(dtype)
-            self._nearest[nodes], self._beyond[nodes, : len(far)] = nearest, far.T
+            self._nearest[nodes], self._excess[nodes, : len(far)] = nearest, far.T
 
     @property
     def dtype(self) -> Any:
-        return self._beyond.dtype
+        return self._excess.dtype
 
     def widen(self) -> None:
         """Hold 32 bits each, as the other label of the level: `none` must be above their sums."""
-        none = self._beyond == _none(self.dtype)
-        self._beyond = np.where(none, np.uint32(_FARTHEST), self._beyond)
+        none = self._excess == _none(self.dtype)
+        self._excess = np.where(none, np.uint32(_FARTHEST), self._excess)
 
     def to(self, start: Any, other: _Label, end: Any) -> NDArray[Any]:
         """Return the least metres over a separating node of the cells that nodes share."""
         none = _none(self.dtype)
-        more = np.add(self._beyond[start], other._beyond[end], dtype=np.uint32)
+        more = np.add(self._excess[start], other._excess[end], dtype=np.uint32)
         least = more.min(axis=1, initial=none).astype(np.int64)
         return np.where(least < none, least + self._nearest[start] + other._nearest[end], _FARTHEST)
 
