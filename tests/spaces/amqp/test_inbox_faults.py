@@ -107,7 +107,7 @@ def test_amqp_inbox_disk_full_sends_held_answer_once_there_is_room(
     assert held.result(timeout=WAIT_S) == "only"
 
 
-def test_amqp_inbox_disk_full_is_told_once_a_second_however_many_answers_wait(
+def test_amqp_inbox_disk_full_logs_one_retry_a_second_of_many_answers(
     make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
     space = make_space(inbox=inbox)
