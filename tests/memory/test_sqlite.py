@@ -749,6 +749,40 @@ def test_process_does_not_grow_with_the_file(path: Path) -> None:
     assert int(done.stdout) < 8_000_000
 
 
+def test_words_that_a_loaded_state_forgets_are_overwritten(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        memory.add_memory(user("kept"))
+        state = memory.state_dict()
+        memory.add_memory(user("unmistakable"))
+        memory.load_state_dict(state)
+    assert b"unmistakable" not in path.read_bytes()
+
+
+def test_words_that_a_killed_process_has_left_are_overwritten_by_compact(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        memory.add_memory(user("unmistakable"))
+    with sqlite3.connect(path) as db:
+        left = "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', 1, 't1', ?)"
+        db.execute(left, ("unmistakable",))
+        db.execute("DELETE FROM memories")
+    db.close()
+    with SQLiteMemory(path) as memory:
+        assert memory.compact()
+    assert b"unmistakable" not in path.read_bytes()
+
+
+def test_words_of_a_conversation_beside_a_damaged_one_are_overwritten(path: Path) -> None:
+    with SQLiteMemory(path, "anna") as memory:
+        memory.add_memory(user("unmistakable"))
+        memory.thread("bo").add_memory(user("damaged"))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE memories SET item = '[' WHERE item LIKE '%damaged%'")
+    db.close()
+    with SQLiteMemory(path) as memory, pytest.raises(MemoryFileError, match="cannot be read"):
+        memory.prune(0)
+    assert b"unmistakable" not in path.read_bytes()
+
+
 # -- the state of an agent -------------------------------------------------------------------------
 
 
@@ -774,6 +808,25 @@ def test_sqlite_memory_loading_a_state_removes_later_items_of_the_thread(tmp_pat
         memory.add_memory({"role": "user", "content": "gone on with"})
         assert memory.recall("gone on with", 1)[0]["content"] == "gone on with"
         assert len(memory.thread("other").get_memories()) == 2
+
+
+def test_run_adds_again_what_a_loaded_state_does_not_have(made: Made) -> None:
+    with made() as memory:
+        told = [user(f"message {number}") for number in range(5)]
+
+        def add(count: int) -> None:
+            for number, each in enumerate(told[:count]):
+                memory.add_once(each, "key of R", number)
+
+        add(2)
+        state = memory.state_dict()
+        memory.thread("other").add_once(user("elsewhere"), "key of R", 0)
+        add(5)
+        memory.load_state_dict(state)
+        assert memory.get_memories() == told[:2]
+        add(5)
+        add(5)
+        assert memory.get_memories() == told
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,13 @@ from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query_words
-from moothall.memory.memory_tables import ADD_CHANGED_COLUMN, QUERY_WORDS, TABLES, MemoryTables
+from moothall.memory.memory_tables import (
+    ADD_CHANGED_COLUMN,
+    ADD_RUN_COLUMN,
+    QUERY_WORDS,
+    TABLES,
+    MemoryTables,
+)
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
@@ -33,6 +39,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
     ),
     (ADD_CHANGED_COLUMN, "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)"),
+    SQLITE.formatted(ADD_RUN_COLUMN),
 )
 
 

@@ -11,7 +11,13 @@ from moothall.foundation.errors import MemoryFileError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.fulltext import query_words, vector
 from moothall.foundation.postgres.pool import PostgresPool
-from moothall.memory.memory_tables import ADD_CHANGED_COLUMN, QUERY_WORDS, TABLES, MemoryTables
+from moothall.memory.memory_tables import (
+    ADD_CHANGED_COLUMN,
+    ADD_RUN_COLUMN,
+    QUERY_WORDS,
+    TABLES,
+    MemoryTables,
+)
 
 _NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -28,6 +34,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         ADD_CHANGED_COLUMN,
         "UPDATE threads SET changed = CAST(EXTRACT(EPOCH FROM now()) AS DOUBLE PRECISION)",
     ),
+    POSTGRESQL.formatted(ADD_RUN_COLUMN),
 )
 # A rare word counts more than a frequent one, and one that a short message has often counts most.
 _MATCHING: Final = """

@@ -62,6 +62,8 @@ ADD_CHANGED_COLUMN: Final = (
     "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0"
 )
 """When something was added last; for what is there already, the time of the migration."""
+ADD_RUN_COLUMN: Final = "ALTER TABLE memories ADD COLUMN run {exact}"
+"""The recorded run that added a message; NULL if none did, or an older moothall."""
 _BATCH: Final = 256
 _BATCH_CHARS: Final = 4_000_000
 
@@ -193,4 +195,13 @@ class MemoryTables(ABC):
             "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
             "DO UPDATE SET messages = excluded.messages",
             (thread, run, messages),
+        )
+
+    def lower_run_message_counts(self, db: Database, id: str, after: int) -> None:
+        """Have runs add what they added to a thread after a number once more."""
+        added = "FROM memories m WHERE m.thread = told.thread AND m.number > ?"
+        db.execute(
+            f"UPDATE told SET messages = messages - (SELECT count(*) {added} AND m.run = told.run) "
+            f"WHERE thread = ? AND run IN (SELECT m.run {added})",
+            (after, self.thread_number(db, id), after),
         )

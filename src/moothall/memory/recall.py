@@ -192,12 +192,17 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
 
 
 def insert(
-    tables: MemoryTables, db: Database, thread: int, row: tuple[str | None, str, str]
+    tables: MemoryTables,
+    db: Database,
+    thread: int,
+    row: tuple[str | None, str, str],
+    run: str | None = None,
 ) -> None:
-    """Store a message and its words for the search."""
+    """Store a message, of a recorded run or of none, and its words for the search."""
     role, text, words = row
     number = db.insert(
-        "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
+        "INSERT INTO memories (thread, role, item, run) VALUES (?, ?, ?, ?)",
+        (thread, role, text, run),
     )
     tables.add_words(db, thread, number, words)
     db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))

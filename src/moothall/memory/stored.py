@@ -147,7 +147,7 @@ class StoredMemory(Memory):
         with self._tables.writing(lock=self._tables.lock(self._id)) as db:
             thread = self._tables.ensure_thread(db, self._id)
             if self._tables.run_message_count(db, thread, run) <= sequence:
-                insert(self._tables, db, thread, row)
+                insert(self._tables, db, thread, row, run)
                 self._tables.set_run_message_count(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -330,15 +330,17 @@ class StoredMemory(Memory):
             older_than = older_than.total_seconds()
         check_seconds("older_than=", older_than, zero=True)
         before, deleted = time.time() - older_than, list[str]()
-        for id in self.threads():
-            with self._tables.writing(lock=self._tables.lock(id)) as db:
-                query = "SELECT 1 FROM threads WHERE id = ? AND changed < ?"
-                if db.execute(query, (id, before)).fetchone():
-                    self._recall.forget_after(db, id, 0)
-                    deleted.append(id)
-        if deleted:
-            with self._tables.writing() as db:
-                self._tables.tidy(db)
+        try:
+            for id in self.threads():
+                with self._tables.writing(lock=self._tables.lock(id)) as db:
+                    query = "SELECT 1 FROM threads WHERE id = ? AND changed < ?"
+                    if db.execute(query, (id, before)).fetchone():
+                        self._recall.forget_after(db, id, 0)
+                        deleted.append(id)
+        finally:  # also of those before one that cannot be forgotten
+            if deleted:
+                with self._tables.writing() as db:
+                    self._tables.tidy(db)
         return deleted
 
     def compact(self) -> bool:
@@ -347,6 +349,8 @@ class StoredMemory(Memory):
         Others that write to it wait meanwhile, about a second for 100 MB. Return False if another
         process reads an older state of the file, which then stays beside it, in `-wal`.
         """
+        with self._tables.writing() as db:
+            self._tables.tidy(db)  # of a process that died in between
         return self._tables.rewrite()
 
     # -- an agent's state --------------------------------------------------------------------------
@@ -376,7 +380,10 @@ class StoredMemory(Memory):
                     f"memory file {self._tables.name!r} does not hold what thread {self._id!r} had "
                     "when the state was saved: it is another file, or was forgotten meanwhile"
                 )
+            self._tables.lower_run_message_counts(db, self._id, newest)
             deleted = self._recall.forget_after(db, self._id, newest)
+            if deleted:
+                self._tables.tidy(db)
         if deleted:
             logger.warning(
                 "memory file %r: thread %r forgot %d messages that came after the loaded state",
