@@ -24,9 +24,13 @@ from moothall import (
     Waiting,
 )
 from moothall.foundation.errors import ActionError, ConfigError
-from moothall.serving import ScheduleControl
+from moothall.serving import ScheduleControl, asgi
 from serving.company.conftest import MakeCompany, live, until, value
 from serving.company.served import Served
+from serving.company.test_health import get
+from serving.doors.a2a_calls import plain, rpc
+from serving.doors.conftest import Waiting as Unanswering
+from serving.doors.conftest import serving
 
 AGENTS = """
 from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel
@@ -469,3 +473,48 @@ def test_wrong_setting_is_named(
     (folder / "program.py").write_text(AGENTS)
     with pytest.raises(ConfigError, match=why):
         make_company(f"{more}\nagents:\n  Clerk: {{ref: 'program.py:clerk'}}\n")
+
+
+LATE = """
+import threading
+
+from moothall import ReActAgent, ScriptedModel
+
+MODEL = ScriptedModel(["Bought."])
+MODEL.name = "waiting"  # as that of the process that has ended
+FAILED, LET_GO = threading.Event(), threading.Event()
+
+
+def shop(id):
+    if not FAILED.is_set():
+        FAILED.set()
+        raise OSError("no way in")
+    LET_GO.wait(20)
+    return ReActAgent(id, MODEL)
+"""
+
+
+def test_a2a_task_of_a_process_that_has_ended_goes_on_when_its_agent_enters_late(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(LATE)
+    model = Unanswering()
+    with serving(asgi(ReActAgent("shop", model, journal=folder / "runs.db"))) as url:
+        at_once = {"configuration": {"returnImmediately": True}}
+        task = rpc(url, "SendMessage", plain("Buy.") | at_once)["result"]["task"]
+        asyncio.run(model.has_begun())
+    company = make_company(
+        "journal: runs.db\nhttp: {listen: '127.0.0.1:0'}\nrestart: {first: 1ms, most: 5}\n"
+        "agents: {shop: {ref: 'program.py:shop'}}\n"
+    )
+
+    async def work(me: Agent) -> None:
+        from program import LET_GO  # type: ignore[import-not-found]
+
+        status, _ = await asyncio.to_thread(get, company.port, "/health")
+        assert status == 503  # the doors are open, and the agent is not there
+        LET_GO.set()
+        with Journal(folder / "runs.db") as journal:
+            await until(lambda: journal.run(task["id"]).state == "done")
+
+    live(company, work)

@@ -15,7 +15,7 @@ import mcp_types as types
 import openai
 import pytest
 
-from moothall import DualActAgent, Journal, ReActAgent, ScriptedModel, Waiting
+from moothall import Budget, DualActAgent, Journal, ReActAgent, ScriptedModel, Waiting
 from moothall.serving import asgi
 from serving.company.conftest import until
 from serving.doors.a2a_calls import (
@@ -224,6 +224,53 @@ def test_a2a_task_is_cancelled_at_the_moment_at_which_its_run_begins_to_wait(
         let_go.set()
         assert state(cancelled) == "TASK_STATE_CANCELED"
         assert journal.run(task["id"]).state == "cancelled"
+
+
+def test_runs_of_an_agent_go_on_while_the_journal_of_another_is_away(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "lost.db") as lost, Journal(tmp_path / "runs.db") as journal:
+        agent = shop(PAY, PAY, "Bought.", "Bought.", journal=journal, approver=Waiting())
+        asyncio.run(agent.reply("Buy."))
+        url = serve(asgi([shop(id="other", journal=lost), agent]))
+        task = started(url, "Buy.")
+        lost.close()
+        for wait in journal.waiting():
+            journal.answer(wait.run, wait.key, True, by="eva")
+        asyncio.run(until(lambda: all(run.state == "done" for run in journal.runs())))
+        got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+        assert (state(got), len(journal.runs())) == ("TASK_STATE_COMPLETED", 2)
+
+
+@pytest.mark.parametrize("by", ("its caller", "eva"))
+def test_a2a_task_whose_caller_has_spent_its_budget_stays_until_there_is_more(
+    serve: Serve, tmp_path: Path, by: str
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        whole = Budget(name="callers", model_calls=1, journal=journal)
+        clerk = shop(*[PAY] * 2, *["Bought."] * 2, id="clerk", journal=journal, approver=Waiting())
+        for _ in range(2):
+            asyncio.run(clerk.reply("Buy."))
+        others = journal.waiting()
+        agents = [shop(PAY, "Bought.", journal=journal), clerk]
+        url = serve(asgi(agents, budget=lambda name: whole))
+        task = started(url, "Buy.")
+        permit = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
+        if by == "its caller":
+            assert rpc(url, "SendMessage", permit)["error"]["code"] == -32029
+            assert len(journal.waiting(task["id"])) == 1
+        else:
+            journal.answer(task["id"], asked(task)["approval"], True, by=by)
+        for each in others:  # when the second one has gone on, the doors have looked at all
+            journal.answer(each.run, each.key, True, by="eva")
+            asyncio.run(until(lambda: journal.run(each.run).state == "done"))  # noqa: B023
+        got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+        assert (state(got), BOUGHT) == ("TASK_STATE_INPUT_REQUIRED", ["tea"] * 2)
+        journal.budgets.limit("callers", model_calls=9)
+        if by == "its caller":
+            rpc(url, "SendMessage", permit)
+        asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
+        assert BOUGHT == ["tea"] * 3
 
 
 # -- AG-UI -----------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
 from moothall.serving.doors.front import NO_FRONT, Front
-from moothall.serving.doors.protocols import A2A, REFUSED, fault_of
-from moothall.serving.doors.served import Served, id_in, in_path
+from moothall.serving.doors.protocols import A2A, REFUSED, fault_of, id_in, in_path
+from moothall.serving.doors.served import Served
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -81,13 +81,9 @@ class A2ADoor:
             Route(f"{A2A.path}/{{agent:path}}", self._call, methods=["POST"]),
         ]
 
-    async def open(self) -> None:
-        """Resume the tasks whose process was killed."""
+    async def resume(self) -> None:
+        """Go on with the tasks whose process was killed, or for which an answer has come."""
         await self._tasks.resume()
-
-    async def resume_due(self) -> None:
-        """Go on with the tasks for which an answer has come otherwise."""
-        await self._tasks.resume_due()
 
     async def close(self) -> None:
         """Cancel the tasks that do not end in time."""

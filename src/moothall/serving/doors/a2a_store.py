@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from moothall import JournalError, NoSuchRun, RunHeld, StateError
+from moothall import Agent, BudgetExceeded, JournalError, NoSuchRun, RunHeld, StateError
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
 from moothall.build import log_failure
@@ -74,6 +74,7 @@ class Tasks:
         self._served = served
         self._has_token = has_token
         self._tasks: dict[str, Task] = {}
+        self._entered: dict[str, Agent] = {}  # the agents whose tasks that were cut off go on
 
     # -- beginning and ending ----------------------------------------------------------------------
 
@@ -133,36 +134,44 @@ class Tasks:
             del self._tasks[task.id]
 
     async def resume(self) -> None:
-        """Resume the tasks whose process was killed."""
-        for id, agent in self._served.agents.items():
-            if (journal := journal_of(agent)) is None:
-                continue
-            try:
-                stopped = await in_thread(partial(journal.runs, agent=id, state=Outline.cut_off))
-            except JournalError as error:
-                log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
-                continue
-            for run in stopped:
-                if is_task(run.id):
-                    await self._go_on(id, journal, run.id)
-
-    async def resume_due(self) -> None:
-        """Go on with the tasks for which an answer has come otherwise, or whose time is over."""
+        """Go on with tasks that have waited and can; of an agent that has entered, the cut-off."""
         for id, agent in [*self._served.agents.items()]:
             if (journal := journal_of(agent)) is None:
                 continue
-            for run_id in await in_thread(journal.waits.run_ids, id):
-                if is_task(run_id):
-                    await self._go_on(id, journal, run_id)
+            try:
+                run_ids = await in_thread(journal.waits.run_ids, id)
+                if self._entered.get(id) is not agent:
+                    find = partial(journal.runs, agent=id, state=Outline.cut_off)
+                    run_ids += [run.id for run in await in_thread(find)]
+                go_on = [await self._go_on(id, journal, each) for each in run_ids if is_task(each)]
+            except JournalError as error:
+                log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
+            else:
+                if all(go_on):
+                    self._entered[id] = agent
 
-    async def _go_on(self, agent: str, journal: Journal, run_id: str) -> None:
-        """Go on with a task of the journal."""
+    async def _go_on(self, agent: str, journal: Journal, run_id: str) -> bool:
+        """Go on with a task of the journal; return False if it must be tried again."""
         recorded = None
         if run_id not in self._tasks:
             with journal.file.skipping_damaged(run_id):
                 recorded = await in_thread(found_in, agent, journal, run_id)
-        if recorded is not None and run_id not in self._tasks:
-            self._begin(*recorded)
+        if recorded is None or run_id in self._tasks:
+            return True
+        if not self._can_pay(recorded[2]):
+            return False
+        self._begin(*recorded)
+        return True
+
+    def _can_pay(self, sender: str) -> bool:
+        """Return whether a task would not fail at once since its caller's budget is spent."""
+        try:
+            self._served.check(self._caller(sender))
+        except (BudgetExceeded, JournalError):
+            return False
+        except Exception:  # of the program's function: the task ends with it
+            return True
+        return True
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Cancel the tasks that do not end in time; the next process resumes what a journal has."""
@@ -196,6 +205,8 @@ class Tasks:
         waits = await in_thread(journal.waiting, id)
         asks = asks_of(waits, self._served.callers.permits(caller))
         key, answer = answer_in(message["parts"], asks)
+        # Before it is kept: a task that fails now would go on once there is budget again.
+        self._served.check(caller)
         try:
             await in_thread(partial(journal.answer, id, key, answer, by=caller))
         except StateError as late:

@@ -27,8 +27,8 @@ from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, 
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.door import Endpoint, parted
 from moothall.serving.doors.openai.input import mended
-from moothall.serving.doors.protocols import AG_UI, run_error
-from moothall.serving.doors.served import Served, id_in
+from moothall.serving.doors.protocols import AG_UI, id_in, run_error
+from moothall.serving.doors.served import Served
 
 _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""

@@ -163,7 +163,7 @@ class _Doors:
     async def _open(self) -> AsyncIterator[None]:
         try:
             async with self._mcp.over_http() as self._answers_mcp:
-                await self._a2a.open()
+                await self._a2a.resume()
                 going_on = asyncio.create_task(self._go_on())
                 try:
                     yield
@@ -178,7 +178,7 @@ class _Doors:
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                await self._a2a.resume_due()
+                await self._a2a.resume()
                 if self._resumes:
                     await self._served.resume_due()
             except MoothallError as error:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote
 
 from moothall import BudgetExceeded, NotPermitted
 from moothall.build import UnreadableText
@@ -19,6 +20,7 @@ from moothall.serving.doors.checks import RequestRefused, json_of, sent_event
 ErrorAnswer: TypeAlias = tuple[int, str, bytes]
 """The status, the text and the media type of an answer."""
 _JSON: Final = b"application/json"
+_DOTS: Final = re.compile(r"~*\.{1,2}")
 _REST_PATHS: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 
 
@@ -164,3 +166,19 @@ def answer_to(error: RequestRefused, path: str, body: bytes = b"") -> ErrorAnswe
     protocol = protocol_at(path)
     answer = None if protocol is None else protocol.form(error, path, body)
     return answer or (error.status, str(error), b"text/plain; charset=utf-8")
+
+
+def in_path(id: str) -> str:
+    """Return an id as the part of an address, where `~` stands before the parts `.` and `..`.
+
+    Clients and proxies resolve these two, even if they are percent-encoded.
+    """
+    parts = [f"~{part}" if _DOTS.fullmatch(part) else part for part in id.split("/")]
+    return quote("/".join(parts), safe="")
+
+
+def id_in(path: str, agents: Container[str]) -> str:
+    """Return the id that a part of an address, already decoded, stands for."""
+    parts = [part.removeprefix("~") if _DOTS.fullmatch(part) else part for part in path.split("/")]
+    id = "/".join(parts)
+    return id if id in agents else path

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 from weakref import WeakSet
 
 from moothall import (
@@ -24,6 +22,7 @@ from moothall import (
     ConversationalAgent,
     DefinitionError,
     Event,
+    JournalError,
     NativeSpace,
     Question,
 )
@@ -40,6 +39,7 @@ from moothall.build import (
     answer,
     call_user,
     guard,
+    log_failure,
 )
 from moothall.foundation.threads import reset
 from moothall.journal import Wait
@@ -48,31 +48,13 @@ from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.asks import Caller, CallerApprover
 from moothall.serving.doors.callers import LOCAL, Callers
 from moothall.serving.doors.checks import in_thread
-from moothall.serving.doors.protocols import DOORS
+from moothall.serving.doors.protocols import DOORS, in_path
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
 _MAX_SENDERS: Final = 10_000
 T = TypeVar("T")
-
-_DOTS: Final = re.compile(r"~*\.{1,2}")
-
-
-def in_path(id: str) -> str:
-    """Return an id as the part of an address, where `~` stands before the parts `.` and `..`.
-
-    Clients and proxies resolve these two, even if they are percent-encoded.
-    """
-    parts = [f"~{part}" if _DOTS.fullmatch(part) else part for part in id.split("/")]
-    return quote("/".join(parts), safe="")
-
-
-def id_in(path: str, agents: Container[str]) -> str:
-    """Return the id that a part of an address, already decoded, stands for."""
-    parts = [part.removeprefix("~") if _DOTS.fullmatch(part) else part for part in path.split("/")]
-    id = "/".join(parts)
-    return id if id in agents else path
 
 
 def _check_id(id: str) -> None:
@@ -254,9 +236,14 @@ class Served:
         """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
         # A copy: `put` may replace an agent while the runs of another one are resumed.
         for agent in [*self.agents.values()]:
-            for resuming in who_resumes(agent):
-                for each in await resuming.resume_decided(which=lambda run: not is_task(run.id)):
-                    logger.info("run %r goes on: %s", each.run.id, each.outcome)
+            try:
+                for resuming in who_resumes(agent):
+                    for each in await resuming.resume_decided(
+                        which=lambda run: not is_task(run.id)
+                    ):
+                        logger.info("run %r goes on: %s", each.run.id, each.outcome)
+            except JournalError as error:
+                log_failure(logger, f"agent {agent.id!r}: its runs do not go on", error)
 
     def check(self, caller: str) -> None:
         """Check that a caller may begin a call.

@@ -59,8 +59,8 @@ from moothall.serving.doors.openai.outcome import (
 )
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
 from moothall.serving.doors.openai.stored import StoredResponses
-from moothall.serving.doors.protocols import OPENAI
-from moothall.serving.doors.served import Served, id_in
+from moothall.serving.doors.protocols import OPENAI, id_in
+from moothall.serving.doors.served import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
