@@ -17,7 +17,20 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
-from moothall import FileError, Journal, ModelReply, ReActAgent, RunHeld, ScriptedModel, Usage
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    FileError,
+    Journal,
+    Later,
+    ModelReply,
+    ReActAgent,
+    RunHeld,
+    ScriptedModel,
+    Usage,
+    Waiting,
+    action,
+)
 from moothall.foundation.errors import ConfigError, DefinitionError, NoSuchRun, StateError
 from moothall.models.protocol import Call
 
@@ -86,6 +99,44 @@ def test_imported_run_goes_on_where_it_stopped(
         assert other.run("moved").state == "error"
         agent = ReActAgent("a", ScriptedModel(["", "", "There."]), actions=[act], journal=other)
         assert agent.reply_sync("go on", run_id="moved", thread="anna").text == "There."
+
+
+@action
+async def fetch(name: str) -> Later:
+    """Fetch what a webhook brings."""
+    return Later(name)
+
+
+def test_moved_run_takes_the_answers_that_it_was_given(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    fetches = [{"name": "fetch", "args": {"name": each}} for each in ("mail", "book")]
+
+    def results(journal: Journal) -> list[Any]:
+        model = ScriptedModel([{"name": "pay"}, *fetches, "Done."])
+        given: dict[str, Any] = {"approver": Waiting(), "journal": journal}
+        agent = ReActAgent("clerk", model, actions=[pay, fetch], **given)
+        if not journal.runs():
+            assert agent.reply_sync("Go.", run_id="R").stop_reason == "waiting"
+            return []
+        (resumed,) = asyncio.run(agent.resume_decided())
+        assert resumed.reply is not None
+        return [step.result["result"] for step in resumed.reply.steps]
+
+    results(journal)
+    (approval,) = journal.waiting("R")
+    journal.answer("R", approval.key, True, by="eva")
+    journal.answer("R", "mail", "a letter")  # before it is asked for
+    journal.export("R", tmp_path / "r.jsonl", move=True)
+    with Journal(place("other")) as other, Journal(place("third")) as third:
+        other.import_run(tmp_path / "r.jsonl")
+        results(other)
+        (book,) = other.waiting("R")
+        other.answer("R", book.name, "a book", by="shop")
+        other.export("R", tmp_path / "again.jsonl", move=True)
+        third.import_run(tmp_path / "again.jsonl")
+        assert results(third) == ["paid", "a letter", "a book"]
 
 
 def test_fork_of_a_run_is_as_new_as_the_fork(journal: Journal) -> None:

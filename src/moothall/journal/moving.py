@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
@@ -32,12 +32,37 @@ from moothall.journal.store.copies import values_of
 from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
-from moothall.journal.store.wait_rows import end_rows, reopen_rows
+from moothall.journal.store.wait_rows import end_rows, keep_answers, reopen_rows, untaken_answers
 from moothall.journal.tally import Tally, search_text
 
+Answers: TypeAlias = list[dict[str, Any]]
 VERSION: Final = 1
 """The version of the lines, in the first one."""
 
+
+def _is_json(text: Any) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return _is_sendable(text)
+
+
+def _is_json_of_texts(text: Any) -> bool:
+    values = json.loads(text) if _is_json(text) else None
+    return isinstance(values, list) and all(isinstance(each, str) for each in values)
+
+
+_ANSWER: Final = {
+    "key": str,
+    "name": str,
+    "kind": str,
+    "value": _is_json,
+    "decided_by": (str, None),
+    "answered": float,
+    "sources": (None, _is_json_of_texts),
+}
+"""An answer that the run was given and has not taken."""
 _HEAD: Final = {
     "moothall": str,
     "version": int,
@@ -53,6 +78,7 @@ _HEAD: Final = {
     "entries": int,
     "values": int,
     "moved?": bool,
+    "answers?": [_ANSWER],
 }
 _VALUE: Final = {"value": str, "text?": str, "base64?": str}
 _ENTRY: Final = {"path": str, "kind": str, "at": float, "data?": dict, "text?": str, "sum": str}
@@ -67,15 +93,18 @@ def named_file(path: object) -> Path:
     raise ConfigError(f"path= must be the path of a file, got {path!r:.80}")
 
 
-def export_run(store: Store, run_id: str, path: Path, is_moved: bool = False) -> None:
-    """Write a run to a file: a line about it, then one for each of its values and entries."""
+def export_run(store: Store, run_id: str, path: Path, answers: Answers | None = None) -> None:
+    """Write a run to a file: a line about it, then one for each of its values and entries.
+
+    A run that is moved has `answers` that it was given and has not taken.
+    """
     with store.reading() as db, written_whole(path, 0o600) as part:
         number = store.number(db, run_id)
         for _ in store.read(db, number, run_id):
             pass  # raises if it is damaged
         hashes = values_of(store, db, number)
         with part.open("w", encoding="utf-8", newline="\n") as out:
-            for line in _lines(store, db, number, hashes, is_moved):
+            for line in _lines(store, db, number, hashes, answers):
                 out.write(f"{line}\n")
 
 
@@ -92,13 +121,14 @@ def move_run(store: Store, runs: Runs, run_id: str, path: Path) -> None:
             )
         # First of all: a process that dies in between leaves no run that goes on twice.
         with store.writing() as db:
+            answers = untaken_answers(db, number)
             db.execute(
                 "UPDATE runs SET state = ?, open = FALSE WHERE number = ?",
                 (ELSEWHERE_STATE, number),
             )
             end_rows(db, number)
         try:
-            export_run(store, run_id, path, is_moved=True)
+            export_run(store, run_id, path, answers)
         except BaseException:
             _go_on(store, number, run_id)
             raise
@@ -148,16 +178,17 @@ def _locked_run(store: Store, runs: Runs, run_id: str) -> Iterator[int]:
 
 
 def _lines(
-    store: Store, db: Database, number: int, hashes: list[str], is_moved: bool
+    store: Store, db: Database, number: int, hashes: list[str], answers: Answers | None
 ) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
     columns = dict(zip(names, row, strict=True))
     head = {"moothall": "run", "version": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
-    if is_moved:  # its state here says only that
+    if answers is not None:  # it is moved, which is all that its state says here
         entries = [entry for entry, _ in store.read(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
+        head |= {"answers": answers} if answers else {}
     yield as_text({**head, "values": len(hashes)})
     for hash in hashes:
         data = store.read_value(hash, db)
@@ -232,6 +263,13 @@ class _Import:
             db.execute(
                 "UPDATE runs SET attributes = ? WHERE number = ?", (as_column(attributes), number)
             )
+            # A copy under another id asks a person for itself.
+            answers = [
+                each
+                for each in head.get("answers", ())
+                if id == head["id"] or each["kind"] in ("", "result")
+            ]
+            keep_answers(db, number, answers)
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
             text = search_text(head["task"], tally.reply or "")
@@ -294,6 +332,12 @@ class _Import:
                 raise self._fault(f"{name} must be a text of at most {_MOST_CHARS} characters")
         if not 0 < len(head["key"]) <= _KEY_CHARS or head["state"] in ("running", ""):
             raise self._fault("key or state is not one that moothall gives")
+        for answer in head.get("answers", ()):
+            if not 0 <= answer["answered"] < 253_000_000_000:
+                raise self._fault("answered must be in seconds")
+            for name in ("key", "name", "decided_by"):
+                if not _is_sendable(answer[name] or ""):
+                    raise self._fault(f"{name} of an answer is no text that can be stored")
         for name in ("began", "seconds"):
             if not 0 <= head[name] < 253_000_000_000:
                 raise self._fault(f"{name} must be in seconds, got {head[name]!r:.80}")

@@ -57,6 +57,14 @@ _TELL: Final = (
 )
 
 
+_ANSWER_COLUMNS: Final = ("key", "name", "kind", "value", "decided_by", "answered", "sources")
+_KEEP: Final = (
+    "INSERT INTO waits (run, kind, path, step, place, since, key, name, value, decided_by, "
+    f"answered, sources, agent, thread) VALUES (?, '', '', '', 0, ?, ?, ?, ?, ?, ?, ?, "
+    f"{_AGENT_AND_THREAD}) ON CONFLICT (run, key) DO NOTHING"
+)
+
+
 class WaitEntry(NamedTuple):
     """An entry that changes rows: which of the entries of its commit it is, and what it says.
 
@@ -145,6 +153,23 @@ def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bo
     write_rows(db, run, 0, wait_entries, is_over=False)
     query = "SELECT 1 FROM waits WHERE run = ? AND NOT taken"
     return db.execute(query, (run,)).fetchone() is not None
+
+
+def untaken_answers(db: Database, run: int) -> list[dict[str, Any]]:
+    """Return the answers that a run was given and that no entry has yet, as JSON data."""
+    rows = db.execute(
+        f"SELECT {', '.join(_ANSWER_COLUMNS)} FROM waits "
+        f"WHERE run = ? AND NOT taken AND value IS NOT NULL AND kind <> '{DOUBT}' ORDER BY key",
+        (run,),
+    ).fetchall()
+    return [dict(zip(_ANSWER_COLUMNS, row, strict=True)) for row in rows]
+
+
+def keep_answers(db: Database, run: int, answers: Iterable[Mapping[str, Any]]) -> None:
+    """Keep answers of `untaken_answers` for a run that asks for them when it goes on."""
+    for each in answers:
+        key, name, _, value, by, answered, sources = (each[name] for name in _ANSWER_COLUMNS)
+        db.execute(_KEEP, (run, answered, key, name, value, by, answered, sources, run, run))
 
 
 def note_doubt_reminder(db: Database, run: int, doubt: Wait, remind: float | None) -> None:
