@@ -102,7 +102,7 @@ def test_exported_run_is_imported(tmp_path: Path) -> None:
         assert journal.replay("bread-1").text == "You have bread."
 
 
-@pytest.mark.parametrize("name", ("memory-2.db", "memory-3.db"))
+@pytest.mark.parametrize("name", ("memory-2.db", "memory-3.db", "memory-4.db"))
 def test_memory_of_each_format_is_read_and_recalled(tmp_path: Path, name: str) -> None:
     with SQLiteMemory(copied(name, tmp_path), thread="anna") as memory:
         assert [each["content"] for each in memory.messages()] == ["Buy bread.", "You have bread."]
@@ -207,7 +207,7 @@ def test_messages_of_the_wire_are_read() -> None:
     ("name", "opens", "error"),
     (
         ("journal-11.db", Journal, JournalError),
-        ("memory-3.db", SQLiteMemory, MemoryFileError),
+        ("memory-4.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),
 )
