@@ -210,6 +210,7 @@ def command_table() -> dict[str, click.Command]:
 
 
 @pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.name)
+@pytest.mark.timeout(180)  # town-3 lives several towns; a machine may have other work
 def test_documentation_page_runs(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
