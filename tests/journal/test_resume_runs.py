@@ -14,6 +14,7 @@ import pytest
 from journal.crash import crash, on_a_loop
 from moothall import (
     ACCESS_REQUESTED,
+    ActionError,
     Agent,
     Budget,
     Context,
@@ -332,3 +333,45 @@ async def test_resume_runs_without_a_journal_is_refused(tmp_path: Path) -> None:
         await agent.resume_runs(deps="ada")
     with pytest.raises(DefinitionError, match="concurrency"):
         await agent.resume_runs(concurrency=0)
+
+
+class Customer(Agent):
+    """Keeps what is said to it."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.heard = asyncio.Queue[str]()
+        self.loop = asyncio.get_running_loop()
+
+    @action
+    async def say(self, content: str) -> None:
+        self.loop.call_soon_threadsafe(self.heard.put_nowait, content)
+
+
+@on_a_loop
+async def test_late_reply_is_sent_at_the_end_of_its_run_while_others_go_on(tmp_path: Path) -> None:
+    never = asyncio.Event()
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def order(context: Context) -> str:
+        """Order."""
+        if context.thread == "bo":
+            await never.wait()
+        return f"for {context.thread}"
+
+    with Journal(tmp_path / "journal") as journal, NativeSpace() as space:
+        model = ScriptedModel([orders] * 4)
+        clerk = ReActAgent("clerk", model, actions=[order], approver=Waiting(), journal=journal)
+        ada, bo = (space.add(Customer(id)) for id in ("ada", "bo"))
+        space.add(clerk)
+        for each in (bo, ada):
+            with pytest.raises(ActionError, match="waiting for the approval"):
+                await each.ask("clerk", "say", content="Order.")
+        for wait in journal.waiting():
+            journal.answer(wait.run, wait.key, True)
+        resuming = asyncio.create_task(clerk.resume_decided())
+        assert await ada.heard.get() == "Ordered for ada."
+        assert not resuming.done()
+        resuming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await resuming

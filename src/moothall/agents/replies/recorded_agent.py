@@ -30,6 +30,7 @@ from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
 from moothall.foundation.jsonvalue import as_json, json_text
+from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WORKERS
 from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
 from moothall.journal.stop_reason import ANSWERED
@@ -142,23 +143,23 @@ class RecordedAgent(ConversationalAgent):
                 if not run.held and run.state in ("waiting", "stopped")
                 if agent._retry_times.get(run.id, now) <= now
             ]
-        results = await resumed(resumable, deps, budget, which, concurrency)
-        for agent, runs in resumable:
-            ids = {run.id for run in runs}
-            agent._have_resumed([each for each in results if each.run.id in ids], now)
-        return results
+            agent._retry_times = {id: at for id, at in agent._retry_times.items() if at > now}
+        return await resumed(
+            resumable, deps, budget, which, concurrency, RecordedAgent._have_resumed
+        )
 
-    def _have_resumed(self, results: list[ResumedRun], now: float) -> None:
-        """Send late replies, and note which runs are tried again only after a time."""
-        self._retry_times = {id: at for id, at in self._retry_times.items() if at > now} | {
-            each.run.id: math.inf if isinstance(each.error, RunDamaged) else now + _AGAIN_S
-            for each in results
-            if each.outcome != "resumed"
-        }
-        for each in results:
-            reply = each.reply
-            if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
-                self._tell_sender(each.run, reply.text)
+    def _have_resumed(self, result: ResumedRun) -> None:
+        """Send a late reply, or note that the run is tried again only after a time."""
+        run, reply = result.run, result.reply
+        if result.outcome != "resumed":
+            damaged = isinstance(result.error, RunDamaged)
+            next_time = math.inf if damaged else time.monotonic() + _AGAIN_S
+            self._retry_times = {**self._retry_times, run.id: next_time}
+        elif reply is not None and reply.stop_reason in ANSWERED:
+            try:
+                self._tell_sender(run, reply.text)
+            except Exception as error:  # it is recorded; other runs go on
+                log_failure(logger, f"the late reply of run {run.id!r} was not sent", error)
 
     def _check_resuming(
         self, method: str, concurrency: int, deps: object, budget: object, which: object

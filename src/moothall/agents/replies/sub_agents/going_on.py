@@ -100,20 +100,33 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
 
 
 async def resumed(
-    resumable: ResumableRuns, deps: Any, budget: Any, chosen: Any, concurrency: int
+    resumable: ResumableRuns,
+    deps: Any,
+    budget: Any,
+    chosen: Any,
+    concurrency: int,
+    at_end: Callable[[Any, ResumedRun], None] | None = None,
 ) -> list[ResumedRun]:
-    """Resume the runs that are wanted, those of different agents side by side."""
+    """Resume the runs that are wanted, those of different agents side by side.
+
+    `at_end` is told of each run as it ends, with its agent: others may take hours more.
+    """
     for _, runs in resumable:
         runs[:] = [run for run in runs if chosen is None or chosen(run)]
     done = await asyncio.gather(
-        *(_resume_all(agent, runs, deps, budget, concurrency) for agent, runs in resumable)
+        *(_resume_all(agent, runs, deps, budget, concurrency, at_end) for agent, runs in resumable)
     )
     results = [each for some in done for each in some]
     return results if results in done else sorted(results, key=lambda each: each.run.began)
 
 
 async def _resume_all(
-    agent: Any, runs: list[Outline], deps: Any, budget: Any, concurrency: int
+    agent: Any,
+    runs: list[Outline],
+    deps: Any,
+    budget: Any,
+    concurrency: int,
+    at_end: Callable[[Any, ResumedRun], None] | None,
 ) -> list[ResumedRun]:
     """Resume runs: those of a thread one after the other, those of others side by side."""
     journal = agent.journal
@@ -128,7 +141,9 @@ async def _resume_all(
                     return
                 forked = journal.runs(forked_from=run.id, limit=1)
                 resumed = None if forked else await _resume_run(agent, run, deps, budget)
-                results[run.id] = resumed or ResumedRun(run, "forked")
+                results[run.id] = result = resumed or ResumedRun(run, "forked")
+                if at_end is not None:
+                    at_end(agent, result)
 
     threads: dict[str | None, list[Outline]] = {}
     for run in runs:
