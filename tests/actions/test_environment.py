@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from moothall.actions import Action, action
+from moothall.actions import Action, Retry, action
 from moothall.actions.environment import Environment
 from moothall.foundation.threads import WORKERS
 
@@ -250,6 +250,23 @@ def test_environment_keeps_a_time_limit(environment: Environment) -> None:
     assert run(environment, hang)["error"] == f'"hang" took longer than 0.02 s; {UNKNOWN}'
     assert cancelled == ["hang"]
     assert run(environment, raises_its_own)["error"] == "the line was busy"
+
+
+def test_environment_calls_an_action_in_a_thread_no_more_after_its_time_limit() -> None:
+    ended = threading.Event()
+
+    class Watched(Environment):
+        def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+            result = super().execute_action(action, args)
+            ended.set()
+            return result
+
+    @action(idempotent=True, timeout=0.02, retries=Retry(on=ValueError, backoff=60))
+    def fails() -> None:
+        fail()
+
+    assert run(Watched(), fails)["error"] == f'"fails" took longer than 0.02 s; {UNKNOWN}'
+    assert ended.wait(WAIT)
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))

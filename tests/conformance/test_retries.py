@@ -54,6 +54,10 @@ class Clerk(Agent):
     async def work_much_later(self) -> int:
         return self._fail(1)
 
+    @action(idempotent=True, retries=Retry(on=Busy, backoff=30))
+    def work_much_later_in_thread(self) -> int:
+        return self._fail(1)
+
     def before_action(self, message: dict[str, Any]) -> None:
         self.befores += 1
 
@@ -93,11 +97,12 @@ def test_retries_of_an_action_that_is_not_idempotent_need_failures_without_effec
     assert space.add(Agent("me")).ask("clerk", "pay").result(WAIT_S) == 2
 
 
-def test_retries_end_with_the_deadline_of_their_request(space: Any) -> None:
+@pytest.mark.parametrize("name", ("work_much_later", "work_much_later_in_thread"))
+def test_retries_end_with_the_deadline_of_their_request(space: Any, name: str) -> None:
     clerk = space.add(Clerk())
     me = space.add(Agent("me"))
     with pytest.raises(RequestTimeout):
-        me.request(message("clerk", "work_much_later"), timeout=0.5).result(WAIT_S)
+        me.request(message("clerk", name), timeout=0.5).result(WAIT_S)
     assert me.ask("clerk", "work", failures=0).result(WAIT_S) == 2  # its place is free again
     assert clerk.calls == 2
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from moothall.actions import Action
 from moothall.actions.approval import Later
+from moothall.actions.retry import repeated_in_thread
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import (
     DATA,
@@ -157,7 +158,8 @@ async def execute_in_thread(
         return result
     flight = _Flight(loop)
     try:
-        result = await WORKERS.run(loop, _fly, flight, environment, action, args)
+        with repeated_in_thread(action.retries):
+            result = await WORKERS.run(loop, _fly, flight, environment, action, args)
         return result
     except asyncio.CancelledError:
         # At least one side sees the other: this one sets `is_finished` before it reads `future`,

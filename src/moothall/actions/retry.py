@@ -7,14 +7,19 @@ import functools
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from moothall.foundation.arguments import check_boolean, check_integer, check_seconds
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import error_message
-from moothall.foundation.threads import is_async
+from moothall.foundation.threads import context_value, is_async
+
+_END: Final[ContextVar[threading.Event | None]] = ContextVar("moothall_end", default=None)
+"""Set once nobody waits any more for the call that a thread carries out in this context."""
 
 logger: logging.Logger = logging.getLogger("moothall.agent")
 
@@ -62,6 +67,23 @@ class Retry:
         return most * random.uniform(0.75, 1.0)
 
 
+@contextmanager
+def repeated_in_thread(retry: Retry | None) -> Iterator[threading.Event | None]:
+    """Have a plain action that a thread carries out be called again within a `with` block only.
+
+    The event ends that earlier. A thread cannot be stopped, but it need not begin anew.
+    """
+    if retry is None:
+        yield None
+        return
+    end = threading.Event()
+    try:
+        with context_value(_END, end):
+            yield end
+    finally:
+        end.set()
+
+
 def retried(function: Callable[..., Any], retry: Retry, name: str) -> Callable[..., Any]:
     """Return a function that calls another as often as `retry` says."""
 
@@ -90,12 +112,13 @@ def retried(function: Callable[..., Any], retry: Retry, name: str) -> Callable[.
 
     @functools.wraps(function)
     def again_in_thread(**args: Any) -> Any:
-        call = 1
+        call, end = 1, _END.get() or threading.Event()
         while True:
             try:
                 return function(**args)
             except retry.on as error:
-                threading.Event().wait(pause(call, error))
+                if end.is_set() or end.wait(pause(call, error)):
+                    raise
             call += 1
 
     return again_in_thread

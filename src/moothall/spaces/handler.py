@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
@@ -14,6 +15,7 @@ from moothall.actions.approval import Later
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import not_permitted
 from moothall.actions.message import Envelope
+from moothall.actions.retry import repeated_in_thread
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import from_caller
 from moothall.agents.context import CallChannel, Context, filled, injected
@@ -92,7 +94,9 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if offer.action.is_async:
             value = await offer.function(**kwargs)
         else:
-            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
+            with repeated_in_thread(offer.action.retries) as end:
+                call = partial(offer.function, **kwargs)
+                value = await _in_thread(mailbox.router, call, channel, end)
         if value.__class__ not in DATA:
             value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
@@ -127,13 +131,16 @@ async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) 
 
 
 async def _in_thread(
-    router: RouterPort, call: Callable[[], Any], channel: CallChannel | None = None
+    router: RouterPort,
+    call: Callable[[], Any],
+    channel: CallChannel | None = None,
+    end: threading.Event | None = None,
 ) -> Any:
     """Call a plain function in a worker thread.
 
     A thread cannot be stopped. When cancelled, this still waits until the thread has ended, because
     its agent handles one message at a time and stays busy; only then it raises. A person whom the
-    thread has asked something is asked no longer.
+    thread has asked something is asked no longer, and what failed is called no more.
     """
     # An exception is part of the result: some, such as `GeneratorExit`, have another meaning when a
     # future raises them.
@@ -152,6 +159,8 @@ async def _in_thread(
             cancelled = error
             if channel is not None:
                 channel.withdraw()
+            if end is not None:
+                end.set()
             if router.closed:
                 break
     if cancelled is not None:
