@@ -111,6 +111,34 @@ def test_report_sentence_keeps_the_footnotes_that_the_judge_names() -> None:
     assert [each.passage.url for each in report.citations] == ["http://web.test/beta"]
 
 
+def test_report_sentence_that_stands_twice_cites_what_the_judge_names_in_both_places() -> None:
+    narrative = "Both send messages by a port.[^1^] Beta is new.[^2^] Both send messages by a port."
+    both = json.dumps(
+        {
+            "verdicts": [
+                {"sentence": n, "label": "supported", "why": "", "passages": [n], "probability": 1}
+                for n in (1, 2)
+            ]
+        }
+    )
+    script = [*SCRIPT[:3], f"{narrative}[^2^]", both, SCRIPT[4]]
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+
+    pages = [each.passage.url for each in report.citations if each.sentence.startswith("Both")]
+    assert set(pages) == {ALPHA}
+    assert report.markdown.count("by a port.[^1^]") == 2
+
+
+def test_report_sentence_that_stands_twice_without_a_source_is_marked_once_in_each_place() -> None:
+    narrative = "Gamma is best.[^9^] It uses port 4711.[^1^] Gamma is best.[^9^]"
+    judged = verdicts("supported")
+    script = [*SCRIPT[:3], narrative, judged, SCRIPT[4]]
+    report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
+
+    assert report.markdown.count("Gamma is best. [unsupported]") == 2
+    assert "[unsupported] [unsupported]" not in report.markdown
+
+
 def test_report_sentence_without_a_verdict_is_asked_for_again_and_then_counted() -> None:
     report, judge = judged_by([verdicts("supported"), verdicts("supported", "supported")])
 

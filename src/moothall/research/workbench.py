@@ -309,7 +309,7 @@ class Workbench(ProgressView):
             for each in progress.unsupported
             if text.count(each[0]) > sum(sentence.count(each[0]) for sentence in now)
         ]
-        for sentence, _ in rechecked:
+        for sentence in dict(rechecked):
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
         progress.citations = [(each.number, each.sentence) for each in checked.citations]

@@ -21,6 +21,9 @@ _QUOTED: Final = re.compile(
 )
 _LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
+_ELLIPSIS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?")  # words in brackets are not the passage's
+_STOP: Final = re.compile(r"[.!?] ")
+_MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")  # 5 mW is not 5 MW
 _QUOTE_MARKS: Final = "“”„«»「」`'\" "
 _SHORT: Final = 2  # words of a quoted term, which may be inflected
 
@@ -58,28 +61,37 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
         return False
     quotes = [*_QUOTED.finditer(ours.text)]
     rest = _QUOTED.sub("", ours.text)
+    measured = _MEASURED.findall(" ".join(ours.text.split()))
+    if measured and not {*measured} <= {*_MEASURED.findall(" ".join(plain(passage).split()))}:
+        return False
     if quotes and not any(map(str.isalnum, rest)):
-        return all(_missing(each[0], there) is None for each in quotes)
+        return all(_missing(each[0], there, is_exact=True) is None for each in quotes)
     return _stands(ours, there)
 
 
 def _stands(ours: SentenceContent, passage: PassageContent) -> bool:
-    sentence = even(ours.text).strip(" .!?…")
+    sentence = even(ours.text).strip(" .!…")
     return bool(sentence) and sentence in passage.evens
 
 
-def _missing(quoted: str, passage: PassageContent) -> str | None:
+def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) -> str | None:
     at = 0
     is_code = quoted[0] == "`"
-    for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
-        words_in_span = even(span).strip(" ,.;:!?")
+    gaps = _ELLIPSIS if is_exact else _GAPS
+    for span in [quoted] if is_code else gaps.split(_LETTER.sub(r"\1", quoted)):
+        words_in_span = even(span).strip(" ,.;:!" if is_exact else " ,.;:!?")
         if not words_in_span:  # before a gap at the beginning
             continue
-        match = re.compile(rf"(?<!\w){re.escape(words_in_span)}(?!\w)").search(passage.even, at)
-        if match:
+        end = r"(?![\w?])" if is_exact else r"(?!\w)"  # a question says nothing
+        match = re.compile(rf"(?<!\w){re.escape(words_in_span)}{end}").search(passage.even, at)
+        # An ellipsis makes one sentence of the halves of two.
+        is_spliced = match and is_exact and at and _STOP.search(passage.even, at, match.start())
+        if match and not (is_spliced and not passage.begins_sentence(words_in_span)):
             at = match.end()
-        elif (len(words_in_span.split()) > _SHORT and not is_code) or not all(
-            map(passage.has_name, vocabulary.words(span))
+        elif (
+            is_exact
+            or (len(words_in_span.split()) > _SHORT and not is_code)
+            or not all(map(passage.has_name, vocabulary.words(span)))
         ):
             # A term may be inflected, and code may be composed of words that are there.
             excerpt = shorten(span.strip(_QUOTE_MARKS), 60)
@@ -99,8 +111,10 @@ def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
         year = readings[0].year
         if year is not None and year not in passage.years and year not in plain_numbers:
             return f"says {year}, which is not in the passage"
-    for seconds in ours.times[:1] if passage.times.isdisjoint(ours.times) else ():
-        return f"says {seconds // 3600}:{seconds // 60 % 60:02}, which is not in the passage"
+    for times in ours.times:
+        if passage.times.isdisjoint(times):
+            hour, minute = times[0] // 3600, times[0] // 60 % 60
+            return f"says {hour}:{minute:02}, which is not in the passage"
     for name in ours.names:
         if not passage.has_name(name):
             return f"names {name}, which is not in the passage"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 from moothall.build import values, vocabulary
@@ -20,6 +21,9 @@ _DASH: Final = re.compile(r"\s*(?:[–—]|--)\s*")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
+_HALF: Final = re.compile(r"\bhalf an? ")
+_AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
+_MINUS: Final = re.compile(r"(?<!\d )\bminus (?=\d)")
 _WITHIN_YEAR: Final = re.compile(r"[^\W\d_]{3,5}-\d{4}")  # mid-2021
 _IDENTIFIER: Final = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
@@ -44,7 +48,7 @@ class SentenceContent(NamedTuple):
     text: str
     quantities: list[values.Quantity]
     dates: list[list[values.Date]]  # each with its readings
-    times: list[int]
+    times: list[list[int]]  # each with its readings
     names: list[str]
     terms: frozenset[str]
 
@@ -62,6 +66,10 @@ class PassageContent(NamedTuple):
     years: frozenset[int]
     forms: frozenset[str]
     initials: str  # of its words in capitals
+
+    def begins_sentence(self, span: str) -> bool:
+        """Return whether a span of `even` begins as a sentence of the passage does."""
+        return any(e and (e.startswith(span) or span.startswith(e)) for e in self.evens)
 
     def has_name(self, name: str) -> bool:
         """Return whether the passage has a name, inflected, in its parts, or spelled out."""
@@ -81,7 +89,7 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
-    folded = values.spelled_out(values.fold(text))
+    folded = _folded(text)
     dated = values.dates_in(folded)
     months = [[each] for _, each in values.months_in(folded)]
     dates = [*(dates for _, dates in dated), *months]
@@ -101,7 +109,7 @@ def passage_of(passage: str, title: str) -> PassageContent:
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
     text = plain(passage)
-    folded = values.spelled_out(values.fold(text))
+    folded = _folded(text)
     dates = [date for _, dates in values.dates_in(folded) for date in dates]
     dates += [date for _, date in values.months_in(folded)]
     words = vocabulary.WORD.findall(f"{text} {vocabulary.normal(title)}")
@@ -109,15 +117,23 @@ def passage_of(passage: str, title: str) -> PassageContent:
     return PassageContent(
         even(text),
         spans,
-        [even(each).strip(" .!?…") for each in texts],
+        [even(each).strip(" .!…") for each in texts],
         [_terms(each) for each in texts],
         values.quantities_in(folded),
         dates,
-        frozenset(values.times_in(folded)),
+        frozenset(chain.from_iterable(values.times_in(folded))),
         frozenset(each.year for each in dates if each.year is not None),
         frozenset(forms),
         _initials(words),
     )
+
+
+def _folded(text: str) -> str:
+    """Return a text in which its values are found: half a million is 0.5 million."""
+    folded = values.spelled_out(_HALF.sub("0.5 ", values.fold(text)))
+    if _AND_A_HALF.search(folded):
+        folded = values.spelled_out(_AND_A_HALF.sub(r"\1.5", folded))
+    return _MINUS.sub("-", folded)
 
 
 def _initials(words: list[str]) -> str:
@@ -197,7 +213,7 @@ def _values(words: list[str]) -> list[bool]:
                 follows
                 and (
                     values.is_unit(word)
-                    or f"{word} {after}" in values.CURRENCIES  # 64 million Swiss francs
+                    or values.is_unit(f"{word} {after}")  # 64 million Swiss francs
                     or bool(values.times_in(values.spelled_out(f"{words[at - 1]} {word}")))
                 )
             )

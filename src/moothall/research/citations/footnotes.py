@@ -152,10 +152,12 @@ def check(
                 n: supports.get(n) or exact(bare, p.text, p.title)
                 for n, p in cited_passages.items()
             }
-        citations.extend(
-            Citation(n, bare, cited_passages[n], support) for n, support in supports.items()
+        # What was judged of the same sentence elsewhere, with other footnotes, is cited here too.
+        numbers = {n: n for n in supports if n in cited_passages} or dict(
+            zip(cited_passages, supports, strict=False)
         )
-        marked = _with_notes(sentence, {number: number for number in supports})
+        citations.extend(Citation(n, bare, passages[n], supports[n]) for n in numbers.values())
+        marked = _with_notes(sentence, numbers)
         if not supports:
             unsupported.append((bare, reason))
             marked = f"{marked} {UNSUPPORTED}"
@@ -268,10 +270,7 @@ def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, V
 
     if sentence in judged and cited:
         supports, reason = judged[sentence]
-        # The same sentence may stand elsewhere, and cite others.
-        return {n: each for n, each in supports.items() if n in cited} or dict(
-            zip(cited, supports.values(), strict=False)
-        ), reason
+        return {n: each for n, each in supports.items() if n in cited} or supports, reason
 
     if not cited:
         return {}, "cites an unknown source"

@@ -70,9 +70,9 @@ def months_in(text: str) -> list[tuple[tuple[int, int], Date]]:
     ]
 
 
-def times_in(text: str) -> list[int]:
-    """Return the times of day in a folded text, in seconds, in each reading."""
-    return [time for match in TIME.finditer(text) for time in _times(match)]
+def times_in(text: str) -> list[list[int]]:
+    """Return the times of day in a folded text, in seconds, each with its readings."""
+    return [times for match in TIME.finditer(text) if (times := [*_times(match)])]
 
 
 def date_of(text: str) -> list[Date]:

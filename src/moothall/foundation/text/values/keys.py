@@ -59,7 +59,7 @@ def keys_in(text: str) -> Iterator[Key]:
             yield from _numbers(number)
     for _, readings in dates:
         yield from (("date", *each) for each in readings)
-    yield from (("time", each) for each in times_in(text))
+    yield from (("time", each) for times in times_in(text) for each in times)
 
 
 def _numbers(number: Number) -> Iterator[Key]:
