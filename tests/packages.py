@@ -16,6 +16,13 @@ from pathlib import Path
 from uv import find_uv_bin
 
 FOLDER = Path(__file__).resolve().parents[1] / "build" / "packages"
+NOBODY = str(Path(__file__).resolve().with_name("nobody.pem"))
+"""An authority whose key is gone, which the tests trust and who gets a package does not."""
+
+
+def outside() -> dict[str, str]:
+    """The environment of a program that gets something from an index."""
+    return {k: v for k, v in os.environ.items() if v != NOBODY}
 
 
 def node() -> str:
@@ -30,7 +37,7 @@ def npm_folder(*packages: str) -> Path:
         home = _node_home()
         npm = str(home / "lib/node_modules/npm/bin/npm-cli.js")
         quiet = ("--no-audit", "--no-fund", "--no-package-lock", "--silent")
-        environment = {**os.environ, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        environment = {**outside(), "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         command = [node(), npm, "install", *quiet, "--prefix", str(folder), *packages]
         subprocess.run(command, check=True, env=environment)
 
@@ -44,7 +51,7 @@ def python(*packages: str) -> str:
         uv = [find_uv_bin(), "--no-config", "--quiet"]
         subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, folder], check=True)
         at = ("--python", folder / "bin/python")
-        subprocess.run([*uv, "pip", "install", *at, *packages], check=True)
+        subprocess.run([*uv, "pip", "install", *at, *packages], check=True, env=outside())
 
     return str(_installed(packages, install) / "bin/python")
 
