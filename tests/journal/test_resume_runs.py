@@ -36,7 +36,9 @@ RUNS = {"r1": "ada", "r2": "bo", "r3": "cy"}
 
 
 def desk(journal: Journal | None, wait: Callable[[], Any], **options: Any) -> ReActAgent:
-    @action(idempotent=options.pop("idempotent", True))
+    access = {"access_policy": options.pop("access_policy", None)}
+
+    @action(idempotent=options.pop("idempotent", True), **access)
     async def order(context: Context) -> str:
         """Order."""
         await wait()
@@ -375,3 +377,56 @@ async def test_late_reply_is_sent_at_the_end_of_its_run_while_others_go_on(tmp_p
         resuming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await resuming
+
+
+@on_a_loop
+async def test_resume_decided_called_again_resumes_only_what_no_other_call_resumes(
+    tmp_path: Path,
+) -> None:
+    begun, let_go = asyncio.Event(), asyncio.Event()
+    ordered: list[str | None] = []
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def order(context: Context) -> str:
+        """Order."""
+        ordered.append(context.thread)
+        if context.thread == "ada":
+            begun.set()
+            await let_go.wait()
+        return f"for {context.thread}"
+
+    with Journal(tmp_path / "journal") as journal:
+        model = ScriptedModel([orders] * 8)
+        clerk = ReActAgent("clerk", model, actions=[order], approver=Waiting(), journal=journal)
+        for run, thread in (("r1", "ada"), ("r2", "ada"), ("r3", "bo"), ("r4", "cy")):
+            await clerk.reply("Order.", thread=thread, run_id=run)
+
+        def permit(*runs: str) -> None:
+            for wait in journal.waiting():
+                if wait.run in runs:
+                    journal.answer(wait.run, wait.key, True)
+
+        permit("r1", "r2", "r3")  # r2 comes after r1, and r3 when there is room
+        first = asyncio.create_task(clerk.resume_decided(concurrency=1))
+        await begun.wait()
+        assert await clerk.resume_decided() == []
+        permit("r4")
+        second = asyncio.create_task(clerk.resume_decided())
+        let_go.set()
+        assert [each.run.id for each in await first] == ["r1", "r2", "r3"]
+        assert [each.run.id for each in await second] == ["r4"]
+        assert sorted(map(str, ordered)) == ["ada", "ada", "bo", "cy"]
+
+
+@on_a_loop
+async def test_resume_runs_sends_the_late_reply_of_a_run_that_has_waited(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal, NativeSpace() as space:
+        clerk = desk(journal, at_once, approver=Waiting(), access_policy=ACCESS_REQUESTED)
+        ada = space.add(Customer("ada"))
+        space.add(clerk)
+        with pytest.raises(ActionError, match="waiting for the approval"):
+            await ada.ask("desk", "say", content="Order.")
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True)
+        await clerk.resume_runs(deps=lambda run: "you")
+        assert await ada.heard.get() == "Ordered for you."

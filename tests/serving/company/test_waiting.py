@@ -87,6 +87,56 @@ def test_message_parks_and_goes_on_once_another_process_has_permitted(
     live(company, work)
 
 
+SLOW = """
+import threading
+
+from moothall import ACCESS_REQUESTED, Action, Context, ReActAgent, ScriptedModel
+
+LET_GO = threading.Event()
+
+
+def pay(context: Context) -> str:
+    return str(context.thread == "ada" and LET_GO.wait(20))
+
+
+def answer(said, actions):
+    return "Paid." if said[-1]["role"] == "tool" else {"name": "pay"}
+
+
+def clerk(id):
+    asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+    return ReActAgent(id, ScriptedModel(answer), actions=[asked])
+
+
+def tell(wait):
+    pass
+"""
+
+
+def test_run_that_is_permitted_goes_on_beside_one_that_takes_long(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(SLOW)
+    company = make_company(COMPANY)
+
+    async def work(me: Agent) -> None:
+        from program import LET_GO  # type: ignore[import-not-found]
+
+        clerk: Any = company.agents["Clerk"]
+        for user in ("ada", "bo"):
+            await clerk.reply("Pay.", thread=user, run_id=user)
+        with Journal(folder / "runs.db") as office:
+            for user, state in (("ada", "running"), ("bo", "done")):
+                (wait,) = office.waiting(user)
+                office.answer(user, wait.key, True, by="eva")
+                await until(lambda: office.run(user).state == state)  # noqa: B023
+            assert office.run("ada").state == "running"
+            LET_GO.set()
+            await until(lambda: office.run("ada").state == "done")
+
+    live(company, work)
+
+
 BELOW = """
 from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel, Waiting
 

@@ -15,7 +15,17 @@ import mcp_types as types
 import openai
 import pytest
 
-from moothall import Budget, DualActAgent, Journal, ReActAgent, ScriptedModel, Waiting
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Budget,
+    Context,
+    DualActAgent,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+)
 from moothall.serving import asgi
 from serving.company.conftest import until
 from serving.doors.a2a_calls import (
@@ -240,6 +250,30 @@ def test_runs_of_an_agent_go_on_while_the_journal_of_another_is_away(
         asyncio.run(until(lambda: all(run.state == "done" for run in journal.runs())))
         got = rpc(url, "GetTask", {"id": task["id"]})["result"]
         assert (state(got), len(journal.runs())) == ("TASK_STATE_COMPLETED", 2)
+
+
+def test_run_that_is_permitted_goes_on_beside_one_that_takes_long(
+    serve: Serve, tmp_path: Path
+) -> None:
+    let_go = threading.Event()
+
+    def take(context: Context) -> str:
+        return str(let_go.wait(20)) if context.thread == "ada" else "at once"
+
+    with Journal(tmp_path / "runs.db") as journal:
+        take_it = Action("take", take, "Take.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([call("take")] * 2 + ["Taken."] * 2)
+        agent = ReActAgent("shop", model, actions=[take_it], journal=journal, approver=Waiting())
+        for user in ("ada", "bo"):
+            asyncio.run(agent.reply("Take.", thread=user, run_id=user))
+        serve(asgi(agent))
+        for user, state in (("ada", "running"), ("bo", "done")):
+            (wait,) = journal.waiting(user)
+            journal.answer(user, wait.key, True, by="eva")
+            asyncio.run(until(lambda: journal.run(user).state == state))  # noqa: B023
+        assert journal.run("ada").state == "running"
+        let_go.set()
+        asyncio.run(until(lambda: journal.run("ada").state == "done"))
 
 
 @pytest.mark.parametrize("by", ("its caller", "eva"))

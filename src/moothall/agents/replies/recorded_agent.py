@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from moothall.actions.message import REPLYING, check_message
@@ -22,18 +19,16 @@ from moothall.agents.replies.resume import answer_asker, answers_in, has_ended
 from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
     ResumedRun,
+    ResumingRuns,
     agents_that_resume,
-    resumed,
-    to_go_on,
+    results_of,
 )
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
 from moothall.foundation.jsonvalue import as_json, json_text
-from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WORKERS
-from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal.entry import FIRST, begin_data_of
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -43,8 +38,6 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, Outline, RunPart
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
-_AGAIN_S = 60.0
-"""Seconds after which a run that could not be resumed is tried again."""
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
@@ -59,11 +52,15 @@ class RecordedAgent(ConversationalAgent):
     state_type: type[Any]
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
-    _retry_times: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
     is_ending: bool = False  # whether no further run is resumed
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
+
+    @cached_property
+    def resuming(self) -> ResumingRuns:
+        """Its runs that are resumed now."""
+        return ResumingRuns(self)
 
     @property
     def journal(self) -> Journal | None:
@@ -102,7 +99,7 @@ class RecordedAgent(ConversationalAgent):
             deps: returns the `deps` of a run's reply; the run's outline has its `thread`
             budget: returns the budget of a run's reply
             which: returns whether a run is to be resumed; all are, if it is left out
-            concurrency: how many runs are resumed at a time
+            concurrency: how many runs are resumed at a time, by all calls together
 
         Returns:
             What became of each run, in the order in which they began.
@@ -112,12 +109,7 @@ class RecordedAgent(ConversationalAgent):
             JournalError: the journal cannot be read
         """
         self._check_resuming("resume_runs", concurrency, deps, budget, which)
-        done = []
-        for are_own in (True, False):  # its own runs go on with those that they have asked for
-            resumable = await asyncio.to_thread(to_go_on, self, cut_off=True)
-            chosen = [each for each in resumable if (each[0] is self) is are_own]
-            done.append(await resumed(chosen, deps, budget, which, concurrency))
-        return done[0] + done[1]
+        return await self.resuming.resume_stopped(deps, budget, which, concurrency)
 
     async def resume_decided(
         self,
@@ -130,36 +122,13 @@ class RecordedAgent(ConversationalAgent):
         """Resume the runs that can go on since: a person has decided, or what they waited for came.
 
         The reply to a message goes to its sender, as a `say` that is not answered. A server calls
-        this every few seconds. What could not be resumed is tried again after a minute. Arguments
-        and errors are those of `resume_runs`.
+        this every few seconds, in a task of its own: a run that another call resumes is left to
+        that. What could not be resumed is tried again after a minute. Arguments and errors are
+        those of `resume_runs`.
         """
         self._check_resuming("resume_decided", concurrency, deps, budget, which)
-        now = time.monotonic()
-        resumable = await asyncio.to_thread(to_go_on, self, cut_off=False)
-        for agent, runs in resumable:
-            runs[:] = [
-                run
-                for run in runs
-                if not run.held and run.state in ("waiting", "stopped")
-                if agent._retry_times.get(run.id, now) <= now
-            ]
-            agent._retry_times = {id: at for id, at in agent._retry_times.items() if at > now}
-        return await resumed(
-            resumable, deps, budget, which, concurrency, RecordedAgent._have_resumed
-        )
-
-    def _have_resumed(self, result: ResumedRun) -> None:
-        """Send a late reply, or note that the run is tried again only after a time."""
-        run, reply = result.run, result.reply
-        if result.outcome != "resumed":
-            damaged = isinstance(result.error, RunDamaged)
-            next_time = math.inf if damaged else time.monotonic() + _AGAIN_S
-            self._retry_times = {**self._retry_times, run.id: next_time}
-        elif reply is not None and reply.stop_reason in ANSWERED:
-            try:
-                self._tell_sender(run, reply.text)
-            except Exception as error:  # it is recorded; other runs go on
-                log_failure(logger, f"the late reply of run {run.id!r} was not sent", error)
+        tasks = await self.resuming.begin_decided(deps, budget, which, concurrency)
+        return await results_of(tasks)
 
     def _check_resuming(
         self, method: str, concurrency: int, deps: object, budget: object, which: object
@@ -171,7 +140,7 @@ class RecordedAgent(ConversationalAgent):
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
 
-    def _tell_sender(self, run: Outline, text: str) -> None:
+    def tell_sender(self, run: Outline, text: str) -> None:
         """Send a late reply to the sender of the message that asked for it, if it was a message."""
         assert self._journal is not None
         start = begin_data_of(self._journal.entries(run.id, most=FIRST)) or {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall import Agent, AMQPOptions, MissingExtra, MoothallError, Waiting
+from moothall import Agent, AMQPOptions, MissingExtra, Waiting
 from moothall.build import counted, escaped
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
@@ -23,8 +23,6 @@ from moothall.spaces.amqp.amqp_options import silence_client
 if TYPE_CHECKING:
     from moothall import AMQPSpace
     from moothall.spaces import DeadLetter, DeadLetters
-
-logger: logging.Logger = logging.getLogger("moothall.serve")
 
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
@@ -177,6 +175,8 @@ def serve_over_broker(
 async def _serve(
     agent: Agent, space: AMQPSpace, place: BrokerPlace, grace: float, shared: bool
 ) -> int:
+    from moothall.agents.replies.sub_agents.going_on import keep_resuming
+
     stopped = asyncio.Event()
     serving = False
 
@@ -194,7 +194,7 @@ async def _serve(
         id = escaped(str(agent.id))
         address = place.options().address
         print_served(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
-        decided = asyncio.create_task(_resume_decided(agent))
+        decided = asyncio.create_task(keep_resuming(lambda: (agent,), _DECIDED_S))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
@@ -212,19 +212,6 @@ async def _serve(
         await asyncio.to_thread(space.close)
     print_served(f"{id} has stopped.")
     return 0
-
-
-async def _resume_decided(agent: Agent) -> None:
-    """Go on with runs whose calls in doubt a person has decided about, in any process."""
-    from moothall.agents.replies.sub_agents.going_on import who_resumes
-
-    while resuming := who_resumes(agent):
-        try:
-            for each in [run for its in resuming for run in await its.resume_decided()]:
-                logger.info("run %r is decided: %s", each.run.id, each.outcome)
-        except MoothallError as error:
-            logger.error("what is decided cannot be looked up: %s", error)
-        await asyncio.sleep(_DECIDED_S)
 
 
 def print_served(text: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from moothall import (
     Agent,
@@ -22,7 +22,7 @@ from moothall import (
     MoothallError,
     RunDamaged,
 )
-from moothall.agents.replies.sub_agents.going_on import agents_that_resume, who_resumes
+from moothall.agents.replies.sub_agents.going_on import who_resumes
 from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
 from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace
@@ -35,8 +35,6 @@ from moothall.serving.company.settings import CompanyAgentSettings, Settings, re
 from moothall.serving.company.supervisor import Supervised, Supervisor
 
 logger: logging.Logger = logging.getLogger("moothall.company")
-
-T = TypeVar("T")
 
 _DECIDED_S: Final = 3.0
 """Seconds between two searches for runs that a person has decided about."""
@@ -335,7 +333,8 @@ class Company:
 
     def _recorded(self) -> list[Any]:
         """Return the agents with runs in a journal, and those that they ask."""
-        return [each for agent in self._agents.values() for each in agents_that_resume(agent)]
+        resuming = [each for agent in self._agents.values() for each in who_resumes(agent)]
+        return [each for agent in resuming for each in agent.resuming.agents()]
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -472,49 +471,62 @@ class Company:
         """
         name = str(agent.id)
         self._to_resume.add(name)
-        for member in agents_that_resume(agent):  # they may have been of a company that has ended
+        for member in agent.resuming.agents():  # they may have been of a company that has ended
             member.is_ending = self._draining
-        while True:
-            stopped = name in self._to_resume
-            try:
-                if stopped:
-                    # Before it resumes: a reply that meanwhile loses the journal adds it again.
-                    self._to_resume.discard(name)
-                    resumed = await self._to_its_end(
-                        agent.resume_runs(which=self._space.resumes_stopped)
-                    )
-                    for each in resumed:
-                        logger.info("run %r had stopped: %s", each.run.id, each.outcome)
-                        reply = each.reply
-                        error = each.error if reply is None else reply.error
-                        if self._is_away(error):
-                            self._to_resume.add(name)
-                for each in await self._to_its_end(
-                    agent.resume_decided(which=self._space.resumes_waiting)
-                ):
-                    logger.info("run %r goes on: %s", each.run.id, each.outcome)
-                    if each.run.id.endswith(REPLY) and self._scheduler is not None:
-                        firing = each.run.id.removesuffix(REPLY)
-                        await self._scheduler.finish(self._calls, firing)
-            except MoothallError as error:  # such as a server of the journal that restarts
-                if stopped:
-                    self._to_resume.add(name)
-                text = "what agent %r had begun cannot be looked up: %s"
-                logger.error(text, agent.id, error)
-            await asyncio.sleep(_DECIDED_S)
+        under_way: set[asyncio.Task[Any]] = set()
 
-    async def _to_its_end(self, resumption: Coroutine[Any, Any, T]) -> T:
-        """Await a resumption, which has the seconds of `drain:` if the company is stopped."""
-        task = asyncio.create_task(resumption)
-        self._resuming.add(task)
-        task.add_done_callback(self._resuming.discard)
+        def keep(tasks: Iterable[asyncio.Task[Any]]) -> None:
+            """Have resumptions go on beside this one, and have the seconds of `drain:`."""
+            for task in tasks:
+                for those in (under_way, self._resuming):
+                    those.add(task)
+                    task.add_done_callback(those.discard)
+
         try:
-            return await asyncio.shield(task)
+            while True:
+                # Before it resumes: a reply that meanwhile loses the journal adds it again.
+                if name in self._to_resume:
+                    self._to_resume.discard(name)
+                    keep((asyncio.create_task(self._resume_stopped(agent)),))
+                try:
+                    choices = (None, None, self._space.resumes_waiting)
+                    keep(await agent.resuming.begin_decided(*choices, at_end=self._went_on))
+                except MoothallError as error:  # such as a server of the journal that restarts
+                    self._not_looked_up(agent, error)
+                await asyncio.sleep(_DECIDED_S)
         except asyncio.CancelledError:
-            if not self._draining:  # the agent has died
-                task.cancel()
-                await asyncio.wait((task,))
+            if under_way and not self._draining:  # the agent has died
+                for task in under_way:
+                    task.cancel()
+                await asyncio.wait(under_way)
             raise
+
+    async def _resume_stopped(self, agent: RecordedAgent) -> None:
+        async def at_end(resumed: Any) -> None:
+            logger.info("run %r had stopped: %s", resumed.run.id, resumed.outcome)
+            reply = resumed.reply
+            if self._is_away(resumed.error if reply is None else reply.error):
+                self._to_resume.add(str(agent.id))
+
+        try:
+            choices = (None, None, self._space.resumes_stopped)
+            await agent.resuming.resume_stopped(*choices, at_end=at_end)
+        except MoothallError as error:
+            self._to_resume.add(str(agent.id))
+            self._not_looked_up(agent, error)
+
+    async def _went_on(self, resumed: Any) -> None:
+        run_id = resumed.run.id
+        logger.info("run %r goes on: %s", run_id, resumed.outcome)
+        if run_id.endswith(REPLY) and self._scheduler is not None:
+            try:
+                await self._scheduler.finish(self._calls, run_id.removesuffix(REPLY))
+            except MoothallError as error:
+                logger.error("the firing of run %r does not go on: %s", run_id, error)
+
+    @staticmethod
+    def _not_looked_up(agent: Agent, error: MoothallError) -> None:
+        logger.error("what agent %r had begun cannot be looked up: %s", agent.id, error)
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""

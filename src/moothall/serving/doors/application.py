@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from moothall import Agent, ConfigError, MissingExtra, MoothallError
+from moothall.agents.replies.sub_agents.going_on import keep_resuming
 from moothall.build import check_text, log_failure
 from moothall.foundation.arguments import unknown_argument
 from moothall.serving.doors.a2a import A2ADoor
+from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import CallerOptions, Callers
@@ -164,23 +166,29 @@ class _Doors:
         try:
             async with self._mcp.over_http() as self._answers_mcp:
                 await self._a2a.resume()
-                going_on = asyncio.create_task(self._go_on())
+                going_on = [asyncio.create_task(self._go_on())]
+                if self._resumes:
+                    resuming = keep_resuming(
+                        lambda: self._served.offered.values(),
+                        _LOOK_S,
+                        lambda run: not is_task(run.id),
+                    )
+                    going_on.append(asyncio.create_task(resuming))
                 try:
                     yield
                 finally:
-                    going_on.cancel()
+                    for each in going_on:
+                        each.cancel()
         finally:
             self._ag_ui.close()
             await self._a2a.close()
 
     async def _go_on(self) -> None:
-        """Go on with runs that have waited, once anybody has answered or their time has come."""
+        """Go on with tasks that have waited, once anybody has answered or their time has come."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
                 await self._a2a.resume()
-                if self._resumes:
-                    await self._served.resume_due()
             except MoothallError as error:
                 log_failure(logger, "what can go on cannot be looked up", error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections import Counter
@@ -22,13 +21,11 @@ from moothall import (
     ConversationalAgent,
     DefinitionError,
     Event,
-    JournalError,
     NativeSpace,
     Question,
 )
 from moothall.actions.approval.decision import not_permitted
 from moothall.agents.callers import from_caller
-from moothall.agents.replies.sub_agents.going_on import who_resumes
 from moothall.build import (
     CURRENT,
     CallerContext,
@@ -39,18 +36,15 @@ from moothall.build import (
     answer,
     call_user,
     guard,
-    log_failure,
 )
 from moothall.foundation.threads import reset
 from moothall.journal import Wait
 from moothall.serving.a2a.wire import CARD_PATH
-from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.asks import Caller, CallerApprover
 from moothall.serving.doors.callers import LOCAL, Callers
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, in_path
 
-logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
 _MAX_SENDERS: Final = 10_000
@@ -231,19 +225,6 @@ class Served:
             return []
         waits: list[Wait] = await in_thread(journal.waiting, run_id)
         return waits
-
-    async def resume_due(self) -> None:
-        """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
-        # A copy: `put` may replace an agent while the runs of another one are resumed.
-        for agent in [*self.agents.values()]:
-            try:
-                for resuming in who_resumes(agent):
-                    for each in await resuming.resume_decided(
-                        which=lambda run: not is_task(run.id)
-                    ):
-                        logger.info("run %r goes on: %s", each.run.id, each.outcome)
-            except JournalError as error:
-                log_failure(logger, f"agent {agent.id!r}: its runs do not go on", error)
 
     def check(self, caller: str) -> None:
         """Check that a caller may begin a call.

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import members_of, records
 from moothall.agents.replies.resume import asked_in
-from moothall.foundation.errors import RunHeld, RunMismatch
+from moothall.foundation.errors import MoothallError, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import to_its_end
-from moothall.journal.entry import FIRST, begin_data_of
+from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
+from moothall.journal.stop_reason import ANSWERED, FINAL
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from moothall.journal import Outline
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
+_AGAIN_S: Final = 60.0
+"""Seconds after which a run that could not be resumed is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class ResumedRun:
     error: Exception | None = None
 
 
+AtEnd: TypeAlias = Callable[[ResumedRun], Awaitable[None]]
 ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
 """The runs that can go on, by the agent that resumes them."""
 
@@ -99,68 +106,183 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
 
-async def resumed(
-    resumable: ResumableRuns,
-    deps: Any,
-    budget: Any,
-    chosen: Any,
-    concurrency: int,
-    at_end: Callable[[Any, ResumedRun], None] | None = None,
-) -> list[ResumedRun]:
-    """Resume the runs that are wanted, those of different agents side by side.
-
-    `at_end` is told of each run as it ends, with its agent: others may take hours more.
-    """
-    for _, runs in resumable:
-        runs[:] = [run for run in runs if chosen is None or chosen(run)]
-    done = await asyncio.gather(
-        *(_resume_all(agent, runs, deps, budget, concurrency, at_end) for agent, runs in resumable)
-    )
-    results = [each for some in done for each in some]
-    return results if results in done else sorted(results, key=lambda each: each.run.began)
-
-
-async def _resume_all(
-    agent: Any,
-    runs: list[Outline],
-    deps: Any,
-    budget: Any,
-    concurrency: int,
-    at_end: Callable[[Any, ResumedRun], None] | None,
-) -> list[ResumedRun]:
-    """Resume runs: those of a thread one after the other, those of others side by side."""
-    journal = agent.journal
-    assert journal is not None
-    results: dict[str, ResumedRun] = {}
-    room = asyncio.Semaphore(concurrency)
-
-    async def resume(runs: list[Outline]) -> None:
-        async with room:
-            for run in runs:
-                if agent.is_ending:
-                    return
-                forked = journal.runs(forked_from=run.id, limit=1)
-                resumed = None if forked else await _resume_run(agent, run, deps, budget)
-                results[run.id] = result = resumed or ResumedRun(run, "forked")
-                if at_end is not None:
-                    at_end(agent, result)
-
-    threads: dict[str | None, list[Outline]] = {}
-    for run in runs:
-        threads.setdefault(run.thread, []).append(run)
-    tasks = [asyncio.create_task(resume(thread_runs)) for thread_runs in threads.values()]
+async def keep_resuming(
+    find: Callable[[], Iterable[Any]],
+    seconds: float,
+    is_wanted: Callable[[Outline], bool] | None = None,
+) -> None:
+    """Resume what can go on of some agents every few seconds, until it is cancelled."""
+    tasks: set[asyncio.Task[Any]] = set()
     try:
-        # Shielded: a cancellation comes here first, and the runs are left before their tasks end.
-        await asyncio.gather(*(asyncio.shield(task) for task in tasks))
-    except BaseException:
-        for run in runs:  # who asked for its reply has not cancelled it
-            journal.leave_runs(run.id)
+        while True:
+            for agent in [resuming for each in find() for resuming in who_resumes(each)]:
+                try:
+                    new_tasks = await agent.resuming.begin_decided(
+                        None, None, is_wanted, at_end=_log
+                    )
+                except MoothallError as error:  # the others have other journals
+                    text = f"what agent {agent.id!r} had begun cannot be looked up"
+                    log_failure(logger, text, error)
+                    continue
+                for task in new_tasks:  # it may take hours: others go on meanwhile
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+            await asyncio.sleep(seconds)
+    finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await to_its_end(asyncio.to_thread(journal.held_runs.wait_for_openings))
-        raise
-    return [results[run.id] for run in runs if run.id in results]
+
+
+async def _log(resumed: ResumedRun) -> None:
+    logger.info("run %r goes on: %s", resumed.run.id, resumed.outcome)
+
+
+async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[ResumedRun]:
+    """Return what became of runs that are resumed; if cancelled, cancel them."""
+    results = [each for each in await asyncio.gather(*tasks) if each is not None]
+    if len({each.run.agent for each in results}) < 2:
+        return results  # a fork has begun when its original did, and comes after it
+    return sorted(results, key=lambda each: each.run.began)
+
+
+def _begin(
+    resumable: ResumableRuns,
+    deps: Any = None,
+    budget: Any = None,
+    is_wanted: Callable[[Outline], bool] | None = None,
+    concurrency: int = 16,
+    *,
+    cut_off: bool,
+    at_end: AtEnd | None,
+) -> list[asyncio.Task[ResumedRun | None]]:
+    """Resume the runs that are wanted and that no other call resumes, each in a task."""
+    chosen = [
+        (agent.resuming, run)
+        for agent, runs in resumable
+        for run in runs
+        if run.id not in agent.resuming.tasks and (is_wanted is None or is_wanted(run))
+    ]
+    return [
+        # The sender of a message that was cut off has had an error.
+        each.begin(run, deps, budget, concurrency, not cut_off or run.state == "waiting", at_end)
+        for each, run in chosen
+    ]
+
+
+class ResumingRuns:
+    """The runs of an agent that are resumed now: each once, and those of a thread one by one."""
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._last: dict[str | None, asyncio.Task[Any]] = {}  # by thread
+        self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
+        self.retry_times: dict[str, float] = {}  # when runs may be tried again
+
+    def agents(self) -> list[Any]:
+        """Return the agent and those that it asks, if they have journals."""
+        return agents_that_resume(self._agent)
+
+    async def resume_stopped(self, *choices: Any, at_end: AtEnd | None = None) -> list[ResumedRun]:
+        """Resume the runs of the agent that stopped, then those that it has asked for.
+
+        `choices` are `deps`, `budget`, `which` and `concurrency` of `resume_runs`; `at_end` is
+        awaited as each run has ended: others may take hours more.
+        """
+        results = []
+        for are_own in (True, False):  # its own runs go on with those that they have asked for
+            resumable = await asyncio.to_thread(to_go_on, self._agent, cut_off=True)
+            chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
+            results += await results_of(_begin(chosen, *choices, cut_off=True, at_end=at_end))
+        return results
+
+    async def begin_decided(
+        self, *choices: Any, at_end: AtEnd | None = None
+    ) -> list[asyncio.Task[ResumedRun | None]]:
+        """Begin to resume the runs that can go on since; return the task of each."""
+        now = time.monotonic()
+        resumable = await asyncio.to_thread(to_go_on, self._agent, cut_off=False)
+        for agent, runs in resumable:
+            retry_times = agent.resuming.retry_times
+            for run_id in [id for id, at in retry_times.items() if at <= now]:
+                del retry_times[run_id]
+            runs[:] = [
+                run
+                for run in runs
+                if not run.held
+                and run.state in ("waiting", "stopped")
+                and run.id not in retry_times
+            ]
+        return _begin(resumable, *choices, cut_off=False, at_end=at_end)
+
+    def begin(
+        self,
+        run: Outline,
+        deps: Any,
+        budget: Any,
+        concurrency: int,
+        is_late: bool,
+        at_end: AtEnd | None,
+    ) -> asyncio.Task[ResumedRun | None]:
+        """Resume a run in a task, after those of its thread that were begun before.
+
+        `is_late`: its reply goes to the sender of the message that asked for it.
+        """
+        if not self.tasks:  # the calls that resume runs meanwhile share the room
+            self._room = asyncio.Semaphore(concurrency)
+        before = self._last.get(run.thread)
+        task = asyncio.create_task(self._resume(run, before, deps, budget, is_late, at_end))
+        self.tasks[run.id] = self._last[run.thread] = task
+        task.add_done_callback(partial(self._end, run))
+        return task
+
+    def _end(self, run: Outline, task: asyncio.Task[Any]) -> None:
+        del self.tasks[run.id]
+        if self._last[run.thread] is task:
+            del self._last[run.thread]
+
+    async def _resume(
+        self,
+        run: Outline,
+        before: Any,
+        deps: Any,
+        budget: Any,
+        is_late: bool,
+        at_end: AtEnd | None,
+    ) -> ResumedRun | None:
+        journal = self._agent.journal
+        if before is not None:
+            await asyncio.wait((before,))
+        async with self._room:
+            if self._agent.is_ending:
+                return None
+            task = asyncio.create_task(_resume_run(self._agent, run, deps, budget))
+            try:
+                # Shielded: a cancellation comes here first, and the run is left before it ends.
+                result = await asyncio.shield(task)
+            except asyncio.CancelledError:
+                journal.leave_runs(run.id)  # who asked for its reply has not cancelled it
+                task.cancel()
+                await asyncio.wait((task,))
+                await to_its_end(asyncio.to_thread(journal.held_runs.wait_for_openings))
+                raise
+            if result is not None:
+                if is_late:
+                    self._note(result)
+                if at_end is not None:
+                    await at_end(result)
+            return result
+
+    def _note(self, result: ResumedRun) -> None:
+        """Send the late reply of a run that has waited, or note when it is tried again."""
+        run, reply = result.run, result.reply
+        if result.outcome != "resumed":
+            damaged = isinstance(result.error, RunDamaged)
+            self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _AGAIN_S
+        elif reply is not None and reply.stop_reason in ANSWERED:
+            try:
+                self._agent.tell_sender(run, reply.text)
+            except Exception as error:  # it is recorded
+                log_failure(logger, f"the late reply of run {run.id!r} was not sent", error)
 
 
 async def _resume_run(
@@ -168,14 +290,20 @@ async def _resume_run(
     run: Outline,
     deps: Callable[[Outline], Any] | None,
     budget: Callable[[Outline], Budget | None] | None,
-) -> ResumedRun:
-    assert agent.journal is not None
+) -> ResumedRun | None:
+    """Resume a run; return None if it has ended since it was found."""
+    journal = agent.journal
+    assert journal is not None
     try:
-        arguments = asked_in(agent.journal.entries(run.id))
+        if journal.run(run.id).state in FINAL:
+            return None
+        if journal.runs(forked_from=run.id, limit=1):
+            return ResumedRun(run, "forked")
+        arguments = asked_in(journal.entries(run.id))
         if arguments is None:
-            await asyncio.to_thread(agent.journal.delete, run.id)
+            await asyncio.to_thread(journal.delete, run.id)
             return ResumedRun(run, "empty")
-        if agent.journal.in_doubt(run.id):
+        if journal.in_doubt(run.id):
             return ResumedRun(run, "in_doubt")
         reply = await agent.reply(
             **arguments,
