@@ -855,6 +855,15 @@ def test_fallback_models_are_each_reserved_for() -> None:
     assert budget.spent.model_calls == 3
 
 
+def test_fallback_under_a_budget_goes_on_after_the_errors_that_when_names() -> None:
+    cheap = Speaker(name="cheap")
+    models = [Speaker(ModelError("busy")), cheap]
+    strict = FallbackModel(models, when=lambda error: "full" in str(error))
+    with pytest.raises(ModelError, match=r"^busy$"):
+        run(BudgetedModel(strict, Budget()).complete(HI))
+    assert cheap.asked == 0
+
+
 def test_fallback_does_not_go_on_past_the_budget() -> None:
     cheap = Speaker(name="cheap")
     model = FallbackModel([Speaker(ModelError("busy")), cheap])

@@ -164,6 +164,14 @@ def test_local_model_whole_number_may_be_beyond_the_exact_ones(
     assert abs(int(reply.text)) >= 10**17
 
 
+def test_local_model_value_that_looks_like_a_schema_is_written_as_it_is(
+    single: LocalModel,
+) -> None:
+    value = {"type": "integer"}
+    reply = run(single.complete(user("Which schema?"), schema={"const": value}))
+    assert json.loads(reply.text) == value
+
+
 @pytest.mark.parametrize(
     "parameters",
     (
@@ -171,11 +179,13 @@ def test_local_model_whole_number_may_be_beyond_the_exact_ones(
         {},
         {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "required": ["x"]}
         | {"$defs": {"X": {"enum": ["p", "q"]}}},
+        {"type": "object", "properties": {"default": {"$ref": "#/$defs/enum"}}}
+        | {"required": ["default"], "$defs": {"enum": {"enum": ["p", "q"]}}},
         {"type": "object", "properties": {"x": {"type": "string", "format": "no-such"}}}
         | {"required": ["x"]},
         {"type": "object", "properties": {"x": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}}},
     ),
-    ids=("empty", "none", "definitions", "unknown-format", "any-of"),
+    ids=("empty", "none", "definitions", "keywords-as-names", "unknown-format", "any-of"),
 )
 def test_parameters_of_every_form_become_a_grammar(
     local: LocalModel, parameters: dict[str, Any]

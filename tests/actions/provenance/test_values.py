@@ -29,6 +29,15 @@ def kinds(value: Any, *texts: str) -> set[str]:
     return {origin.kind for _, origin in known.trace(value)}
 
 
+def test_value_of_the_user_is_known_to_whoever_works_on_their_behalf() -> None:
+    outer = Texts()
+    outer.add(TASK, "user")
+    inner = Texts(on_behalf=outer)
+    inner.know(["order 7"], "shop")
+    for value in ("1.250,50", 1250.5, "15.05.2031", "Anna  Smith"):
+        assert {origin.kind for _, origin in inner.trace(value)} == {"user"}, value
+
+
 @pytest.mark.parametrize(
     "value",
     (

@@ -113,6 +113,7 @@ async def test_partial_value_of_a_refused_answer_begins_anew() -> None:
         ),
         ({"allOf": [{"enum": ["ab"]}, {"description": "so"}]}, '"ab"', [None, "ab"]),
         ({"$ref": "#/$defs/a", "enum": ["ab"], "$defs": {"a": {}}}, '"ab"', [None, "ab"]),
+        ({"patternProperties": {"^a": {"enum": ["x"]}}}, '{"ab": "x"}', [{}, {"ab": "x"}]),
         (str | dict[str, Literal["x"]], '{"a": "x"}', [{}, {"a": "x"}]),
         (
             list[Item],

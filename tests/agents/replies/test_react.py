@@ -1093,6 +1093,32 @@ class Weekdays(ActionRegistry):
         return super().get_actions() if self.asked > 1 else []
 
 
+@dataclass
+class Tool:
+    """An action of a class of its own, which cannot be hashed."""
+
+    name: str
+    function: Callable[..., Any]
+    description: str
+    parameters: dict[str, Any]
+
+
+class Toolbox(ActionRegistry):
+    def get_actions(self) -> list[Any]:
+        return [
+            Tool(**{name: getattr(each, name) for name in Tool.__annotations__})
+            for each in super().get_actions()
+        ]
+
+
+def test_actions_of_a_class_that_cannot_be_hashed_are_called() -> None:
+    registry = Toolbox()
+    registry.register(add)
+    thinker, model = agent(use("add", {"a": 1, "b": 2}), say("3"), actions=registry)
+    assert thinker.reply_sync("1 + 2?").text == "3"
+    assert model.last["content"] == "3"
+
+
 @pytest.mark.parametrize("function", (add, add_later))
 def test_subclasses_that_override_a_method_each_are_obeyed(function: Callable[..., Any]) -> None:
     registry = Weekdays()

@@ -246,6 +246,9 @@ def test_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
         other.load_state_dict(saved)
 
 
+ONE = {"items": [{"role": "user", "content": "one"}]}
+
+
 @pytest.mark.parametrize(
     ("saved", "told"),
     (
@@ -259,6 +262,16 @@ def test_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
             {"kind": "ReActAgent", "version": 1, "threads": {}, "memory": {"items": ["text"]}},
             "not a list of chat messages",
         ),
+        (
+            {"kind": "ReActAgent", "version": 1, "threads": {"z": ONE, "y": 1}}
+            | {"memory": {"items": []}},
+            "not a list of chat messages",
+        ),
+        (
+            {"kind": "ReActAgent", "version": 1, "threads": {"z": ONE}}
+            | {"memory": {"items": [], "told": 1}},
+            "is damaged",
+        ),
         ({"kind": "ReActAgent", "version": 1, "x": object()}, "is damaged"),
     ),
 )
@@ -269,6 +282,7 @@ def test_threads_wrong_state_is_refused_and_changes_nothing(saved: Any, told: st
     with pytest.raises(StateError, match=told):
         thinker.load_state_dict(saved)
     assert thinker.state_dict() == before
+    assert thinker.reply_sync("b", thread="z").text == "1: b"
 
 
 def test_threads_state_that_is_no_json_cannot_be_saved() -> None:

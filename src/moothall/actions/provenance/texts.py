@@ -243,10 +243,9 @@ class Texts:
         if origin is None and (pattern := grouped_pattern(needle)) is not None:
             origin = self._by_pattern(pattern)
         if origin is None and self._whole_values and needle not in self._placed:
-            keys = (("text", needle), *(each for each in keys if each[0] == "number"))
-            source = next(
-                (self._whole_values[each] for each in keys if each in self._whole_values), None
-            )
+            wholes = (("text", needle), *(each for each in keys if each[0] == "number"))
+            sources = (self._whole_values[each] for each in wholes if each in self._whole_values)
+            source = next(sources, None)
             origin = None if source is None else Origin("program", source)
         if origin is None and self.on_behalf is not None:
             return self.on_behalf._find(needle, keys)

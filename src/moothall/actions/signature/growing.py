@@ -79,9 +79,9 @@ def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
     def may_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
         if at == len(path):
             return _WHOLE_ONLY.isdisjoint(schema) and _is_of("string", schema)
-        part = _part(schema, path[at])
         kind = "object" if isinstance(path[at], str) else "array"
-        return _is_of(kind, schema) and may(part, at + 1, depth + 1)
+        parts = _parts(schema, path[at])
+        return _is_of(kind, schema) and all(may(each, at + 1, depth + 1) for each in parts)
 
     return may(root, 0, 0)
 
@@ -92,13 +92,14 @@ def _is_of(kind: str, schema: dict[str, Any]) -> bool:
     return kinds == kind or (isinstance(kinds, list) and kind in kinds)
 
 
-def _part(schema: dict[str, Any], step: str | int) -> Any:
-    """Return the schema of a value's part; True if it says nothing of it."""
+def _parts(schema: dict[str, Any], step: str | int) -> list[Any]:
+    """Return the schemas that may hold for a value's part; True if it says nothing of it."""
     if isinstance(step, str):
-        properties = schema.get("properties", {})
-        return properties[step] if step in properties else schema.get("additionalProperties", True)
+        properties, default = schema.get("properties", {}), schema.get("additionalProperties", True)
+        # No pattern is tried here, as it may be a stranger's: each may fit the name.
+        return [properties.get(step, default), *schema.get("patternProperties", {}).values()]
     first = schema.get("prefixItems", ())
-    return first[step] if step < len(first) else schema.get("items", True)
+    return [first[step] if step < len(first) else schema.get("items", True)]
 
 
 def _conjuncts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -192,6 +192,24 @@ def _compiled(schema: dict[str, Any], expressions: int) -> Any:
         ) from None
     except ValueError as error:
         raise WrongSchema(shorten(str(error), _MAX_TOLD)) from None
+
+
+def map_schemas(change: Callable[[dict[str, Any]], Any], schema: Any, by_name: bool = False) -> Any:
+    """Return a schema with a copy of each schema in it changed, the innermost first.
+
+    Values, such as those of an `enum`, stay, whatever they look like.
+    """
+    if isinstance(schema, Mapping):
+        copied = {
+            key: each
+            if key in _VALUES and not by_name
+            else map_schemas(change, each, not by_name and key in _MAPS)
+            for key, each in schema.items()
+        }
+        return copied if by_name else change(copied)
+    if isinstance(schema, Sequence) and not isinstance(schema, str):
+        return [map_schemas(change, each) for each in schema]
+    return schema
 
 
 def without_expressions(schema: Any, removes: Callable[[str], object]) -> Any:

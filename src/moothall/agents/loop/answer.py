@@ -374,15 +374,18 @@ _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
 
 
 def as_action(source: Any) -> Action:
-    """Return an action, maybe of a user's own class, as an `Action`, the same one each time."""
+    """Return an action, maybe of a user's own class, as an `Action`: if possible, the same one."""
     if type(source) is Action or isinstance(source, Action):
         function = source.function
         if type(function) is not MethodType or function.__name__ != "say":
             return source
         return _without_thread(source)
-    action = _FOREIGN.get(source)
-    if action is None:
-        action = _FOREIGN[source] = Action.of(source)
+    with suppress(TypeError):  # it may be neither hashed nor referred to weakly
+        if (action := _FOREIGN.get(source)) is not None:
+            return action
+    action = Action.of(source)
+    with suppress(TypeError):
+        _FOREIGN[source] = action
     return action
 
 

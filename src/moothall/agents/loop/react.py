@@ -42,7 +42,13 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.state import checked_state, memory_state, restore_memory, state
+from moothall.agents.replies.state import (
+    check_memory_state,
+    checked_state,
+    memory_state,
+    restore_memory,
+    state,
+)
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import describe
@@ -311,6 +317,8 @@ class ReActAgent(Looping):
         threads = state.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
+        for each in (*threads.values(), state.get("memory")):
+            check_memory_state(self.memory, each, self.id)
         for thread in self.own_threads or ():
             assert thread.id is not None
             self.forget_memory(thread.id)

@@ -162,17 +162,25 @@ def memory_state(memory: Memory) -> dict[str, Any]:
     return {"items": memory.get_memories(), **more}
 
 
-def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
-    """Replace the content of a memory by a saved state."""
-    own_loader: Any = getattr(memory, "load_state_dict", None)
-    if callable(own_loader):
-        own_loader(saved)
+def check_memory_state(memory: Memory, saved: Any, agent: Any) -> None:
+    """Refuse a state that such a memory cannot take; one with a loader of its own checks itself."""
+    if callable(getattr(memory, "load_state_dict", None)):
         return
     items = saved.get("items") if isinstance(saved, dict) else None
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
     ):
         raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
+    Memory().load_runs_state(saved)
+
+
+def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
+    """Replace the content of a memory by a saved state."""
+    own_loader: Any = getattr(memory, "load_state_dict", None)
+    if callable(own_loader):
+        own_loader(saved)
+        return
+    check_memory_state(memory, saved, agent)
     if isinstance(memory, Memory):
         memory.load_runs_state(saved)
     listed: Any = getattr(memory, "items", None)
@@ -183,5 +191,5 @@ def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
             f"agent {agent!r}: its {type(memory).__name__} keeps what it has and has no "
             "load_state_dict: load into an agent with a new memory"
         )
-    for item in items:
+    for item in saved["items"]:
         memory.add_memory(item)

@@ -10,13 +10,13 @@ a model copies quoted text; and each message of the user is marked as an instruc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from moothall.actions.signature.schema import object_schema
+from moothall.actions.signature.schema import map_schemas, object_schema
 from moothall.foundation.jsonvalue import readable
 from moothall.models.protocol import Call, ModelReply, calls_in
 
@@ -129,22 +129,17 @@ def _nested(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) ->
 
 
 def _moved(schema: Any, prefix: str) -> Any:
-    if isinstance(schema, Mapping):
-        moved = {
-            key: value if key in ("const", "enum", "default", "examples") else _moved(value, prefix)
-            for key, value in schema.items()
-        }
-        ref = schema.get("$ref")
+    def change(each: dict[str, Any]) -> dict[str, Any]:
+        ref = each.get("$ref")
         if ref == "#":
-            moved["$ref"] = f"#/$defs/{prefix}"
+            each["$ref"] = f"#/$defs/{prefix}"
         elif isinstance(ref, str):
             for start in ("#/$defs/", "#/definitions/"):
                 if ref.startswith(start):
-                    moved["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
-        return moved
-    if isinstance(schema, Sequence) and not isinstance(schema, str):
-        return [_moved(item, prefix) for item in schema]
-    return schema
+                    each["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
+        return each
+
+    return map_schemas(change, schema)
 
 
 def choice_as_text(name: str, args: Mapping[str, Any] | str) -> str:

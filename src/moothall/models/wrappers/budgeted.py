@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -110,8 +111,8 @@ class BudgetedModel(AnsweringModel):
         if type(self.model) is BudgetedModel and self.model.budget.is_part_of(budget):
             self._obeying = self.model
         elif type(self.model) is FallbackModel:  # not a subclass, which may act otherwise
-            each = [BudgetedModel(part, budget) for part in self.model.models]
-            self._obeying = FallbackModel(each, name=self.name)
+            self._obeying = obeying = copy(self.model)
+            obeying.models = tuple(BudgetedModel(part, budget) for part in self.model.models)
         else:
             self.cost(0, 0)
             self._output_bound()
