@@ -160,8 +160,8 @@ def test_rows_child_without_a_seat_in_the_nearest_school_gets_the_next() -> None
     roads = [Road(a.id, b.id, 100) for a, b in itertools.pairwise(places)]
     ages = np.full(9, 10)
     children = Population({"age": ages, "home": ["home-1"] * 9}, City(places, roads), all_blocks())
-    # A school of five has one teacher and four seats.
-    assert children.columns["school"].tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3]
+    # A school of five has one teacher and four seats; a draw says who of equally near gets them.
+    assert sorted(children.columns["school"].tolist()) == [1, 1, 1, 1, 2, 2, 3, 3, 3]
 
 
 def test_rows_without_a_home_are_no_household() -> None:
@@ -203,7 +203,7 @@ def test_population_table_takes_whole_numbers_of_any_type_and_empty_cells_of_tex
     assert columns["gender"].tolist() == [2, 0, 1]
     texts = {"gender": np.array(["male", "female"], np.dtypes.StringDType())}
     assert Population(texts, city, all_blocks(), 1).columns["gender"].tolist() == [2, 1]
-    with pytest.raises(ConfigError, match=r"got float64 with .* empty cells"):
+    with pytest.raises(ConfigError, match="got float64 with empty cells"):
         Population(pa.table({"age": [30, None]}), city, all_blocks(), 1)
     with pytest.raises(ConfigError, match="'age' has values that are not of uint8"):
         Population({"age": [30, 300]}, city, all_blocks(), 1)
