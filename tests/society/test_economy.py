@@ -227,6 +227,23 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
     assert bank.deposits["3"] == 10_010
 
 
+def test_services_keep_what_each_has_where_others_come_and_leave() -> None:
+    bank, state = Bank(interest=1000), Government()
+    bank.deposits["8"] = 70  # before any citizen is there
+    firm = Firm("firm-1", "work-1", 10_000)
+    made = books(bank, state, firm, **{id: {"money": 900, "work": "work-1"} for id in "2579"})
+    settled(made, ("5", Save(500)), ("7", Save(700)), ("7", Work("work-1", 900)))
+    made.leave("5")
+    made.leave("2")
+    made.enter("1", {"money": 10})
+    made.enter("8", {})
+    settled(made, ("1", Save(1)))
+    assert bank.deposits == {"1": 1, "5": 500, "7": 700, "8": 70}
+    assert state.taxed == {"7": [625, 62]}
+    made.enter("5", {})
+    assert settled(made, ("5", Save(-400)))[0].value == 100
+
+
 def test_economy_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)

@@ -9,7 +9,7 @@ import pytest
 from moothall import ConfigError
 from moothall.society.clock import Clock
 from moothall.society.kernel.commit import Books, Submission
-from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
+from moothall.society.kernel.wants import Answer, Follow, Like, Move, Post, Unfollow, Want
 from moothall.society.population.books import RowBooks
 from moothall.society.services.feed import Feed
 from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
@@ -177,3 +177,11 @@ def test_feed_keeps_only_the_last_posts_and_takes_a_state_over_whole() -> None:
     assert (shown(again, "2"), do(town(again), "1", Post("first")).value) == ([], 1)
     with pytest.raises(ConfigError, match="most="):
         Feed(most=0)
+
+
+def test_feed_takes_texts_that_citizens_have_in_other_wants_too() -> None:
+    feed = Feed()
+    made = town(feed)
+    do(made, "1", Move("1", "on horseback"))
+    assert do(made, "1", Post("on horseback")).value == 1
+    assert feed.posts[1].text == "on horseback"

@@ -18,6 +18,11 @@ STRANGER: Final = -(1 << 30)
 _PART: Final = 1 << 16
 
 
+def nobody() -> Register:
+    """Return a register without citizens, for what no society uses yet."""
+    return Register(np.zeros(0, np.uint64), None, (), 0, None)
+
+
 def is_number(id: str) -> bool:
     """Return whether an id is a number that a row can have; others are words."""
     return id.isascii() and id.isdecimal() and len(id) <= 20 and int(id) < 1 << 64

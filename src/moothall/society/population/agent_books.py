@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from moothall import ConfigError
@@ -33,6 +34,7 @@ class AgentBooks(Books):
             AgentRegister(city, seed, services) if population is None else population
         )
         self.seed: int = self._population.seed
+        self.row_services: list[Any] = []  # the services that keep numbers of rows
         self._holders: dict[int, str] = {}  # the agents by the identity of their status
         self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
         self._status_columns: Any = None  # what their statuses say of money, place and movement
@@ -42,7 +44,9 @@ class AgentBooks(Books):
         """The citizens, with all who have come and left."""
         population = self._population
         if population.only_agents and population.is_stale:
-            for id in population.renew():
+            with rows_renumbered(self.row_services, population):
+                come = population.renew()
+            for id in come:
                 self.write_settled(id, self.statuses[id])
         return population
 
@@ -183,6 +187,16 @@ class AgentBooks(Books):
         for at in some:
             statuses[at].update(self.population.settled_status(rows[ids[at]]))
         self._status_columns = now
+
+
+@contextmanager
+def rows_renumbered(services: Iterable[Any], population: Any) -> Iterator[None]:
+    """Have services keep what they have of each citizen where citizens get other rows."""
+    states = [(each, each.state_dict()) for each in services]
+    yield
+    for service, state in states:
+        service.of_population(population)
+        service.load_state_dict(state)
 
 
 def answers_of_agents(

@@ -29,7 +29,7 @@ from moothall.society.kernel.wants import (
     wants_by_kind,
 )
 from moothall.society.population import moves
-from moothall.society.population.agent_books import AgentBooks, answers_of_agents
+from moothall.society.population.agent_books import AgentBooks, answers_of_agents, rows_renumbered
 from moothall.society.population.messages import Messages
 from moothall.society.population.settling import Settlers, one_by_one
 from moothall.society.services.firm import Firm
@@ -49,11 +49,10 @@ class RowBooks(AgentBooks):
         self._settlers: dict[type[Want], Settlers] = {}
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
         self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
-        if not population.only_agents:
-            for service in ordered:
-                if hasattr(service, "of_population"):
-                    service.of_population(population)
-            Firm.keep_together(ordered, self)
+        self.row_services: list[Any] = [each for each in ordered if hasattr(each, "of_population")]
+        with rows_renumbered(self.row_services, population):
+            pass  # of services that have something already
+        Firm.keep_together(ordered, self)
         self.messages: Messages | None = None
         arrays, count = population.arrays, len(population.places)
         self.at_place: Any = np.zeros(count, np.int64)

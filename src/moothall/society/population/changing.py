@@ -17,6 +17,7 @@ from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
 from moothall.society.kernel.draw import number_of, words_of
 from moothall.society.kernel.wants import PARTY, fields_in_rows, id_order
+from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
 
@@ -84,26 +85,22 @@ def rearrange(
         order = np.append(plain[np.argsort(ids[plain], kind="stable")], last_rows).astype(np.int64)
     moved = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
     moved[staying] = np.argsort(np.arange(len(ids))[order], kind="stable")[:count]
-    services = [each for each in society.services.values() if hasattr(each, "of_population")]
-    states = [each.state_dict() for each in services]
-    _renumber(society, moved)
-    for column_name, column in population.declared.items():
-        values, of_new = population.arrays[column_name], column.new_array(len(new_ids))
-        if column_name in new:
-            of_new[...] = new[column_name]
-        if column.citizen:
-            some = values.nonzero()
-            values[some] = _codes(population, values[some], moved)
-        population.arrays[column_name] = _column_after(column, values, staying, of_new, order)
-    population.names = [names[at] for at in last_rows]
-    numbers = ids[order][: len(ids) - len(names)]
-    population.next_id = max(population.next_id, *map(int, numbers[-1:] + np.uint64(1)), 0)
-    settle_ids(population, ids[order])
+    with rows_renumbered(society.books.row_services, population):
+        _renumber(society, moved)
+        for column_name, column in population.declared.items():
+            values, of_new = population.arrays[column_name], column.new_array(len(new_ids))
+            if column_name in new:
+                of_new[...] = new[column_name]
+            if column.citizen:
+                some = values.nonzero()
+                values[some] = _codes(population, values[some], moved)
+            population.arrays[column_name] = _column_after(column, values, staying, of_new, order)
+        population.names = [names[at] for at in last_rows]
+        numbers = ids[order][: len(ids) - len(names)]
+        population.next_id = max(population.next_id, *map(int, numbers[-1:] + np.uint64(1)), 0)
+        settle_ids(population, ids[order])
     if population.places:
         society.books.count_places()
-    for service, state in zip(services, states, strict=True):
-        service.of_population(population)
-        service.load_state_dict(state)
     turned = moved[np.array(society.new_agent_rows, np.int64)]
     society.new_agent_rows = turned[turned >= 0].tolist()
 

@@ -13,7 +13,7 @@ output relations", Review of Economics and Statistics 18).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from moothall import ConfigError
@@ -29,6 +29,7 @@ from moothall.society.columns.ledger import (
     shares,
     withheld,
 )
+from moothall.society.columns.register import nobody
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
 from moothall.society.kernel.wants import Answer, Save, Want
@@ -72,7 +73,7 @@ class Bank(Service):
         super().__init__(id, None, money)
         check_integer(f"{id}: interest", interest, 0, 1_000_000)
         self.interest = interest
-        self.deposits: MutableMapping[str, int] = {}
+        self.deposits: ByRow = ByRow(nobody())
 
     def of_population(self, population: Any) -> None:
         """Store the deposits of a population in an array."""
@@ -81,10 +82,7 @@ class Bank(Service):
     @property
     def owed(self) -> int:
         """The sum of all deposits, in cents."""
-        deposits = self.deposits
-        if isinstance(deposits, ByRow):
-            return int(deposits.array.sum()) + sum(map(int, deposits.departed.values()))
-        return sum(deposits.values())
+        return int(self.deposits.array.sum()) + sum(map(int, self.deposits.departed.values()))
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Settle a deposit (cents above 0) or a withdrawal (below 0)."""
@@ -104,7 +102,7 @@ class Bank(Service):
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
         """Settle the wants of many citizens; one by one if a citizen has several."""
-        deposits: Any = self.deposits
+        deposits = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]
         money = books.population.arrays["money"]
         fine = (cents > 0) & (cents <= money[sender])
@@ -122,16 +120,8 @@ class Bank(Service):
     def credit(self, books: Any) -> None:
         """Credit a day's interest, in the order of `turn_key`, as far as the own capital lasts."""
         own = books.balances[self.id] - self.owed
-        if isinstance(self.deposits, ByRow):
-            self.deposits.array += credited(
-                self.deposits.array, self.interest, own, books.hearing_order
-            )
-            return
-        for id in sorted(self.deposits, key=lambda id: turn_key(books.seed, id, books.step)):
-            earned = self.deposits[id] * self.interest // 1_000_000
-            if earned <= own:
-                self.deposits[id] += earned
-                own -= earned
+        deposits = self.deposits.array
+        deposits += credited(deposits, self.interest, own, books.hearing_order)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the deposits."""
@@ -197,7 +187,7 @@ class Government(Service):
         self.seed = seed
         self.most_price: int = most_price
         self.most_wage: int = most_wage
-        self.taxed: MutableMapping[str, list[int]] = {}
+        self.taxed: ByRow = ByRow(nobody(), 2)
         self.month: int = month
         self.daily: int = daily
         self.cover: int = cover
@@ -219,13 +209,12 @@ class Government(Service):
 
     def due_rows(self, rows: Any, gross: Any) -> Any:
         """Return `due` for citizens of a population."""
-        income, paid = self.taxed.array.T  # type: ignore[attr-defined]
+        income, paid = self.taxed.array.T
         return withheld(gross, income[rows], paid[rows], self.brackets)
 
     def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
         """Do `collected` for citizens of a population, each once."""
-        taxed: Any = self.taxed
-        income, paid = taxed.array.T
+        income, paid = self.taxed.array.T
         income[rows] += gross
         paid[rows] += tax
 

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
 from moothall.society.arrays import np
-from moothall.society.columns.register import Register
+from moothall.society.columns.register import nobody
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want, id_order
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
 from moothall.society.services.feed_rows import RowFeed
 from moothall.society.services.posts import Posted
 
@@ -35,7 +35,7 @@ def _publish(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]
 
 def _follow(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]:
     whom = want["id"]
-    done = (whom >= 0 if len(feed.population) else whom < -1) & (whom != sender)
+    done = (whom >= 0) & (whom != sender)
     feed.follow(sender[done], whom[done])
     return done, None
 
@@ -73,7 +73,7 @@ class Feed(Service):
         check_integer(f"feed {id!r}: most=", most, 1, None)
         self.most = most
         self.rows: RowFeed | None = None
-        self._posts = RowFeed(Register(np.zeros(0, np.uint64), None, (), 0, None), most)
+        self._posts = RowFeed(nobody(), most)
 
     def of_population(self, population: Any) -> None:
         """Store a population's posts, likes and follows in arrays."""
@@ -122,18 +122,7 @@ class Feed(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the posts and the follows; of a post, who liked it in order of id."""
-        follows = self.follows
-        return {
-            "next": self._posts.next,
-            "posts": [
-                [
-                    *(post.number, post.author, post.text, post.topic, post.posted),
-                    sorted(post.liked, key=id_order),
-                ]
-                for post in self.posts.values()
-            ],
-            "follows": {id: list(follows[id]) for id in sorted(follows, key=id_order)},
-        }
+        return self._posts.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""

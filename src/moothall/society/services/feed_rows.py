@@ -1,15 +1,16 @@
-"""The posts, likes and follows of a feed, as arrays; without a population all are strangers."""
+"""The posts, likes and follows of a feed, as arrays; without citizens all are strangers."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from moothall.society.arrays import np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
-from moothall.society.kernel.wants import PARTY, WORD, Want, fields_in_rows
+from moothall.society.kernel.wants import PARTY, WORD, Want, fields_in_rows, id_order
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -44,7 +45,8 @@ class RowFeed:
         self.follows: Lists = Lists(len(population) + 16)  # whom each follows, as in wants
         self._liked = np.zeros(0, np.int64)
         self._texts: dict[int, str] = {}
-        self.lengths: Any = np.array([len(word) for word in population.words])
+        self._last_text = -1
+        self._lengths: Any = np.zeros(0, np.int64)
         self._hot: Any = None
         self._author: Any = None
         self._shown_posts: dict[int, Posted] = {}  # posts that were shown, as they are
@@ -86,14 +88,19 @@ class RowFeed:
 
     def length(self, texts: Any) -> Any:
         """Return the characters of texts; 0 for None."""
-        length = np.where(texts < 0, 0, self.lengths[np.maximum(texts, 0)])
+        words = self.population.words
+        if len(self._lengths) < len(words):  # agents bring texts of their own
+            self._lengths = np.array([len(word) for word in words])
+        length = np.where(texts < 0, 0, self._lengths[np.maximum(texts, 0)])
         for at in np.flatnonzero(texts < -1).tolist():
             length[at] = len(self._texts.get(texts.item(at), ""))
         return length
 
     def numbers(self, ids: Iterable[str]) -> Any:
         """Return the numbers of agents."""
-        return np.array([self.population.number_of(id) for id in ids], np.int64)
+        ids = [*ids]
+        numbers = {id: self.population.number_of(id) for id in dict.fromkeys(ids)}
+        return np.array([numbers[id] for id in ids], np.int64)
 
     def _text(self, number: int) -> str | None:
         text = self._texts.get(number)
@@ -106,12 +113,16 @@ class RowFeed:
         word = self.population.word_numbers.get(text)
         if word is not None:
             return word
-        number = min(self._texts, default=-1) - 1
-        self._texts[number] = text
-        return number
+        self._last_text -= 1
+        self._texts[self._last_text] = text
+        return self._last_text
 
     def _id(self, number: int) -> str:
         return str(self.population.decoded(PARTY, number))
+
+    def _ids(self, numbers: Any) -> list[str]:
+        each, at = np.unique(numbers, return_inverse=True)
+        return np.array([*map(self._id, each.tolist())], object)[at].tolist()  # type: ignore[no-any-return]
 
     # -- settling ----------------------------------------------------------------------------------
 
@@ -181,8 +192,7 @@ class RowFeed:
     def likers(self, number: int) -> list[str]:
         """Return the ids of the agents who liked a post."""
         low, high = np.searchsorted(self._liked, [number << 32, (number + 1) << 32])
-        part = (self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE
-        return [self._id(each) for each in part.tolist()]
+        return [self._id(each) for each in _agents(self._liked[low:high]).tolist()]
 
     # -- showing -----------------------------------------------------------------------------------
 
@@ -335,11 +345,26 @@ class RowFeed:
         """Return the ids that each agent follows."""
         some = np.flatnonzero(self.follows.count)
         count = len(self.population)
+        ids = self._ids(np.where(some < count, some, STRANGER + count - some))
+        lists = map(self.follows.of, some.tolist())
+        return {id: [*map(self._id, each)] for id, each in zip(ids, lists, strict=True)}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of `Feed.state_dict`."""
+        likers, follows = self._ids(_agents(self._liked)), self.followed()
+        numbers = np.arange(self.first, self.next + 1)
+        ends = np.searchsorted(self._liked, numbers << 32).tolist()
+        posts = zip(
+            *(numbers[:-1].tolist(), self._ids(self.author)),
+            *(map(self._text, each.tolist()) for each in (self.text, self.topic)),
+            self.posted.tolist(),
+            (sorted(likers[low:high], key=id_order) for low, high in pairwise(ends)),
+            strict=True,
+        )
         return {
-            self._id(at if at < count else STRANGER - (at - count)): [
-                self._id(each) for each in self.follows.of(at)
-            ]
-            for at in some.tolist()
+            "next": self.next,
+            "posts": [[*post] for post in posts],
+            "follows": {id: follows[id] for id in sorted(follows, key=id_order)},
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -362,8 +387,12 @@ class RowFeed:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it has only the population's length."""
-        population: Any = self.population
-        return {**vars(self), "population": range(len(population)) if population else population}
+        return {**vars(self), "population": range(len(self.population))}
+
+
+def _agents(likes: Any) -> Any:
+    """Return the agents of likes, as numbered in wants."""
+    return (likes & 0xFFFFFFFF) - _MIDDLE
 
 
 def _key(numbers: Any, agents: Any) -> Any:
