@@ -55,6 +55,14 @@ async def test_engines_come_to_the_same_columns(engine: Callable[[], Engine]) ->
     assert differing(expected, await lived(town(), 12, engine())) == []
 
 
+async def test_engine_may_have_more_threads_than_citizens() -> None:
+    def alone() -> Population:
+        return Population(1, None, all_blocks(), 5)
+
+    expected = await lived(alone(), 3, LocalEngine())
+    assert differing(expected, await lived(alone(), 3, LocalEngine(threads=2))) == []
+
+
 async def test_chunks_many_or_few_come_to_the_same_bytes() -> None:
     one = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine())
     two = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine(threads=2))

@@ -120,7 +120,8 @@ def in_threads(
     first, count = population.base, population.until - population.base
     if threads > 1 and chunk > 1:
         chunk *= 2  # threads wait for each other between calls
-    parts = -(-count // (chunk * threads)) * threads  # as many for each thread, all of a size
+    # As many for each thread, all of a size, and none without a row.
+    parts = min(count, -(-count // (chunk * threads)) * threads)
     if any(getattr(block, "whole", False) for block in population.blocks):
         parts = 1
     ends = [first + count * part // parts for part in range(parts + 1)]
