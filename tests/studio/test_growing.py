@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from models.openai_server import DONE, Answer, OpenAIServer, calls, delta, events, text
@@ -88,6 +89,7 @@ def test_answer_in_a_conversation_grows_there(
         expect(talk.get_by_text("writes …")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_answer_in_act_and_in_its_run_grows(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_answer_in_act_and_in_its_run_grows(
         expect(other.get_by_role("region", name="Being written")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_narrative_grows_while_a_model_writes_it(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
@@ -123,6 +126,7 @@ def test_narrative_grows_while_a_model_writes_it(
         expect(draft).to_be_hidden()
 
 
+@pytest.mark.long
 def test_answer_to_a_group_grows_in_the_groups_conversation(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
@@ -146,6 +150,7 @@ def test_answer_to_a_group_grows_in_the_groups_conversation(
         expect(talk.get_by_text("writes …")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_answer_of_a_conversation_of_agents_grows_in_its_conversation(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:

@@ -183,6 +183,7 @@ def press(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
+@pytest.mark.long
 def test_texts_of_strangers_are_text_in_every_tab(
     space: NativeSpace, open_page: Callable[..., Page], studio: Studio, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def test_work_is_begun_permitted_steered_and_stopped_by_keyboard(
     assert (folder / "b.txt").read_text() == "two"
 
 
+@pytest.mark.long
 def test_runs_are_found_opened_and_compared_by_keyboard(
     page: Page, keys: Keys, studio: Studio
 ) -> None:
@@ -149,6 +150,7 @@ def test_runs_are_found_opened_and_compared_by_keyboard(
     expect(page.get_by_role("region", name="Replay").first).to_contain_text("It is one.")
 
 
+@pytest.mark.long
 def test_town_is_set_up_asked_changed_and_branched_by_keyboard(page: Page, keys: Keys) -> None:
     """A button that was pressed keeps the focus, and can be pressed again at once."""
     keys.press("Society", role="tab")

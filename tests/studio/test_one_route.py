@@ -71,6 +71,7 @@ def test_town_that_plays_ends_for_another_once_the_person_agrees(
     assert studio.society.town.run_id == "plays"
 
 
+@pytest.mark.long
 def test_town_beside_ends_for_a_third_once_the_person_agrees(
     stopped: str, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
@@ -118,6 +119,7 @@ def test_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
         assert {each.state for each in studio.journal.runs()} == {"cancelled"}
 
 
+@pytest.mark.long
 def test_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:

@@ -368,6 +368,7 @@ def test_finger_scrolls_the_page_over_the_whole_map_and_moves_one_that_is_zoomed
     assert phone.evaluate("scrollY") == 0
 
 
+@pytest.mark.long
 def test_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
     page: Page, studio: Studio
 ) -> None:
@@ -690,6 +691,7 @@ def test_citizens_go_around_corners_along_the_streets(open_page: Callable[..., P
     assert halfway == pytest.approx([100, 0])
 
 
+@pytest.mark.long
 def test_citizens_of_a_large_town_are_asked_too(page: Page) -> None:
     """Its citizens are kept in columns."""
     another(page, 10_001)

@@ -387,6 +387,7 @@ def test_agent_is_asked_anew_what_it_offers(space: NativeSpace, studio: Studio) 
     assert "add" not in asked(studio, "help?id=Clerk")
 
 
+@pytest.mark.long
 def test_receiver_over_a_broker_may_be_elsewhere(broker: Broker, studio: Studio) -> None:
     options, exchange = AMQPOptions(port=broker.port), f"test.{uuid4().hex}"
     with AMQPSpace(amqp_options=options, exchange=exchange) as space:

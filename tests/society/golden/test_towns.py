@@ -26,7 +26,17 @@ def check(name: str, now: dict[str, Any]) -> None:
             pytest.fail(f"town {name!r} differs from step {step} on, in {', '.join(differ)}")
 
 
-@pytest.mark.parametrize("name", TOWNS)
+VARIED = {
+    *("plain day", "weekend", "half hours", "hours", "village without services"),
+    *("poor", "hungry", "diners", "explorers", "drivers"),
+}
+"""Towns that differ from another in what they have or in parameters alone."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.long] * (each in VARIED)) for each in TOWNS],
+)
 async def test_town_of_agents_lives_as_recorded(name: str) -> None:
     check(name, await lived(TOWNS[name]))
 
@@ -39,8 +49,11 @@ async def test_town_of_agents_lives_as_recorded(name: str) -> None:
         if town.only_rules
     ],
 )
+@pytest.mark.parametrize(
+    "parts",  # all at once, in parts, and one by one
+    (pytest.param(1, marks=pytest.mark.long), 3, pytest.param(None, marks=pytest.mark.long)),
+)
 @pytest.mark.timeout(180)  # on a machine with other work
-async def test_town_of_rows_cut_anywhere_lives_as_recorded(name: str) -> None:
+async def test_town_of_rows_cut_anywhere_lives_as_recorded(name: str, parts: int | None) -> None:
     town = TOWNS[name]
-    for parts in (1, 3, town.count):  # all at once, in parts, and one by one
-        check(name, await lived(town, rows=parts))
+    check(name, await lived(town, rows=parts or town.count))
