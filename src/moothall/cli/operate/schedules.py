@@ -121,7 +121,7 @@ def resume(file: str, schedule: str, by: str | None) -> None:
     with _company(file, schedule) as (journal, schedules):
         ScheduleControl(journal, schedule, user_name(by)).resume()
     at = next(schedules[schedule].after(datetime.now(UTC)))
-    click.echo(escaped(f"{schedule} fires next at {at.isoformat(' ', 'seconds')}"))
+    click.echo(escaped(f"{schedule} fires next at {at.isoformat(timespec='seconds')}"))
 
 
 @command.command(short_help="Have a schedule fire now.")
