@@ -38,6 +38,7 @@ from moothall.build import (
     names_checked,
     recorded,
     refuse_on_loop,
+    to_its_end,
     tracing,
 )
 from moothall.foundation.threads import is_async
@@ -471,7 +472,7 @@ class Society(Experiments):
                         state.ended, last = True, self.number
                     if tables is not None:
                         if tables.trajectories:  # of very many citizens it takes long
-                            await asyncio.to_thread(tables.add, row)
+                            await to_its_end(asyncio.to_thread(tables.add, row))
                         else:
                             tables.add(row)
                         del self.metrics[before:-1]
@@ -485,12 +486,12 @@ class Society(Experiments):
         except BaseException:
             if tables is not None:
                 with suppress(FileError):  # raise the error that stopped the run
-                    await asyncio.to_thread(tables.end, self, complete=False)
+                    await to_its_end(asyncio.to_thread(tables.end, self, complete=False))
             raise
         if tables is not None:
             del self.metrics[before:-1]
             record.drop(state, "rows")
-            await asyncio.to_thread(tables.end, self, complete=True)
+            await to_its_end(asyncio.to_thread(tables.end, self, complete=True))
 
     async def _tell(
         self, progress: Callable[[dict[str, Any]], Any] | None, row: dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,6 +62,45 @@ async def test_engine_may_have_more_threads_than_citizens() -> None:
 
     expected = await lived(alone(), 3, LocalEngine())
     assert differing(expected, await lived(alone(), 3, LocalEngine(threads=2))) == []
+
+
+class Held(RowBlock):
+    """Counts steps, and in the first one waits until it is let go."""
+
+    name = "Held"
+    description = "Counts"
+    columns: ClassVar[dict[str, Column]] = {"steps": Column("int64")}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def step_rows(self, rows: Rows) -> None:
+        if not self.entered.is_set():
+            self.entered.set()
+            self.let_go.wait()
+        rows["steps"] += 1
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+async def test_cancelled_run_ends_when_its_rows_have_ended(threads: int) -> None:
+    block = Held()
+    population = Population(3, blocks=[block])
+    async with Society(population, engine=LocalEngine(threads=threads)) as society:
+        state = society.state_dict()
+        running = asyncio.ensure_future(society.run(steps=1))
+        await asyncio.to_thread(block.entered.wait)
+        running.cancel()
+        try:
+            for _ in range(20):
+                await asyncio.to_thread(society.positions)  # the society's loop has turned
+            assert not running.done()
+        finally:
+            block.let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        society.load_state_dict(state)
+        assert population.columns["steps"].tolist() == [0, 0, 0]
 
 
 async def test_chunks_many_or_few_come_to_the_same_bytes() -> None:

@@ -11,7 +11,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, Protocol
 
-from moothall.build import WORKERS, check_boolean, check_integer
+from moothall.build import WORKERS, check_boolean, check_integer, to_its_end
 from moothall.society.columns.rows import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
@@ -72,7 +72,8 @@ class LocalEngine:
         work = partial(in_threads, population, moment, self._pool, self.threads, chunk)
         loop, start_s = asyncio.get_running_loop(), time.perf_counter()
         if min(self._took_s) > _QUICK_S:
-            result = await WORKERS.run(loop, work)
+            # A cancelled step ends with its thread: a state that is loaded then stays as it is.
+            result = await to_its_end(WORKERS.run(loop, work))
             self._yielded = start_s
         else:
             if start_s - self._yielded > _YIELD_S:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moothall import ConfigError, StateError
-from moothall.build import check_integer, error_text
+from moothall.build import check_integer, error_text, to_its_end
 from moothall.society.arrays import import_package, np
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment
@@ -69,7 +69,8 @@ class RayEngine(LocalEngine):
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of the rows on the workers; return their wants, in the order of the rows."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._run_rows, population, moment)
+        work = loop.run_in_executor(self._thread, self._run_rows, population, moment)
+        return await to_its_end(work)
 
     def _run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         errors = self._ray.exceptions
