@@ -69,6 +69,16 @@ def test_margins_count_what_rows_have(city: City) -> None:
     assert abs(genders.count("male") - 150) <= 3
 
 
+def test_margins_of_an_attribute_of_ones_own_count_what_rows_have(city: City) -> None:
+    rows = [{"id": n, "profile": {"owns": 1} if n < 100 else {}} for n in range(CITIZENS)]
+    people = completed(rows, city, seed=8, margins={"owns": {"1": 120, "none": 180}})
+    assert Counter(str(each["profile"]["owns"]) for each in people) == {"1": 120, "none": 180}
+    assert people == completed(people, city, seed=8, margins={"owns": {"1": 2, "none": 3}})
+    for wrong in ({"1": 50, "none": 250}, {"2": 120, "none": 180}):
+        with pytest.raises(ConfigError, match=r"owns: asked for .*, and the rows have {'1': 100}"):
+            completed(rows, city, seed=8, margins={"owns": wrong})
+
+
 @pytest.mark.parametrize(
     ("margins", "why"),
     (

@@ -6,6 +6,7 @@ another, built in the same way, begins in its state.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -300,6 +301,47 @@ async def test_state_of_an_owner_that_has_no_json_form_is_refused_by_name(
     async with REFUSED[owner]() as society:
         await society.run(steps=2)
         with pytest.raises(StateError, match=f"^{owner} has changed its variable 'waiting'"):
+            society.state_dict()
+
+
+class Tally:
+    """A number in a slot."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0.0
+
+    def random(self) -> float:
+        self.number += 1
+        return self.number
+
+
+class Draws(Counts):
+    """Draws from a generator of its own."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__()
+        self.generator = make()
+
+    def number(self, rows: Any) -> float:
+        return float(self.generator.random())
+
+
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "random": lambda: random.Random(7),
+    "RandomState": lambda: np.random.RandomState(7),
+    "Generator": lambda: np.random.default_rng(7),
+    "slots": Tally,
+}
+
+
+@pytest.mark.parametrize("kind", GENERATORS)
+async def test_state_of_a_block_that_has_drawn_from_a_generator_is_refused(kind: str) -> None:
+    async with rows(Draws(GENERATORS[kind])) as society:
+        society.state_dict()
+        await society.run(steps=1)
+        with pytest.raises(StateError, match=r"^block 'Draws' has changed its variable 'generator"):
             society.state_dict()
 
 

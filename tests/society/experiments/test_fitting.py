@@ -99,7 +99,18 @@ def test_fit_comes_near_its_targets_and_continues_where_it_stopped(tmp_path: Pat
     assert set(more.rows[0]) == {"x", "y", "z", "weight", "distance"}
 
 
+def test_fit_keeps_a_parameter_that_has_one_value() -> None:
+    experiment = line(parameters={"z": [5], "y": [0.0, 2.0]})
+    options: Any = {"points": 4, "rounds": 1, "jobs": 0}
+    found = experiment.fit_sync({"product": 1.0}, BOUNDS, **options)
+    assert found.means["product"] == pytest.approx(5 * found.best["x"])
+
+
 WRONG: list[tuple[Any, str]] = [
+    (
+        lambda: line(parameters={"z": [1, 2]}).fit_sync({"total": 1}, BOUNDS, jobs=0),
+        "'z' is swept: give its bounds too",
+    ),
     (lambda: line().fit_sync({"totl": 1}, BOUNDS), r"'totl' is measured \(did you mean 'total'"),
     (lambda: line().fit_sync({}, BOUNDS), "targets must have one metric"),
     (lambda: line().fit_sync({"total": {"value": 1, "at": 2}}, BOUNDS), "got 'at'"),

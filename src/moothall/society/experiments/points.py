@@ -62,10 +62,15 @@ async def run_points(
     progress: Callable[[SweepProgress], Any] | None = None,
 ) -> Results:
     """Run conditions of an experiment at points of its parameters, with all its seeds."""
-    own_conditions = design.conditions
+    own_conditions, fixed = design.conditions, {}
+    for name, values in design.parameters.items():
+        if name not in points[0]:
+            if len(values) > 1:
+                raise ConfigError(f"{name!r} is swept: give its bounds too, or let it have a value")
+            fixed[name] = values[0]
     variants = {
         condition_at(number, name): {
-            "parameters": {**own_conditions[name].parameters, **point},
+            "parameters": {**own_conditions[name].parameters, **fixed, **point},
             "workflow": own_conditions[name].workflow,
         }
         for number, point in enumerate(points)

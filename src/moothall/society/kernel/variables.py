@@ -10,6 +10,7 @@ import base64
 import dis
 import functools
 import logging
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Final
@@ -247,6 +248,10 @@ def _image(value: Any, depth: int = 0) -> Any:
         return 0  # an owner has its own walk
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return repr(value.get_state(legacy=False))
+    if type(value) is random.Random:  # its variables are not in its `__dict__`
+        return value.getstate()
     if hasattr(value, "__array__"):  # of numpy, pandas, polars or torch
         try:
             array = np.asarray(value)
@@ -263,4 +268,8 @@ def _image(value: Any, depth: int = 0) -> Any:
         return tuple(_image(each, depth + 1) for each in value)
     if hasattr(value, "__dict__"):
         return (type(value).__name__, _image(vars(value), depth + 1))
+    kind: Any = type(value)
+    if kind.__repr__ is object.__repr__:  # it has `__slots__`, and says nothing of them
+        names = [name for each in kind.__mro__ for name in getattr(each, "__slots__", ())]
+        return (kind.__name__, _image([getattr(value, name, None) for name in names], depth + 1))
     return repr(value)

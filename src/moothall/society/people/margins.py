@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final, NamedTuple
@@ -169,13 +170,36 @@ def households_within(
         if drawn_margins
         else gather(people, seed)
     )
-    ids = words_of(person["id"] for person in people)
     for margin in (each for each in margins if each not in drawn_margins):
-        order = np.argsort(integers(seed, ids, 0, f"people.margin.{margin.name}"), kind="stable")
-        values = np.repeat(np.arange(len(margin.values)), margin.counts(len(people)))
-        for at, value in zip(order.tolist(), values.tolist(), strict=True):
-            people[at]["profile"].setdefault(margin.name, margin.values[value])
+        _assign(people, margin, seed)
     return homes
+
+
+def _assign(people: list[dict[str, Any]], margin: Margin, seed: int) -> None:
+    """Give an attribute of one's own to persons without it, so that all together meet a margin."""
+    name, texts = margin.name, [*map(str, margin.values)]
+    profiles = [person["profile"] for person in people]
+    has = Counter(str(profile[name]) for profile in profiles if name in profile)
+    counts = margin.counts(len(people))
+    off = max(has[text] - count for text, count in zip(texts, counts, strict=True))
+    if max(off, has.total() - sum(has[text] for text in texts)) > _tolerated(len(people)):
+        asked = dict(zip(texts, counts, strict=True))
+        raise ConfigError(f"margins: {name}: asked for {asked}, and the rows have {dict(has)}")
+    lacks = np.array([name not in profile for profile in profiles])
+    if not lacks.any():
+        return
+    needs = [max(0, count - has[text]) for text, count in zip(texts, counts, strict=True)]
+    remaining = Margin(name, margin.values, tuple(map(float, needs))).counts(int(lacks.sum()))
+    ids = words_of(person["id"] for person in people)
+    order = np.argsort(integers(seed, ids, 0, f"people.margin.{name}"), kind="stable")
+    values = np.repeat(np.arange(len(texts)), remaining)
+    for at, value in zip(order[lacks[order]].tolist(), values.tolist(), strict=True):
+        profiles[at][name] = margin.values[value]
+
+
+def _tolerated(total: int) -> int:
+    """Return by how many of so many persons a category may be off."""
+    return max(1, total // _PERSONS_PER_ERROR)
 
 
 def _chosen_households(
@@ -261,7 +285,7 @@ def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None
     names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, ("other",))]
     off = abs(now - target)
     worst = int(off.argmax())
-    if off[worst] > max(1, total // _PERSONS_PER_ERROR):
+    if off[worst] > _tolerated(total):
         raise ConfigError(
             f"the homes have no people of these margins: {names[worst]}: asked for "
             f"{target[worst]}, found {now[worst]} of {total}"
