@@ -183,8 +183,8 @@ def _assign(people: list[dict[str, Any]], margin: Margin, seed: int) -> None:
     counts = margin.counts(len(people))
     off = max(has[text] - count for text, count in zip(texts, counts, strict=True))
     if max(off, has.total() - sum(has[text] for text in texts)) > _tolerated(len(people)):
-        asked = dict(zip(texts, counts, strict=True))
-        raise ConfigError(f"margins: {name}: asked for {asked}, and the rows have {dict(has)}")
+        goals = dict(zip(texts, counts, strict=True))
+        raise ConfigError(f"margins: {name}: asked for {goals}, and the rows have {dict(has)}")
     lacks = np.array([name not in profile for profile in profiles])
     if not lacks.any():
         return
