@@ -120,7 +120,7 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
         (b"# coding: koi8-r\n\xfa", "# coding: koi8-r\n\u0417"),
         (b"# coding: punycode\n\xe4", "# coding: punycode\nä"),
         (b"a\r\nb\rc\x0cd", "a\nb\nc\nd"),
-        (b"a\tb\x1b[31m\x7f" + "\x85".encode(), "a\tb[31m"),
+        (b"a\tb\x1b[31m\x7f" + "\x85".encode(), "a\tb[31m\n"),
     ),
 )
 def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
@@ -509,6 +509,16 @@ def test_epub_is_cut_at_its_chapters_and_headings() -> None:
     ]
 
 
+def test_epub_page_that_only_a_script_shows_is_missing_and_the_others_are_read() -> None:
+    cover = "<html><head><script src='a.js'></script></head><body><img src='a.png'/></body></html>"
+    book = epub(cover, "<html><body><h1>Tides</h1><p>Tides are low.</p></body></html>")
+    document = read("a.epub", book)
+    assert (document.text, document.missing) == (
+        "Tides\n\nTides are low.",
+        "1 page not read: c0.xhtml",
+    )
+
+
 def test_notebook_file_is_read_with_its_code_and_what_that_printed() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# Waves\n", "They are *high*."]},
@@ -578,6 +588,37 @@ def test_numbers_of_footnotes_are_no_part_of_the_text_of_a_page() -> None:
     note = '<a class="footnote-reference brackets" href="#f4" role="doc-noteref">4</a>'
     page = f"<main><p>The name may stand in parentheses. {note} It may be left out.</p></main>"
     assert read("a.html", page).text == ("The name may stand in parentheses. It may be left out.")
+
+
+def test_raised_number_of_a_page_is_no_part_of_the_number_before_it() -> None:
+    page = (
+        "<main><p>It has 10<sup>6</sup> posts on 5 m<sup>2</sup>, the 1<sup>st</sup> of Alba."
+        '<sup><a href="#note1">[1]</a></sup> H<sub>2</sub>O costs 500<sup>2</sup>.</p></main>'
+    )
+    text = "It has 10^6 posts on 5 m2, the 1st of Alba. H2O costs 500^2."
+    for local in (True, False):
+        assert read_html(page.encode(), None, "http://a.test/", local=local).text == text
+
+
+def test_html_reference_to_a_sign_of_windows_is_that_sign() -> None:
+    page = "<p>From 1990&#150;1995 it cost &#128;50 or $5&#x96;7, so we don&#146;t pay.</p>"
+    assert read("a.html", page).text == "From 1990–1995 it cost €50 or $5–7, so we don’t pay."
+
+
+@pytest.mark.parametrize("separator", ("\u2028", "\u2029", "\v", "\x85"))
+def test_words_that_a_separator_of_lines_divides_stay_two(separator: str) -> None:
+    assert read("a.txt", f"Alpha{separator}beta é").text.split() == ["Alpha", "beta", "é"]
+
+
+@pytest.mark.parametrize("local", (True, False))
+def test_html_page_whose_elements_are_never_closed_is_read_to_its_end(local: bool) -> None:
+    def page(count: int) -> Document:
+        text = "".join(f"<p>Line {n} <font color=red>of it" for n in range(count))
+        html = f"<body>{text}<p>The end.</body>".encode()
+        return read_html(html, None, "http://a.test/", local=local)
+
+    assert (page(400).text.endswith("The end."), page(400).missing) == (True, "")
+    assert page(4000).missing == "a part that is nested too deeply to be read"
 
 
 def test_links_of_markdown_are_their_text_over_lines_around_pictures_and_in_notebooks() -> None:

@@ -31,6 +31,8 @@ OPEN = " ".join(
         ("text", "text"),
         ("table", "table"),
         ("draw", "drawing"),
+        ("style", "style"),
+        ("presentation", "presentation"),
     )
 )
 
@@ -482,6 +484,12 @@ LOOKS = (
         (p("<w:t>1914</w:t><w:noBreakHyphen/><w:t>1918</w:t>"), "1914-1918"),
         (p('<w:t>5 </w:t><w:sym w:font="Symbol" w:char="F06D"/><w:t>m</w:t>'), "5 \ufffdm"),
         (
+            p("<w:t>Of 10</w:t>")[: -len("</w:p>")]
+            + '<w:r><w:rPr><w:vertAlign w:val="superscript"/>'
+            "</w:rPr><w:t>6</w:t></w:r></w:p>",
+            "Of 10^6",
+        ),
+        (
             p(
                 "<w:t>It is </w:t><m:oMath><m:f><m:num><m:r><m:t>a+1</m:t></m:r></m:num>"
                 "<m:den><m:r><m:t>2</m:t></m:r></m:den></m:f><m:sSup><m:e><m:r><m:t>x</m:t></m:r></m:e><m:sup>"
@@ -548,6 +556,49 @@ def test_notes_and_boxes_of_an_open_document_stand_below_and_lines_of_a_cell_apa
         ),
     ).text
     assert text == "It is 500 euros.\n\nCold.\n\nNow here.\n\nBox\n\n29 euros a month"
+
+
+def test_open_document_has_no_hidden_text_or_comment_and_marks_raised_numbers() -> None:
+    styles = (
+        '<style:style style:name="no"><style:text-properties text:display="none"/></style:style>'
+        '<style:style style:name="up"><style:text-properties style:text-position="super 58%"/>'
+        '</style:style><style:style style:name="off"><style:drawing-page-properties '
+        'presentation:visibility="hidden"/></style:style>'
+    )
+    text = (
+        '<text:p>Of 10<text:span text:style-name="up">6</text:span><text:span text:style-name="no">'
+    )
+    note = "<office:annotation><text:p>Zebra</text:p></office:annotation>"
+    slides = (
+        f"{styles}<draw:page><draw:frame>{text}Zebra</text:span></text:p></draw:frame>{note}"
+        '</draw:page><draw:page draw:style-name="off"><text:p>Zebra</text:p></draw:page>'
+    )
+    assert read("a.odt", odt(f"{styles}{text}Zebra</text:span></text:p>")).text == "Of 10^6"
+    document = read("a.odp", odt(slides))
+    assert (document.text, [each.anchor for each in document.sections]) == ("Of 10^6", ["slide=1"])
+
+
+def test_open_document_paragraphs_of_a_shape_stand_below_the_paragraph_that_has_it() -> None:
+    shape = "<draw:custom-shape><text:p>Low.</text:p><text:p>High.</text:p></draw:custom-shape>"
+    document = read("a.odt", odt(f"<text:p>Tides {shape}are</text:p>"))
+    assert document.text == "Tides are\n\nLow.\n\nHigh."
+
+
+def test_slide_raised_number_is_no_part_of_the_number_before_it() -> None:
+    raised = '10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6'
+    assert "Of 10^6" in read("a.pptx", pptx(("Tides", f"Of {raised}", "x"))).text
+
+
+@pytest.mark.parametrize(
+    ("mail", "text"),
+    (
+        (b"To: =?utf-8?q?a?= <\nSubject: A\n\nTides are low.\n", "Tides are low."),
+        (b"Subject: A\nContent-Type: multipart/mixed\n\nTides are low.\n", "Tides are low."),
+        (b"Subject: A\nContent-Type: text/csv; name=a.csv\n\na,b\n1,2\n", "a: 1; b: 2"),
+    ),
+)
+def test_mail_that_is_malformed_or_one_file_is_read(mail: bytes, text: str) -> None:
+    assert text in read("a.eml", mail).text
 
 
 def test_spreadsheet_sum_that_was_not_computed_is_missing_rather_than_zero() -> None:

@@ -109,6 +109,15 @@ def test_parts_of_a_page_that_are_read_one_after_the_other_are_put_together() ->
     ]
 
 
+def test_page_that_changed_has_what_now_stands_before_its_first_section() -> None:
+    pool = ResourcePool()
+    for text in ("Old.\n\nTides are low.", "New.\n\nTides are low."):
+        section = Section(text.index("Tides"), "tides", "Tides")
+        pool.add(Resource("http://a.test/", "A", True, text, [section], "2026-01-01"))
+    (kept,) = pool.get_all()
+    assert [each.text for each in passages_of(kept)] == ["Old.", "Tides are low.", "New."]
+
+
 def test_pool_is_added_to_by_many_threads() -> None:
     pool = ResourcePool()
 

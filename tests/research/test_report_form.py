@@ -61,6 +61,12 @@ def test_report_frame_is_in_the_language_of_the_question() -> None:
     assert re.search(r"\[\^1\^\]: .*, gelesen \d{4}-\d\d-\d\d", report)
     assert "0 Sätze von einer Quelle belegt, 1 markiert als [not checked], 0 markiert" in report
     assert "Er endete nach 2 Durchgängen: die " in report
+    page = made.report_so_far().html()
+    assert ('<html lang="de">' in page, page.count("Quellen"), "Sources" in page) == (
+        True,
+        1,
+        False,
+    )
     assert not re.search(r"\b(?:sentences|source|reached|iterations|whether)\b", report)
 
 

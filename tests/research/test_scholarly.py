@@ -56,13 +56,18 @@ WORKS = {
         "items": [
             {
                 "DOI": "10.1000/xyz123",
-                "title": ["On <i>waves</i> &amp; tides"],
+                "title": ["On <i>waves</i> &amp; tides of H<sub>2</sub>O below 10<sup>6</sup>"],
                 "author": [
-                    {"given": "Ada", "family": "Stone", "sequence": "first", "affiliation": []},
+                    {
+                        "given": "Ada",
+                        "family": "O&apos;Stone",
+                        "sequence": "first",
+                        "affiliation": [],
+                    },
                     {"name": "The Sea Group", "sequence": "additional"},
                 ],
                 "issued": {"date-parts": [[1998, 5]]},
-                "container-title": ["Seas Today"],
+                "container-title": ["Seas &amp; Today"],
                 "abstract": "<jats:title>Abstract</jats:title><jats:p>Waves are high.</jats:p>",
                 "URL": "http://evil.example/",
                 "type": "journal-article",
@@ -150,10 +155,11 @@ def test_crossref_gives_abstracts_to_cite_and_other_works_to_visit() -> None:
             "mailto": ["me@example.org"],
         }
     ]
-    assert (first.url, first.description) == ("https://doi.org/10.1000/xyz123", "On waves & tides")
-    assert first.content == "On waves & tides\n\nAbstract Waves are high."
+    title = "On waves & tides of H2O below 10^6"
+    assert (first.url, first.description) == ("https://doi.org/10.1000/xyz123", title)
+    assert first.content == f"{title}\n\nAbstract Waves are high."
     assert first.publication == Publication(
-        ("Stone, Ada", "The Sea Group"), "1998-05", "10.1000/xyz123", "Seas Today"
+        ("O'Stone, Ada", "The Sea Group"), "1998-05", "10.1000/xyz123", "Seas & Today"
     )
     assert (second.url, second.visited) == ("https://doi.org/10.1000/none", False)
 
@@ -205,5 +211,5 @@ def test_researcher_with_searchers_cites_an_abstract_with_its_authors() -> None:
             "r", None, ["How are waves?"], searchers=[search_crossref(url=f"{web.base}/works")]
         ).report_sync()
     assert any("Waves are high." in each.sentence for each in report.citations)
-    assert "author = {Stone, Ada and The Sea Group}" in report.bibtex()
+    assert "author = {O'Stone, Ada and The Sea Group}" in report.bibtex()
     assert "doi = {10.1000/xyz123}" in report.bibtex()

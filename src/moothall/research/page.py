@@ -9,8 +9,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MissingExtra
-from moothall.build import display, one_line
+from moothall.build import display, one_line, vocabulary
+from moothall.research.citations.exact import MARKED
 from moothall.research.reading.encodings import CONTROL
+from moothall.research.writing.frame import phrase
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -57,20 +59,20 @@ def page(
     open files. `scheme` is `light`, `dark` or None for that of the reader's system. `framed` is for
     a frame's `srcdoc`, in which a footnote's link would else lead to the page around it.
     """
-    body, foot, passages = parts_of(report)
+    body, foot, passages, heading = parts_of(report)
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     content = markdown.render(body)
     opens = _OPENS if files else LINKS
     sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
     if sources:
-        sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
+        sources = f'<h2>{heading}</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title = title_of(body)
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     base, base_tag = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
     document = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html lang="{_language_of(report)}">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; {base}form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -82,15 +84,25 @@ def page(
     return sanitized(document)
 
 
-def parts_of(report: Any) -> tuple[str, str, dict[int, Passage]]:
-    """Return a report's Markdown without its list of sources, its foot, and the cited passages."""
+def parts_of(report: Any) -> tuple[str, str, dict[int, Passage], str]:
+    """Return a report's Markdown without its list of sources, its foot, and the cited passages.
+
+    The last is the heading of the list, in the language of the objectives.
+    """
     passages = {each.number: each.passage for each in reversed(report.citations)}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")
     if not line:
         body, foot = foot, ""
+    heading = phrase("sources", " ".join(each.topic for each in report.objectives))
     if passages:  # what is made of it lists its own below, with the passages
-        body = body.rpartition("\n\n## Sources\n\n")[0] or body
-    return body, foot, passages
+        body = body.rpartition(f"\n\n## {heading}\n\n")[0] or body
+    return body, foot, passages, heading
+
+
+def _language_of(report: Any) -> str:
+    return vocabulary.language_of(
+        word for each in report.objectives for word in vocabulary.words(each.topic)
+    )
 
 
 def title_of(body: str) -> str:
@@ -172,13 +184,11 @@ def _supported(citation: Citation) -> str:
     unread = "its numbers, dates and names stand here; read whether it means the same"
     found_why = support.why or (unread if support.label == "not checked" else "")
     reason = f": {escape(found_why)}" if found_why else ""
+    sentence = one_line(MARKED.sub(r"\1", citation.sentence), 300)
     label = {"partly": "partly supported"}.get(support.label, support.label)
     method_words = {"exact": "word for word" if support.label == "supported" else "by exact checks"}
     judge = method_words.get(support.judge, f"by a model, {support.probability or 0:.2f}")
-    return (
-        f'<p class="about support"><b>{label}</b> ({judge}){reason}: '
-        f"{_quoted(one_line(citation.sentence, 300))}</p>\n"
-    )
+    return f'<p class="about support"><b>{label}</b> ({judge}){reason}: {_quoted(sentence)}</p>\n'
 
 
 def _quoted(sentence: str) -> str:

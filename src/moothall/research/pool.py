@@ -156,9 +156,7 @@ def _add_content(stored: Resource, new: Resource) -> None:
     if not stored.content:
         stored.content, stored.sections = new.content, list(new.sections)
         return
-    starts = new.sections or [Section(0)]
-    ends = [each.start for each in starts[1:]] + [len(new.content)]
-    for section, end in zip(starts, ends, strict=True):
+    for section, end in _parts(new.content, new.sections):
         text = new.content[section.start : end].strip()
         if text and text not in stored.content:
             stored.sections = stored.sections or [Section(0)]
@@ -167,11 +165,15 @@ def _add_content(stored: Resource, new: Resource) -> None:
             stored.content += f"\n\n{text}"
 
 
+def _parts(content: str, sections: list[Section]) -> Iterator[tuple[Section, int]]:
+    """Yield the parts of a text with their ends, also what stands before the first section."""
+    starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
+    return zip(starts, [each.start for each in starts[1:]] + [len(content)], strict=True)
+
+
 def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
     """Yield the passages of a text, word for word, each with its section."""
-    starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
-    ends = [each.start for each in starts[1:]] + [len(content)]
-    for section, end in zip(starts, ends, strict=True):
+    for section, end in _parts(content, sections):
         for begin, stop in _passage_spans(content, section.start, end):
             text = content[begin:stop].strip()
             if text:

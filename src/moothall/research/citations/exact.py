@@ -10,7 +10,7 @@ from moothall.research.citations.comparison import PassageContent, passage_of, s
 from moothall.research.findings import Support
 
 _LONGEST: Final = 20_000  # characters of a sentence
-_MARKED: Final = re.compile(r"(?<=[“ ])\*\*(\S.*?)\*\*(?=[” ])")
+MARKED: Final = re.compile(r"(?<=[“ ])\*\*(\S.*?)\*\*(?=[” ])")
 _WINDOW: Final = 3  # sentences
 
 
@@ -31,7 +31,7 @@ def _rests_on(sentence: str, passage: PassageContent) -> tuple[float, tuple[int,
 
     These are at most three neighbouring sentences, as few as have the most.
     """
-    marked = _MARKED.search(sentence)  # of a quote, the sentence that answers
+    marked = MARKED.search(sentence)  # of a quote, the sentence that answers
     terms = sentence_of(marked[1] if marked else sentence).terms
     best, place = -1, (0, 0)
     for size in range(1, _WINDOW + 1):

@@ -26,7 +26,7 @@ def word(report: Any) -> bytes:
     MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
     import docx
 
-    body, foot, passages = parts_of(report)
+    body, foot, passages, heading = parts_of(report)
     document = docx.Document()
     document.core_properties.title = sanitized(title_of(body))[:255]
     document.core_properties.author = "moothall"
@@ -34,7 +34,7 @@ def word(report: Any) -> bytes:
     writer = _WordWriter(document, passages)
     writer.write(body)
     if passages:
-        document.add_heading("Sources", 2)
+        document.add_heading(heading, 2)
         for number, passage in sorted(passages.items()):
             writer.source(number, passage)
     writer.write(foot)

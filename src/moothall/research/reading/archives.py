@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from moothall import FileTooLarge, MissingExtra, UnreadableDocument
+from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Document, read_html
@@ -184,8 +185,9 @@ def read_epub(data: bytes) -> Document:
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
     texts: list[str] = []
     sections: list[Section] = []
-    length = 0
-    for number, chapter in enumerate(list(book.iter("{*}itemref"))[:_CHAPTERS], 1):
+    length, missing = 0, list[str]()
+    chapters = [*book.iter("{*}itemref")]
+    for number, chapter in enumerate(chapters[:_CHAPTERS], 1):
         item = manifest.get(chapter.get("idref"))
         if item is None or "html" not in (item.get("media-type") or ""):
             continue
@@ -193,7 +195,11 @@ def read_epub(data: bytes) -> Document:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(home), inside))
         if path not in packed.names:
             continue
-        page = read_html(packed.read(path), None, path, local=True)
+        try:
+            page = read_html(packed.read(path), None, path, local=True)
+        except UnreadableDocument:  # such as a cover that a script shows
+            missing.append(path.rpartition("/")[2])
+            continue
         text = page.text.strip("\n")
         if not text.strip():
             continue
@@ -205,4 +211,8 @@ def read_epub(data: bytes) -> Document:
         length += len(text) + 2
     if not texts:
         raise UnreadableDocument("the EPUB has no text")
-    return Document(title, "\n\n".join(texts), sections)
+    faults = [f"{counted(len(missing), 'page')} not read: {', '.join(missing[:10])}"]
+    faults = faults * bool(missing)
+    if len(chapters) > _CHAPTERS:
+        faults.append(f"chapters beyond the first {_CHAPTERS:,}")
+    return Document(title, "\n\n".join(texts), sections, missing="; ".join(faults))

@@ -108,9 +108,11 @@ def plain_text(text: str) -> str:
     Characters that no person sees are left out, such as soft hyphens and tags, and ligatures are
     spelled out: nobody searches for words with them.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    for end in ("\r\n", "\r", "\f", "\v"):
+        text = text.replace(end, "\n")
     if text.isascii():
         return _ASCII_CONTROL.sub("", text)
+    text = text.replace("\x85", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     text = _IN_WORDS.sub(lambda match: normalize("NFKC", match[0]), without_hidden(text))
     return CONTROL.sub("", text)
 

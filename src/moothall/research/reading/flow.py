@@ -1,4 +1,7 @@
-"""Turn elements of HTML into text: paragraphs, lists, tables, code, and where sections begin."""
+"""Turn elements of HTML into text: paragraphs, lists, tables, code, and where sections begin.
+
+Raised numbers are marked: 10^6 is not 106, and the mark of a note is no part of a number.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,40 @@ _MAY_STAND_BESIDE: Final = (
 )
 _LINKS_OF_A_MENU: Final = 5
 _SHARE_OF_LINKS: Final = 0.9
+_RAISED: Final = re.compile(r"\s*[-+\u2212]?\d{1,9}\s*")
+_UNIT: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}\Z")  # m2 is as usual as m²
+_NOTE: Final = re.compile(r"[\[(]?\w{1,3}[\])]?")
 _GAPS: Final = ("", " ", "\n", "\n\n")
 _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
+
+
+def raised(text: str, before: str) -> str:
+    """Return a raised text as it is written behind another one."""
+    is_marked = _RAISED.fullmatch(text) and before[-1:].strip() and not _UNIT.search(before)
+    return f"^{text}" if is_marked else text
+
+
+def mark_raised(element: Any) -> None:
+    """Mark the number of a raised element of a tree."""
+    before, parent = element.getprevious(), element.getparent()
+    preceding = parent.text if before is None else before.tail or "".join(before.itertext())
+    text = "".join(element.itertext())
+    if raised(text, preceding or "") != text:
+        element.text = f"^{element.text or ''}"
+
+
+def mark_raised_in_page(tree: Any) -> None:
+    """Mark the raised numbers of a page; those that link to a note are left out."""
+    for element in list(tree.iter("sup")):
+        parent = element.getparent()
+        if parent is None:
+            continue
+        link = element if parent.tag != "a" or len(parent) > 1 or parent.text else parent
+        is_linked = link is parent or element.find(".//a") is not None
+        if is_linked and _NOTE.fullmatch("".join(element.itertext()).strip()):
+            link.drop_tree()
+        else:
+            mark_raised(element)
 
 
 def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import unescape
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urldefrag, urljoin
 
@@ -11,7 +12,13 @@ from moothall import MissingExtra, UnreadableDocument
 from moothall.build import error_text, shorten
 from moothall.research.findings import Publication, Section
 from moothall.research.reading.encodings import declared, decoded, plain_text
-from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
+from moothall.research.reading.flow import (
+    HEADINGS,
+    SIGNS,
+    Anchors,
+    flowed,
+    mark_raised_in_page,
+)
 from moothall.research.reading.hidden_text import drop_hidden
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
@@ -77,26 +84,22 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     no links.
     """
     MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
-    import lxml.html
-
     subject = "it" if local else url  # a folder's files are named beside their fault
-    parser = lxml.html.HTMLParser(
-        encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
-    )
     text = plain_text(decoded(data, charset, declared(data[:4096].lower(), _CHARSET)))
     text = text.replace("&shy;", "")
     text = _REFERENCE.sub(_unless_control, text)
     try:
-        tree = lxml.html.document_fromstring(text.encode(), parser=parser)
+        tree, is_deep, missing = _parsed(text)
         elements = int(tree.xpath("count(//*)"))
         if elements > (most := _MOST_LOCAL if local else _MOST):
             raise ValueError(f"{elements} elements, {most} are read at most")
         drop_hidden(tree)
+        mark_raised_in_page(tree)
         title = _line(tree.find("head/title"))
         anchors, main = _anchors(tree), _main(tree)
         publication = _publication(tree)
         links = [] if local else _links(tree, main, url)
-        text, sections = _read(tree, main, anchors, local, elements)
+        text, sections = _read(tree, main, anchors, local or is_deep, elements)
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
@@ -107,7 +110,29 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
             f"{subject} needs JavaScript: scripts write its text, and they are not run, so it was "
             "not read"
         )
-    return Document(title, text, sections, links, publication)
+    return Document(title, text, sections, links, publication, missing)
+
+
+def _parsed(text: str) -> tuple[Any, bool, str]:
+    """Return the tree of a page, whether it is nested deeply, and what of it is missing.
+
+    Elements that are never closed, such as `<font>`, are nested deeply. Trafilatura's time grows
+    with the square of the depth, so it is not asked then.
+    """
+    import lxml.html
+
+    for is_deep in (False, True):
+        parser = lxml.html.HTMLParser(
+            encoding="utf-8",
+            remove_comments=True,
+            remove_pis=True,
+            collect_ids=False,
+            huge_tree=is_deep,
+        )
+        tree = lxml.html.document_fromstring(text.encode(), parser=parser)
+        if all(each.type_name != "ERR_RESOURCE_LIMIT" for each in parser.error_log):
+            return tree, is_deep, ""
+    return tree, True, "a part that is nested too deeply to be read"
 
 
 def _read(
@@ -143,9 +168,10 @@ def _needs_script(tree: Any, text: str) -> bool:
 
 
 def _unless_control(match: re.Match[str]) -> str:
-    """Return a reference to a character; empty for a character that `plain` leaves out."""
+    """Return a reference to a character; what is read of one that is not read as it is."""
     number = int(match[1], 16) if match[1] else int(match[2])
-    return match[0] if number <= 0x10FFFF and plain_text(chr(number)) else ""
+    shown = plain_text(unescape(f"&#{number};")) if number <= 0x10FFFF else ""
+    return match[0] if shown == chr(min(number, 0x10FFFF)) else shown
 
 
 def _line(element: Any, end_chars: str = "") -> str:

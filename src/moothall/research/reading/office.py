@@ -18,6 +18,7 @@ from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.archives import Packed, drawings, outermost
 from moothall.research.reading.encodings import decoded, plain_text
+from moothall.research.reading.flow import mark_raised, raised
 from moothall.research.reading.html import Attached, Document, read_html
 from moothall.research.reading.sheet_formats import CellFormat, shown_formats, shown_number
 from moothall.research.reading.tables import table
@@ -38,7 +39,8 @@ _NOT_SHOWN: Final = frozenset(
     )
 )
 _PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
-_SEPARATE_ELEMENTS: Final = (f"{_TEXT}note", f"{_DRAW}frame")
+_STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_HIDDEN: Final = "hidden"  # an attribute of ours
 # A cell with a formula and no value, as programs write it that do not reckon; "str" may be empty.
 _UNRECKONED: Final = re.compile(
     rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
@@ -222,27 +224,31 @@ def _drawn(part: Any) -> Iterator[str]:
 
 
 def _run(paragraph: Any) -> str:
-    pieces = (
-        "\n" if e.tag == f"{_A}br" else e.text or "" for e in paragraph.iter(f"{_A}t", f"{_A}br")
-    )
-    return "".join(pieces)
+    text = ""
+    for each in paragraph.iter(f"{_A}t", f"{_A}br"):
+        properties = each.getparent().find(f"{_A}rPr")
+        height = "" if properties is None else properties.get("baseline") or ""
+        piece = "\n" if each.tag == f"{_A}br" else each.text or ""
+        text += raised(piece, text) if height.strip("0%.").isdigit() else piece
+    return text
 
 
 def _open_presentation(packed: Packed) -> Document:
     writer = _SectionWriter()
-    for number, page in enumerate(packed.tree("content.xml").iter(f"{_DRAW}page"), 1):
-        writer.section(f"slide={number}", f"slide {number}")
-        writer.write("\n".join(filter(None, map(_text_in, page.iter(*_PARAGRAPHS)))))
+    for number, page in enumerate(_content(packed).iter(f"{_DRAW}page"), 1):
+        if page.get(_HIDDEN) is None:
+            writer.section(f"slide={number}", f"slide {number}")
+            writer.write("\n".join(filter(None, map(_in_line, _blocks(page)))))
     return writer.document("presentation")
 
 
 def read_odt(data: bytes) -> Document:
     """Return an OpenDocument text, with a section for each heading."""
     packed = Packed(data, "ODT")
-    body = packed.tree("content.xml").find(f".//{_OFFICE}text")
+    body = _content(packed).find(f".//{_OFFICE}text")
     writer, title, number = _SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
-        text = " | ".join(map(_in_cell, block)) if isinstance(block, list) else _text_in(block)
+        text = _in_line(block)
         if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
             number += 1
             heading = " ".join(text.split())[:200]
@@ -252,20 +258,57 @@ def read_odt(data: bytes) -> Document:
     return writer.document("ODT", title)
 
 
+def _content(packed: Packed) -> Any:
+    """Return the content of OpenDocument, with what its styles hide and raise marked."""
+    tree = packed.tree("content.xml")
+    hidden, high = set[str](), set[str]()
+    for style in tree.iter(f"{_STYLE}style"):
+        values = {name.rpartition("}")[2]: value for e in style for name, value in e.items()}
+        if values.get("display") == "none" or values.get("visibility") == "hidden":
+            hidden.add(style.get(f"{_STYLE}name"))
+        if values.get("text-position", "").startswith("super"):
+            high.add(style.get(f"{_STYLE}name"))
+    for each in [*tree.iter()] if hidden or high else ():
+        names = {each.get(f"{_TEXT}style-name"), each.get(f"{_DRAW}style-name")}
+        if names & hidden:
+            each.set(_HIDDEN, "true")
+        elif names & high:
+            mark_raised(each)
+    return tree
+
+
+def _is_unshown(element: Any) -> bool:
+    is_hidden = element.get(_HIDDEN) or element.get(f"{_TEXT}display") == "none"
+    return bool(is_hidden) or element.tag in _NOT_SHOWN
+
+
+def _is_apart(element: Any) -> bool:
+    """Return whether an element in a paragraph is a text of its own: a note, or in a drawing."""
+    return element.tag == f"{_TEXT}note" or element.tag.startswith(_DRAW)
+
+
+def _apart(element: Any) -> Iterator[Any]:
+    for each in element:
+        if _is_apart(each):
+            yield each
+        else:
+            yield from _apart(each)
+
+
 def _blocks(body: Any) -> Iterator[Any]:
     """Yield headings and paragraphs, and each row of a table as a list of cells.
 
     Notes and text boxes come below the paragraph that has them.
     """
     for each in body:
-        if each.tag in _NOT_SHOWN or each.get(f"{_TEXT}display") == "none":
+        if _is_unshown(each):
             continue
         if each.tag == f"{_TABLE}table-row":
             yield [*each.iterchildren(f"{_TABLE}table-cell")]
             continue
         if each.tag in _PARAGRAPHS:
             yield each
-            for inside in outermost(each, *_SEPARATE_ELEMENTS):
+            for inside in _apart(each):
                 yield from _blocks(inside)
         else:
             yield from _blocks(each)
@@ -273,13 +316,18 @@ def _blocks(body: Any) -> Iterator[Any]:
 
 def _text_in(element: Any) -> str:
     """Return the text of an element of OpenDocument, without comments and what is hidden."""
-    if element.tag in _NOT_SHOWN or element.tag in _SEPARATE_ELEMENTS:
+    if _is_unshown(element) or _is_apart(element):
         return ""
     if element.tag == f"{_TEXT}s":
         return " " * min(int(element.get(f"{_TEXT}c") or 1), 100)
     if element.tag in (f"{_TEXT}tab", f"{_TEXT}line-break"):
         return "\n" if element.tag.endswith("break") else "\t"
     return (element.text or "") + "".join(f"{_text_in(each)}{each.tail or ''}" for each in element)
+
+
+def _in_line(block: Any) -> str:
+    """Return the text of a paragraph, or of a row of a table."""
+    return " | ".join(map(_in_cell, block)) if isinstance(block, list) else _text_in(block)
 
 
 def _in_cell(cell: Any) -> str:
@@ -297,20 +345,40 @@ def read_mail(data: bytes) -> Document:
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
     writer, title = _SectionWriter(), ""
     attached: list[Attached] = []
+    damaged = 0
     for number, each in enumerate(mails, 1):
         mail: EmailMessage = message_from_bytes(each, policy=default)
-        subject = " ".join(str(mail.get("Subject", "")).split())[:200]
+        subject = " ".join(_header(mail, "Subject").split())[:200]
         title = title or subject
         writer.section(f"mail={number}", subject if len(mails) > 1 else "")
-        _write_mail(mail, writer, attached)
-    return writer.document("mail", title if len(mails) == 1 else "", attached=attached)
+        try:
+            _write_mail(mail, writer, attached)
+        except Exception:  # the parser of mails raises anything
+            damaged += 1
+    more = max(len(ends) - _MAILS, 0)
+    kinds = (("damaged mail", damaged), (f"mail beyond the first {_MAILS:,}", more))
+    missing = "; ".join(counted(count, kind) for kind, count in kinds if count)
+    return writer.document("mail", title if len(mails) == 1 else "", missing, attached)
+
+
+def _header(mail: EmailMessage, name: str) -> str:
+    """Return a header, as it is written if it cannot be parsed."""
+    try:
+        return str(mail.get(name, ""))
+    except Exception:  # such as an address without an end
+        return str(next(value for key, value in mail.raw_items() if key.lower() == name.lower()))
 
 
 def _write_mail(mail: EmailMessage, writer: _SectionWriter, attached: list[Attached]) -> None:
     """Write a mail with those that it forwards, and collect what is attached."""
-    writer.write("\n".join(f"{name}: {mail[name]}" for name in _MAIL_HEADERS if mail[name]))
+    headers = ((name, _header(mail, name)) for name in _MAIL_HEADERS)
+    writer.write("\n".join(f"{name}: {value}" for name, value in headers if value))
     if (body := mail.get_body(("plain", "html"))) is not None:
         writer.write(_text_of(body))
+    elif mail.get_content_maintype() == "multipart" and not mail.is_multipart():
+        writer.write(str(mail.get_payload()))  # its parts have no border
+    elif not mail.is_multipart():
+        attached.append((mail.get_filename() or "?", _bytes_of(mail)))
     for part in mail.iter_attachments():
         name = part.get_filename()
         if part.get_content_type() == "message/rfc822":

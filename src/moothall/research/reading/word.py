@@ -11,6 +11,7 @@ from moothall import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
 from moothall.research.reading.encodings import plain_text
+from moothall.research.reading.flow import raised
 from moothall.research.reading.html import Document, is_title_of
 
 _LONGEST_HEADING: Final = 200
@@ -151,7 +152,10 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
             pieces.append(_formula(element))
             walk.skip_subtree()
         elif tag == f"{_W}t":
-            pieces.append(element.text or "")
+            height = element.getparent().find(f"{_W}rPr/{_W}vertAlign")
+            is_high = height is not None and height.get(f"{_W}val") == "superscript"
+            piece = element.text or ""
+            pieces.append(raised(piece, "".join(pieces)) if is_high else piece)
         elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
             pieces.append("\ufffd")
         elif tag in _SIGNS:

@@ -23,6 +23,7 @@ from moothall.build import (
 )
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
+from moothall.research.reading.flow import mark_raised
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, checked_url, status_text
 
@@ -33,6 +34,9 @@ _WORDS: Final = 12  # of a query
 _LONGEST: Final = 500
 _ABSTRACT: Final = 20_000
 _AUTHORS: Final = 100
+_IN_WORDS: Final = frozenset(
+    ("sub", "sup", "i", "b", "em", "strong", "italic", "bold", "scp", "sc")
+)
 _ATOM: Final = "{http://www.w3.org/2005/Atom}"
 _ARXIV_ID = re.compile(r"https?://arxiv\.org/abs/([\w./-]{4,40})")
 _DOI = re.compile(r"10\.[0-9]{4,9}/\S+")
@@ -249,7 +253,7 @@ def _work(item: dict[str, Any]) -> Resource | None:
         tuple(filter(None, authors[:_AUTHORS])),
         _issued(item.get("issued")),
         doi[0],
-        _line(_first(item.get("container-title"))),
+        _line(_text_of(str(_first(item.get("container-title")) or ""))),
     )
     url = f"https://doi.org/{quote(doi[0], safe='/()._-;:')}"
     abstract = _text_of(str(item.get("abstract") or ""))[:_ABSTRACT]
@@ -263,8 +267,10 @@ def _first(values: Any) -> Any:
 
 
 def _author(author: dict[str, Any]) -> str:
-    family, name = _line(author.get("family")), _line(author.get("given"))
-    return f"{family}, {name}" if family and name else family or _line(author.get("name"))
+    family, first, name = (
+        _line(_text_of(str(author.get(each) or ""))) for each in ("family", "given", "name")
+    )
+    return f"{family}, {first}" if family and first else family or name
 
 
 def _issued(issued: Any) -> str:
@@ -275,12 +281,17 @@ def _issued(issued: Any) -> str:
 
 
 def _text_of(markup: str) -> str:
-    """Return the text of a title or abstract, which may hold tags of JATS."""
-    if "<" in markup:
+    """Return the text of a title, abstract or name, which may hold tags of JATS and entities."""
+    if "<" in markup or "&" in markup:
         from lxml import etree, html
 
         try:
             tree = html.fragment_fromstring(markup[: 4 * _ABSTRACT], create_parent="div")
+            for each in [*tree.iterdescendants()]:
+                if (name := str(each.tag).rpartition(":")[2]) == "sup":
+                    mark_raised(each)
+                if name in _IN_WORDS:
+                    each.drop_tag()
             markup = " ".join(tree.itertext())
         except (etree.LxmlError, ValueError):
             markup = re.sub(r"<[^>]*>", " ", markup)
