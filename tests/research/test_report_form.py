@@ -166,6 +166,7 @@ def test_report_has_a_text_that_several_addresses_have_as_one_source() -> None:
     sources = report.markdown.partition("## Sources\n\n")[2].partition("\n\n---")[0]
     assert sources.startswith(f"[^1^]: The alpha protocol – <{ALPHA}>, also at <{copy}>, read ")
     assert "[^2^]" not in sources
+    assert re.search(r"How sure: .* 1 source\W", report.markdown)
 
 
 def test_report_of_the_usual_script_has_one_line_of_how_sure_it_is() -> None:

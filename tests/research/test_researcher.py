@@ -1167,6 +1167,32 @@ def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None
     assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
 
 
+def test_report_of_a_model_that_the_time_limit_ends_amid_actions_says_that_pages_were_read() -> (
+    None
+):
+    waiting = [True]
+
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "Alpha uses port 4711.")
+
+    async def hang(query: str) -> None:
+        """Wait."""
+        if waiting.pop():
+            await asyncio.Event().wait()
+
+    script = [plan(("look", {"query": "a"}), ("hang", {"query": "b"}))] * 2
+    script += ["Alpha uses port 4711.[^1^]", evaluation({"alpha": 0.2})]
+    researcher = Researcher("r", ScriptedModel(script), "alpha", [look, hang], 1, judge=False)
+    report = researcher.report_sync(budget=Budget(seconds=0.3))
+    assert report.stop_reason == "deadline"
+    assert "No report was written of what was read." in report.markdown
+
+    waiting.append(False)
+    again = researcher.report_sync()
+    assert (again.stop_reason, len(again.citations)) == ("max_iterations", 1)
+
+
 def test_extractive_research_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()

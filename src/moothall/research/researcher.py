@@ -57,6 +57,7 @@ from moothall.research.findings import (
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.owner import can_plan
+from moothall.research.pool import ResourcePool
 from moothall.research.report import COMPLETED, Report, report_of
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.build import ReplyingOptions, Thread
     from moothall.journal import Journal, RunPart
-    from moothall.research.pool import ResourcePool
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
@@ -446,11 +446,12 @@ class Researcher(RecordedAgent, ProgressView):
         if not request.resumed:
             bench = Workbench(self, Progress([Objective(json_text(request.content))]))
         self._attach(bench, request, record)
-        bench.running = True
+        bench.running, resources = True, bench.resources
         try:
             return await self._research(bench, request, record)
         finally:
             note_sources(request, [each.url for each in bench.resources.get_all() if each.visited])
+            bench.resources = resources  # what an iteration that was cut off found is found again
             bench.end_run()
 
     async def _research(
@@ -556,16 +557,16 @@ class Researcher(RecordedAgent, ProgressView):
         return recording.reply_of(report, bench.request.run_id, error)
 
     def _stop(self, bench: Workbench, stop: Stop) -> None:
-        """Note the stop reason; in the extractive form, narrate what the tools found."""
+        """Note the stop reason, and what the tools found; in the extractive form narrate it."""
         progress = bench.progress
         progress.stop, progress.detail = stop.reason, stop.detail
+        bench.resources = ResourcePool(beyond=bench.resources)
+        for each in (each for result in bench.results for each in result.resources):
+            bench.resources.add(each)
+        bench.forget_passages()
         if self._is_extractive and bench.results:
             from moothall.research import rules
 
-            for result in bench.results:
-                for each in result.resources:
-                    bench.resources.add(each)
-            bench.forget_passages()
             rules.narrate(bench)
 
     def _reply_of_stop(self, bench: Workbench, stop: Stop) -> Reply:

@@ -23,7 +23,7 @@ _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capit
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _HALF: Final = re.compile(r"\bhalf an? ")
 _AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
-_MINUS: Final = re.compile(r"(?<!\d )\bminus (?=\d)")
+_MINUS: Final = re.compile(r"(?<!\d )(?:\bminus |(?<![\w–])–)(?=\d)")
 _WITHIN_YEAR: Final = re.compile(r"[^\W\d_]{3,5}-\d{4}")  # mid-2021
 _IDENTIFIER: Final = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"

@@ -284,7 +284,7 @@ def _is_unshown(element: Any) -> bool:
 
 def _is_apart(element: Any) -> bool:
     """Return whether an element in a paragraph is a text of its own: a note, or in a drawing."""
-    return element.tag == f"{_TEXT}note" or element.tag.startswith(_DRAW)
+    return element.tag == f"{_TEXT}note" or str(element.tag).startswith(_DRAW)
 
 
 def _apart(element: Any) -> Iterator[Any]:

@@ -49,7 +49,7 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
     """Return how far the sources support a model's report, and what they do not answer."""
     counts, topics = _labels(citations), topics_of(progress)
     total = sum(counts.values()) + len(progress.unsupported) + progress.uncited
-    pages = {each.passage.url.partition("#")[0] for each in citations}
+    page_of = {each.number: each.passage.url.partition("#")[0] for each in reversed(citations)}
     holds, judged = counts["supported"], phrase("judged", topics) if _is_judged(citations) else ""
     if not total:
         return ""
@@ -63,7 +63,7 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
         *(name, topics),
         holds=holds,
         sentences=phrase("sentences", topics, n=total),
-        pages=phrase("pages", topics, n=len(pages)),
+        pages=phrase("pages", topics, n=len({*page_of.values()})),
         judged=judged,
     )
     sure = phrase("how_sure", topics, summary=summary)
