@@ -600,6 +600,20 @@ def test_raised_number_of_a_page_is_no_part_of_the_number_before_it() -> None:
         assert read_html(page.encode(), None, "http://a.test/", local=local).text == text
 
 
+def test_html_cell_over_several_rows_is_said_in_each() -> None:
+    page = (
+        "<table><tr><th>Port</th><th>Day</th><th>Tide</th></tr>"
+        "<tr><td rowspan=2>Alba</td><td>Monday</td><td rowspan='2'>low</td></tr>"
+        "<tr><td>Tuesday</td></tr><tr><td>Berg</td><td colspan=2>none</td></tr></table>"
+    )
+    assert read("a.html", page).text.splitlines() == [
+        "Port | Day | Tide",
+        "Alba | Monday | low",
+        "Alba | Tuesday | low",
+        "Berg | none",
+    ]
+
+
 def test_html_reference_to_a_sign_of_windows_is_that_sign() -> None:
     page = "<p>From 1990&#150;1995 it cost &#128;50 or $5&#x96;7, so we don&#146;t pay.</p>"
     assert read("a.html", page).text == "From 1990–1995 it cost €50 or $5–7, so we don’t pay."

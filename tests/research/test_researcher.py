@@ -1162,9 +1162,11 @@ def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None
         await asyncio.Event().wait()
 
     timed = Budget(seconds=0.3)
-    report = Researcher("r", None, "alpha port", [look, hang], budget=timed).report_sync()
+    researcher = Researcher("r", None, "alpha port", [look, hang], budget=timed)
+    report = researcher.report_sync()
     assert (report.stop_reason, report.iterations) == ("deadline", 0)
     assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
+    assert researcher.report_so_far().markdown == report.markdown
 
 
 def test_report_of_a_model_that_the_time_limit_ends_amid_actions_says_that_pages_were_read() -> (

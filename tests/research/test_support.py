@@ -57,6 +57,7 @@ def test_support_of_a_value_name_or_quotation_that_the_passage_lacks_is_none(
         ("“The plan is [not] approved.”", "The plan is approved."),
         ("“The plan is … not approved.”", "The plan is approved. It is not late."),
         ("“Kept … deleted after a day.”", "Kept for a year. Logs are deleted after a day."),
+        ("“The plan is” “rejected”.", "The plan is approved. Another is rejected."),
         ("“Port 80.”", "The port is 443. It has 80 users."),
         ("`timeout = 30`", "timeout = 60\nretries = 30"),
         ("It costs 5 euros.", "It costs 5 euros? No, it is free."),

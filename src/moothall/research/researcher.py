@@ -340,8 +340,9 @@ class Researcher(RecordedAgent, ProgressView):
         """
         snapshot = Workbench(self, copy.deepcopy(self.progress))
         snapshot.run_id, snapshot.results = self.run_id, self.results
-        if snapshot.progress.stop is None:
-            self._stop(snapshot, Stop("cancelled", ""))
+        reason = snapshot.progress.stop or "cancelled"
+        if reason not in COMPLETED:  # the iteration that was cut off has found something
+            self._stop(snapshot, Stop(reason, snapshot.progress.detail))
         return self._report(snapshot)
 
     @property

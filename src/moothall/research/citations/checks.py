@@ -22,7 +22,7 @@ _QUOTED: Final = re.compile(
 _LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _ELLIPSIS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?")  # words in brackets are not the passage's
-_STOP: Final = re.compile(r"[.!?] ")
+_STOP: Final = re.compile(r"[.!?] |\0")
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")  # 5 mW is not 5 MW
 _QUOTE_MARKS: Final = "“”„«»「」`'\" "
 _SHORT: Final = 2  # words of a quoted term, which may be inflected
@@ -65,7 +65,9 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
     if measured and not {*measured} <= {*_MEASURED.findall(" ".join(plain(passage).split()))}:
         return False
     if quotes and not any(map(str.isalnum, rest)):
-        return all(_missing(each[0], there, is_exact=True) is None for each in quotes)
+        begin = (there.begins_sentence(even(each[0]).strip(" .!…")) for each in quotes)
+        is_whole = len(quotes) == 1 or all(begin)  # scattered words say anything
+        return is_whole and not any(_missing(e[0], there, is_exact=True) for e in quotes)
     return _stands(ours, there)
 
 

@@ -6,6 +6,7 @@ Raised numbers are marked: 10^6 is not 106, and the mark of a note is no part of
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
 from moothall.build import shorten
@@ -48,6 +49,9 @@ _SHARE_OF_LINKS: Final = 0.9
 _RAISED: Final = re.compile(r"\s*[-+\u2212]?\d{1,9}\s*")
 _UNIT: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}\Z")  # m2 is as usual as m²
 _NOTE: Final = re.compile(r"[\[(]?\w{1,3}[\])]?")
+_LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
+_ROWS: Final = 200  # in which it is, at most
+_MOST_COPIES: Final = 50_000  # in a page
 _GAPS: Final = ("", " ", "\n", "\n\n")
 _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
@@ -79,6 +83,36 @@ def mark_raised_in_page(tree: Any) -> None:
             link.drop_tree()
         else:
             mark_raised(element)
+
+
+def say_merged(tree: Any) -> None:
+    """Write what a cell over several rows says into each of them, unless it is long."""
+    left = _MOST_COPIES
+    for table in tree.iter("table"):
+        above: dict[int, tuple[int, Any]] = {}  # by column: in how many rows more, and what
+        for row in [e for e in table.iter("tr") if next(e.iterancestors("table")) is table]:
+            column = 0
+            for cell in [*row.iterchildren("td", "th"), None]:
+                while above.get(column, (0, None))[0]:
+                    more, merged = above[column]
+                    above[column] = more - 1, merged
+                    if (left := left - 1) < 0:
+                        return
+                    copied = deepcopy(merged)
+                    copied.tail = None
+                    row.append(copied) if cell is None else cell.addprevious(copied)
+                    column += _span(merged, "colspan")
+                if cell is None:
+                    continue
+                rows = _span(cell, "rowspan")
+                if rows > 1 and len("".join(cell.itertext())) <= _LONGEST_MERGED:
+                    above[column] = rows - 1, cell
+                column += _span(cell, "colspan")
+
+
+def _span(cell: Any, name: str) -> int:
+    value = cell.get(name) or ""
+    return min(max(int(value[:4]), 1), _ROWS) if value.isdecimal() else 1
 
 
 def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:

@@ -18,6 +18,7 @@ from moothall.research.reading.flow import (
     Anchors,
     flowed,
     mark_raised_in_page,
+    say_merged,
 )
 from moothall.research.reading.hidden_text import drop_hidden
 
@@ -95,6 +96,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
             raise ValueError(f"{elements} elements, {most} are read at most")
         drop_hidden(tree)
         mark_raised_in_page(tree)
+        say_merged(tree)
         title = _line(tree.find("head/title"))
         anchors, main = _anchors(tree), _main(tree)
         publication = _publication(tree)
