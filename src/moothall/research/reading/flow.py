@@ -87,7 +87,7 @@ def mark_raised_in_page(tree: Any) -> None:
 
 def say_merged(tree: Any) -> None:
     """Write what a cell over several rows says into each of them, unless it is long."""
-    left = _MOST_COPIES
+    copies_left = _MOST_COPIES
     for table in tree.iter("table"):
         above: dict[int, tuple[int, Any]] = {}  # by column: in how many rows more, and what
         for row in [e for e in table.iter("tr") if next(e.iterancestors("table")) is table]:
@@ -96,7 +96,7 @@ def say_merged(tree: Any) -> None:
                 while above.get(column, (0, None))[0]:
                     more, merged = above[column]
                     above[column] = more - 1, merged
-                    if (left := left - 1) < 0:
+                    if (copies_left := copies_left - 1) < 0:
                         return
                     copied = deepcopy(merged)
                     copied.tail = None

@@ -172,8 +172,8 @@ def _needs_script(tree: Any, text: str) -> bool:
 def _unless_control(match: re.Match[str]) -> str:
     """Return a reference to a character; what is read of one that is not read as it is."""
     number = int(match[1], 16) if match[1] else int(match[2])
-    shown = plain_text(unescape(f"&#{number};")) if number <= 0x10FFFF else ""
-    return match[0] if shown == chr(min(number, 0x10FFFF)) else shown
+    readable = plain_text(unescape(f"&#{number};")) if number <= 0x10FFFF else ""
+    return match[0] if readable == chr(min(number, 0x10FFFF)) else readable
 
 
 def _line(element: Any, end_chars: str = "") -> str:

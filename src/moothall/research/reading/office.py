@@ -287,12 +287,12 @@ def _is_apart(element: Any) -> bool:
     return element.tag == f"{_TEXT}note" or str(element.tag).startswith(_DRAW)
 
 
-def _apart(element: Any) -> Iterator[Any]:
+def _separate_texts(element: Any) -> Iterator[Any]:
     for each in element:
         if _is_apart(each):
             yield each
         else:
-            yield from _apart(each)
+            yield from _separate_texts(each)
 
 
 def _blocks(body: Any) -> Iterator[Any]:
@@ -308,7 +308,7 @@ def _blocks(body: Any) -> Iterator[Any]:
             continue
         if each.tag in _PARAGRAPHS:
             yield each
-            for inside in _apart(each):
+            for inside in _separate_texts(each):
                 yield from _blocks(inside)
         else:
             yield from _blocks(each)
