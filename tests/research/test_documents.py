@@ -593,9 +593,10 @@ def test_numbers_of_footnotes_are_no_part_of_the_text_of_a_page() -> None:
 def test_raised_number_of_a_page_is_no_part_of_the_number_before_it() -> None:
     page = (
         "<main><p>It has 10<sup>6</sup> posts on 5 m<sup>2</sup>, the 1<sup>st</sup> of Alba."
-        '<sup><a href="#note1">[1]</a></sup> H<sub>2</sub>O costs 500<sup>2</sup>.</p></main>'
+        '<sup><a href="#note1">[1]</a></sup> H<sub>2</sub>O costs 500<sup>2</sup> [<sup>3</sup>].'
+        "</p></main>"
     )
-    text = "It has 10^6 posts on 5 m2, the 1st of Alba. H2O costs 500^2."
+    text = "It has 10^6 posts on 5 m2, the 1st of Alba. H2O costs 500^2 [3]."
     for local in (True, False):
         assert read_html(page.encode(), None, "http://a.test/", local=local).text == text
 

@@ -102,6 +102,7 @@ def test_support_of_a_sentence_in_other_words_or_units_is_not_checked(sentence: 
         ("Die Sitzung beginnt um 14.30 Uhr.", "Die Sitzung ist um 14:30 Uhr, bis 18:00 Uhr."),
         ("It opens at 9 am and closes at 6 pm.", "Open from 9:00 to 18:00."),
         ("It is minus five degrees Celsius.", "The temperature is -5 °C."),
+        ("She was born on 1 May 1985.", "Geboren am 1.5.85."),
         ("It is -5 °C.", "The temperature is –5 °C."),
         ("The dose is 5 mcg.", "A dose has 5 \u00b5g."),
         ("Half a million people live there.", "There live 500,000 people."),

@@ -22,7 +22,7 @@ _PARAGRAPH = re.compile(  # or a fenced block of code
 )
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 _END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
-_NUMBER = re.compile(r"^(?:[\dA-Z]{1,3}\.)+\d*\s+")  # of a heading
+HEADING_NUMBER = re.compile(r"^(?:[\dA-Z]{1,3}\.)+\d*\s+")
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _SAFE = "!$&'()*+,;=:@/~-._?%"
@@ -201,7 +201,7 @@ def _full_title(title: str, section: str) -> str:
     parts = [
         each
         for each in section.split(" – ")
-        if each and not title.startswith(each) and _NUMBER.sub("", each) not in bare
+        if each and not title.startswith(each) and HEADING_NUMBER.sub("", each) not in bare
     ]
     return " – ".join(dict.fromkeys([title, *parts] if title else parts or [section]))
 

@@ -32,7 +32,7 @@ COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
 """What a line of a manual explains, such as a code or an option, with the gap after it."""
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
-_END = re.compile(
+SENTENCE_END = re.compile(
     rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
     rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
 )
@@ -183,7 +183,7 @@ def _is_title(text: str, begin: int, end: int, following: str) -> bool:
 def sentences_in(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each sentence of a paragraph."""
     unsplit = [each.span() for each in _UNSPLIT.finditer(text, start, end)][::-1]
-    for match in _END.finditer(text, start, end):
+    for match in SENTENCE_END.finditer(text, start, end):
         while unsplit and unsplit[-1][1] <= match.start():
             unsplit.pop()
         if unsplit and unsplit[-1][0] <= match.start() and match.end() < unsplit[-1][1]:

@@ -11,6 +11,7 @@ from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage, is_place
 from moothall.research.writing.safe_markdown import has_html
+from moothall.research.writing.verbatim import OF_MARKDOWN
 
 QUOTE_CHARS: Final = 500  # characters that a quote has, if its neighbours are so long
 MOST_QUOTE_CHARS: Final = 600
@@ -29,7 +30,6 @@ _LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
 _PAGES: Final = re.compile(r"(?: - .*){4}|(?: · .*){2}")  # a list of them
 _SIGNS: Final = str.maketrans("“”„", '"""')
 _STRONG: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
-_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
 
 
 class Candidate(NamedTuple):
@@ -133,7 +133,7 @@ def _markdown_of(question: QuestionWords, answering: Candidate, start: int, end:
 def _line(text: str, url: str) -> str:
     """Return a text in one line, without the signs of lines and of what is strong."""
     text = _FENCE.sub(" … ", _COMMENTED.sub("\n", text)).translate(_SIGNS)
-    if _MARKDOWN.search(url):
+    if OF_MARKDOWN.search(url):
         text = _STRONG.sub("", text)
     return " ".join(text.split())
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from moothall.research.pool import HEADING_NUMBER
 from moothall.research.sentences import UNDERLINED, blocks, sentences_in
 
 Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term", "entry"]
 
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
-_NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\d*\s+")  # of a heading
 _GAP: Final = re.compile(r"\n[ \t]*#?[ \t]*\n")
 _PART: Final = re.compile(r"\S(?:.|\n(?![ \t]*\n))*")  # of code, up to an empty line
 # What an entry in a list of literature has, in any language: two of these, the year among them.
@@ -100,7 +100,7 @@ def _signs(text: str, kind: Kind) -> int:
 
 def _kind(text: str, start: int, end: int, kind: Kind, heading: str) -> Kind:
     """Return what kind of unit a sentence is, of prose or of an item."""
-    content, bare = text[start:end], _NUMBERED.sub("", heading)
+    content, bare = text[start:end], HEADING_NUMBER.sub("", heading)
     cut = bare.endswith("…") and content.startswith(bare[:-1])  # of a long title
     if content in (heading, bare) or cut or UNDERLINED.match(text, end):
         return "head"

@@ -58,7 +58,8 @@ _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(
 
 def raised(text: str, before: str) -> str:
     """Return a raised text as it is written behind another one."""
-    is_marked = _RAISED.fullmatch(text) and before[-1:].strip() and not _UNIT.search(before)
+    is_behind = before[-1:].isalnum() or before[-1:] == ")"
+    is_marked = is_behind and _RAISED.fullmatch(text) and not _UNIT.search(before)
     return f"^{text}" if is_marked else text
 
 

@@ -42,7 +42,7 @@ _META_NAMES = (
     "citation_doi dc.identifier dcterms.identifier",
     "citation_journal_title og:site_name",
 )
-_DAY = re.compile(
+DAY = re.compile(
     r"[12][0-9]{3}(?:[-/](?:0[1-9]|1[0-2])(?:[-/](?:0[1-9]|[12][0-9]|3[01]))?)?(?![0-9])"
 )
 _DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>{}\\]+")
@@ -226,7 +226,7 @@ def _publication(tree: Any) -> Publication | None:
         for names in _META_NAMES
     ]
     authors, dates, dois, journals = values
-    day = next(filter(None, map(_DAY.match, dates)), None)
+    day = next(filter(None, map(DAY.match, dates)), None)
     doi = next(filter(None, map(_DOI.search, dois)), None)
     if not authors and day is None and doi is None:
         return None

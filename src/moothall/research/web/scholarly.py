@@ -24,6 +24,7 @@ from moothall.build import (
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import mark_raised
+from moothall.research.reading.html import DAY
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, checked_url, status_text
 
@@ -40,7 +41,6 @@ _IN_WORDS: Final = frozenset(
 _ATOM: Final = "{http://www.w3.org/2005/Atom}"
 _ARXIV_ID = re.compile(r"https?://arxiv\.org/abs/([\w./-]{4,40})")
 _DOI = re.compile(r"10\.[0-9]{4,9}/\S+")
-_DAY = re.compile(r"[12][0-9]{3}(?:-[01][0-9](?:-[0-3][0-9])?)?")
 
 
 def search_arxiv(
@@ -224,7 +224,7 @@ def _preprints(answer: bytes, label: str) -> list[Resource]:
                 raise SearchError(f"{label} refused the query: {abstract[:_LONGEST]}")
             continue
         authors = [_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
-        day = _DAY.match(entry.findtext(f"{_ATOM}published") or "")
+        day = DAY.match(entry.findtext(f"{_ATOM}published") or "")
         namespace = "{http://arxiv.org/schemas/atom}"
         doi = _DOI.search(entry.findtext(f"{namespace}doi") or "")
         journal = _line(entry.findtext(f"{namespace}journal_ref"))
@@ -277,7 +277,7 @@ def _issued(issued: Any) -> str:
     parts = _first(issued.get("date-parts")) if isinstance(issued, dict) else None
     numbers = parts if isinstance(parts, list) else []
     day = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
-    return day if _DAY.fullmatch(day) else ""
+    return day if DAY.fullmatch(day) else ""
 
 
 def _text_of(markup: str) -> str:

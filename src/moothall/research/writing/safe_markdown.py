@@ -20,7 +20,7 @@ _HIDDEN: Final = re.compile(  # control and bidirectional characters, and those 
     "\ud800-\udfff\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"
 )
 _REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
-_FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")
+FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")
 # Viewers draw these, with links and pictures in them.
 _DRAWN: Final = frozenset(
     ("mermaid", "geojson", "topojson", "stl", "html", "svg", "math", "plantuml", "dot", "graphviz")
@@ -95,7 +95,7 @@ def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = Tru
     fence = ""
     for line in visible(markdown).split("\n"):
         # One that is indented, or in a list, may end where ours does not.
-        match = _FENCE.match(line)
+        match = FENCE.match(line)
         if fence:
             lines.append(line)
             if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):

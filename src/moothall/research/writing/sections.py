@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from moothall.research.sentences import SENTENCE_END
+from moothall.research.writing.safe_markdown import FENCE
+
 # Signs at its end belong to it, such as those of "C#", unless a space is before them.
 _HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*(?:(?<=[ \t])#+[ \t]*)?")
-_FENCE: Final = re.compile(r"(`{3,}|~{3,})")
 _FEWEST: Final = 2  # headings of a text that is a text of sections
 
 
@@ -78,7 +80,7 @@ def with_sections(markdown: str) -> str:
 
 def _fence(line: str, open: str) -> str:
     """Return the fence that is open after a line."""
-    match = _FENCE.match(line)
+    match = FENCE.match(line)
     if match is None:
         return open
     if not open:
@@ -90,12 +92,7 @@ def _is_same(heading: str, other: str) -> bool:
     return re.findall(r"\w+", heading.casefold()) == re.findall(r"\w+", other.casefold())
 
 
-_ENDS = re.compile(
-    r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)*_`]*(?:\s?\[\^[^\]\n]{1,60}\])*(?=\s|$)"
-)
-
-
 def whole_sentences(text: str) -> str:
     """Return a text that was cut, up to the end of its last whole sentence."""
-    end = max((match.end() for match in _ENDS.finditer(text)), default=0)
+    end = max((match.end() for match in SENTENCE_END.finditer(text)), default=0)
     return text[:end]

@@ -10,7 +10,7 @@ from moothall.research.findings import Citation
 from moothall.research.writing.safe_markdown import safe_markdown
 
 _ESCAPED: Final = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
-_OF_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
+OF_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
 _SPAN: Final = r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"  # footnotes and code
 _OPENS: Final = r"<(?=[A-Za-z/!?])(?![^\s<>]+[@:])"  # no address
 # What Markdown would not show as it stands in a quote: `*args`, `__init__`, `<div>`.
@@ -28,7 +28,7 @@ def as_text(text: str) -> str:
 
 def verbatim(narrative: str, citations: list[Citation]) -> str:
     """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
-    marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
+    marked = {f"[^{c.number}^]" for c in citations if OF_MARKDOWN.search(c.passage.url)}
     lines = narrative.split("\n")
     for at, line in enumerate(lines):
         if line.startswith(("## ", "### ")):

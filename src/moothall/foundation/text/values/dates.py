@@ -30,6 +30,9 @@ TIME: Final = re.compile(
 _MONTH_OF_YEAR: Final = re.compile(rf"(?<!\w)(?P<n>{_MONTH})\b\.?,? (?:of )?(?P<y>\d{{4}})(?!\d)")
 
 
+_PAST: Final = 70  # two figures from here on are of the last century
+
+
 class Date(NamedTuple):
     """A date as it stands in a text; None for a year or a day that does not stand there."""
 
@@ -92,7 +95,7 @@ def readings(match: re.Match[str]) -> list[Date]:
     parts = match.groupdict()
     year = None if parts["y"] is None else int(parts["y"])
     if year is not None and year < 100:
-        year += 2000
+        year += 2000 if year < _PAST else 1900
     if "a" in parts:
         days = {(int(parts["a"]), int(parts["b"])), (int(parts["b"]), int(parts["a"]))}
     else:
