@@ -23,7 +23,7 @@ _LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _ELLIPSIS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?")  # words in brackets are not the passage's
 _STOP: Final = re.compile(r"[.!?] |\0")
-_MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")  # 5 mW is not 5 MW
+_MILLI: Final = re.compile(r"(?<=[\d ])[mM](?=[^\W\d_abB])")  # or mega; no month
 _QUOTE_MARKS: Final = "“”„«»「」`'\" "
 _SHORT: Final = 2  # words of a quoted term, which may be inflected
 
@@ -37,7 +37,7 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     ours, there = sentence_of(sentence), passage_of(passage, title)
     if not there.sentences:
         return "cites a passage without a sentence"
-    if _stands(ours, there):
+    if _stands(ours, there) and ours.measured <= there.measured:
         return None
     return misquoted(sentence, passage, title) or _absent(ours, there)
 
@@ -61,8 +61,7 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
         return False
     quotes = [*_QUOTED.finditer(ours.text)]
     rest = _QUOTED.sub("", ours.text)
-    measured = _MEASURED.findall(" ".join(ours.text.split()))
-    if measured and not {*measured} <= {*_MEASURED.findall(" ".join(plain(passage).split()))}:
+    if not ours.measured <= there.measured:
         return False
     if quotes and not any(map(str.isalnum, rest)):
         begin = (there.begins_sentence(even(each[0]).strip(" .!…")) for each in quotes)
@@ -106,6 +105,9 @@ def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
         is_year = not number.dimension and any(each in passage.years for each in number.plain)
         if not (number.relation == "~" or is_year or number.is_in(passage.quantities)):
             return f"says {number.text}, which is not in the passage"
+    for each in ours.measured - passage.measured:
+        if _MILLI.sub(lambda letter: letter[0].swapcase(), each) in passage.measured:
+            return f"says {each}, which is not in the passage"
     plain_numbers = {each for number in passage.quantities for each in number.plain}
     for readings in ours.dates:
         if not any(date.fits(other) for date in readings for other in passage.dates):

@@ -21,6 +21,7 @@ _DASH: Final = re.compile(r"\s*(?:[–—]|--)\s*")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
+_MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
 _HALF: Final = re.compile(r"\bhalf an? ")
 _AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
 _MINUS: Final = re.compile(r"(?<!\d )(?:\bminus |(?<![\w–])–)(?=\d)")
@@ -50,6 +51,7 @@ class SentenceContent(NamedTuple):
     dates: list[list[values.Date]]  # each with its readings
     times: list[list[int]]  # each with its readings
     names: list[str]
+    measured: frozenset[str]  # numbers with a short unit, as written: 5 mW
     terms: frozenset[str]
 
 
@@ -66,6 +68,7 @@ class PassageContent(NamedTuple):
     years: frozenset[int]
     forms: frozenset[str]
     initials: str  # of its words in capitals
+    measured: frozenset[str]
 
     def begins_sentence(self, span: str) -> bool:
         """Return whether a span of `even` begins as a sentence of the passage does."""
@@ -99,6 +102,7 @@ def sentence_of(text: str) -> SentenceContent:
         dates,
         values.times_in(folded),
         _names(text, bool(dates)),
+        _measured(text),
         _terms(text),
     )
 
@@ -125,7 +129,12 @@ def passage_of(passage: str, title: str) -> PassageContent:
         frozenset(each.year for each in dates if each.year is not None),
         frozenset(forms),
         _initials(words),
+        _measured(text),
     )
+
+
+def _measured(text: str) -> frozenset[str]:
+    return frozenset(_MEASURED.findall(" ".join(text.split())))
 
 
 def _folded(text: str) -> str:
