@@ -8,6 +8,7 @@ import gc
 import importlib
 import os
 import signal
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -60,6 +61,9 @@ Matplotlib in this process or in one that forks, the source as a tree. One worke
 SERVICES = {"broker", "postgresql", "browser", "weights"}
 """Fixtures of what `make test-core` does without."""
 
+SERVERS = 2
+"""How many workers start a RabbitMQ and a PostgreSQL, of 6 s of the processor."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -69,9 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name.startswith(("test_benchmark_", "test_ci")):
             item.add_marker("long")  # of what measures and tests the package, not of the package
         names = getattr(item, "fixturenames", ())
-        if not SERVICES.isdisjoint(names) or "amqp" in item.name.rpartition("[")[2][:-1].split("-"):
+        over_amqp = "amqp" in item.name.rpartition("[")[2][:-1].split("-")
+        if over_amqp or not SERVICES.isdisjoint(names):
             item.add_marker("services")
         of = together(item.path) + [DEAR[name] for name in names if name in DEAR]
+        if over_amqp or not {"broker", "postgresql"}.isdisjoint(names):
+            of.append(f"services{zlib.crc32(item.path.name.encode()) % SERVERS}")
         # The long ones are many enough to be worth one for each worker.
         if of and not any(map(item.get_closest_marker, ("xdist_group", "long"))):
             item.add_marker(pytest.mark.xdist_group(of[0]))

@@ -405,6 +405,8 @@ def test_documentation_quotes_errors_of_the_source() -> None:
     assert len(quoted) > 30
     unknown = []
     for text in set(quoted) - python:
+        longest = max(text.split("…"), key=len)
         parts = re.compile(".*".join(map(re.escape, text.split("…"))), re.DOTALL)
-        unknown += [] if any(parts.search(each) for each in source) else [text]
+        found = any(longest in each and parts.search(each) for each in source)
+        unknown += [] if found else [text]
     assert unknown == []

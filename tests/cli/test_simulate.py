@@ -94,6 +94,7 @@ def test_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> None:
     assert contents(tmp_path / "b") == contents(found)
 
 
+@pytest.mark.long
 def test_simulate_reaches_the_same_state_with_a_journal_and_without(tmp_path: Path) -> None:
     args = ("--citizens", "120", "--step", "6h", "--csv", "--out")
     alone = simulate(*args, "a", cwd=tmp_path)
@@ -300,6 +301,7 @@ def test_manifests_of_two_runs_are_compared(
     assert compare(same, first)[-1].startswith("version of numpy: None and 2.")
 
 
+@pytest.mark.long
 def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_missing(
     tmp_path: Path,
 ) -> None:

@@ -6,6 +6,7 @@ this call again in this run" to a copy of the package.
 
 from __future__ import annotations
 
+import pytest
 from tests.extending.conftest import Added
 
 ADDED = (
@@ -189,6 +190,7 @@ with Journal("runs.db") as journal:
 """
 
 
+@pytest.mark.long
 def test_answer_added_in_two_files_is_offered_read_recorded_and_holds_when_resumed(
     added: Added,
 ) -> None:

@@ -5,6 +5,7 @@ A user cannot add one, so this test adds it to a copy of the package.
 
 from __future__ import annotations
 
+import pytest
 from tests.extending.conftest import Added
 
 RIGHT = (
@@ -41,6 +42,7 @@ assert rights == {"deletes": ["ada"], "approves": ["ada"]}
 """
 
 
+@pytest.mark.long
 def test_caller_right_added_in_one_file_is_known_to_programs_companies_and_the_command(
     added: Added,
 ) -> None:

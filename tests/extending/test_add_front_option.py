@@ -5,6 +5,7 @@ A user cannot add one, so this test adds it to a copy of the package.
 
 from __future__ import annotations
 
+import pytest
 from tests.extending.conftest import Added
 
 FRONT = (
@@ -32,5 +33,6 @@ else:
 """
 
 
+@pytest.mark.long
 def test_front_option_added_in_two_files_is_known_to_programs_and_companies(added: Added) -> None:
     added({"serving/doors/front.py": FRONT, "serving/company/settings.py": FIELD})("-c", USES)

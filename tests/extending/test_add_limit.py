@@ -116,6 +116,7 @@ def test_limit_classes_have_the_limits_of_the_list() -> None:
     assert all(getattr(held, each.name) == 0 for each in limits.RESERVED)
 
 
+@pytest.mark.long
 def test_limit_added_in_one_file_is_known_everywhere_and_old_books_open(
     tmp_path: Path, added: Added
 ) -> None:

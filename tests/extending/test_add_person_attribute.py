@@ -5,6 +5,7 @@ A user cannot add to what is drawn, so this test adds to a copy of the package.
 
 from __future__ import annotations
 
+import pytest
 from tests.extending.conftest import Added
 
 DRAWN = (
@@ -33,6 +34,7 @@ assert [each == 1 for each in population.columns["boat"]] == [boat is not None f
 """
 
 
+@pytest.mark.long
 def test_attribute_of_persons_added_to_the_draws_is_drawn_alike_for_agents_and_in_columns(
     added: Added,
 ) -> None:

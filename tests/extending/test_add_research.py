@@ -5,6 +5,7 @@ from __future__ import annotations
 from email import message_from_bytes
 from pathlib import Path
 
+import pytest
 from tests.extending.conftest import Added
 
 from moothall import Researcher, Resource
@@ -70,6 +71,7 @@ assert label == "Search PubMed for works"
 """
 
 
+@pytest.mark.long
 def test_search_tool_of_a_catalogue_is_known_to_orders_command_and_page(added: Added) -> None:
     run = added(
         {

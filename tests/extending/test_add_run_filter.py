@@ -5,6 +5,7 @@ A user cannot add one, so this test adds it to a copy of the package.
 
 from __future__ import annotations
 
+import pytest
 from tests.extending.conftest import Added
 
 ROW = (
@@ -46,6 +47,7 @@ assert bounds["Size"] == [["", "any size"], ["9", "9 and more"]], bounds
 """
 
 
+@pytest.mark.long
 def test_run_filter_added_in_one_file_is_of_journals_command_and_page(added: Added) -> None:
     run = added({"journal/find.py": ROW})
     run("-c", USES)

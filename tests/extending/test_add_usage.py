@@ -5,6 +5,7 @@ A user cannot add one, so this test adds it to a copy of the package.
 
 from __future__ import annotations
 
+import pytest
 from tests.extending.conftest import Added
 
 FIGURE = (
@@ -76,6 +77,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_figure_of_usage_added_in_two_files_is_read_summed_recorded_on_spans_and_at_doors(
     added: Added,
 ) -> None:

@@ -359,7 +359,7 @@ def test_amqp_dropped_requests_leak_nothing_in_either_process(make_space: MakeSp
     for _ in range(2):
         held = me.ask("holder", "hold")
         until(lambda: len(holder.begun) > len(holder.ended))
-        for _ in range(2000):
+        for _ in range(500):
             me.ask("holder", "note", name="dropped")
         me.ask("other", "help").result(timeout=WAIT_S)
         until(lambda: there.statistics()["agents"]["holder"]["waiting"] == 0)
@@ -367,7 +367,7 @@ def test_amqp_dropped_requests_leak_nothing_in_either_process(make_space: MakeSp
         until(lambda: there.statistics()["deadlines"] <= 1)
         del held
         until(lambda: there.statistics()["deadlines"] == 0 == here.statistics()["deadlines"])
-    for _ in range(2000):
+    for _ in range(500):
         me.ask("holder", "hold")
     assert me.ask("holder", "note", name="after").result(timeout=WAIT_S) == "after"
     until(lambda: here.statistics()["deadlines"] == 0 == there.statistics()["deadlines"])
