@@ -408,6 +408,11 @@ def test_dispatcher_lets_a_block_say_how_well_it_fits() -> None:
             await dispatcher.dispatch("walk")
         assert raised.value.__notes__ == ["in block 'broken': fits"]
 
+        Broken.fits = lambda self, context: float("nan")
+        with pytest.raises(ValueError, match="must be a number, got nan") as raised:
+            await dispatcher.dispatch("walk")
+        assert raised.value.__notes__ == ["in block 'broken': fits"]
+
     asyncio.run(main())
 
 

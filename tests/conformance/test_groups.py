@@ -109,7 +109,7 @@ def test_group_takes_no_request_and_no_agents_id_looks_like_one(space: Any) -> N
         Agent("#orders")
 
 
-@pytest.mark.parametrize("groups", ("orders", ("#orders",), ("",), (5,), 5, ("x" * 255,)))
+@pytest.mark.parametrize("groups", ("orders", ("#orders",), ("",), (5,), 5, ("x" * 255,), (["x"],)))
 def test_group_names_are_checked(space: Any, groups: Any) -> None:
     with pytest.raises(ConfigError, match="groups="):
         space.add(Agent("agent"), groups=groups)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moothall import Journal, ModelReply, ReActAgent, ScriptedModel
+from moothall import Call, Journal, ModelReply, ReActAgent, ScriptedModel
 from moothall.journal import Entry
 
 ANSWER = {"type": "ModelReply", "text": "Yes", "calls": [], "usage": [9, 2]}
@@ -47,6 +47,14 @@ def test_run_of_the_loop(tmp_path: Path) -> None:
     unusable = 'turn finished; the answer was unusable: "nope" is not an action'
     assert said[11].startswith(unusable)
     assert said[-1] == "over, done: Well."
+
+
+def test_arguments_that_are_nested_too_deep_stand_as_the_model_wrote_them(tmp_path: Path) -> None:
+    script = [Call("c", "look", "[" * 100_000), "Well."]
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
+        assert agent.reply_sync("Go.", run_id="r").text == "Well."
+        assert lines(journal)[3].startswith('model answer 1: call look("[[[')
 
 
 def test_describe_shows_interruptions(tmp_path: Path) -> None:

@@ -448,6 +448,8 @@ async def test_action_without_a_journal_cannot_give_its_result_later(tmp_path: P
         ({"key": "a" * 64}, "has the form of an approval's hash"),
         ({"key": "doubt:1.0"}, "or of a call in doubt"),
         ({"until": "soon"}, "until= must be seconds from now on"),
+        ({"until": 1e11}, "until= must be seconds from now on, at most 10,000,000,000"),
+        ({"until": datetime(9999, 12, 31)}, "until= must be seconds from now on, at most"),
         ({"remind": 0}, "remind= must be seconds above 0"),
         ({"default": object()}, "default= is not JSON"),
         ({"who": [3]}, "who= must be 1–255 printable"),

@@ -44,6 +44,7 @@ def found(served: dict[str, Any], **options: Any) -> tuple[int | None, list[str]
         ({"/v1/models": {"data": [{"id": "qwen", "max_model_len": True}]}}, None),
         ({"/v1/models": {"data": [{"id": "qwen", "max_model_len": -1}]}}, None),
         ({"/v1/models": ["qwen", 5]}, None),
+        ({"/v1/models": {"data": 5}}, None),
         ({}, None),
     ),
 )

@@ -145,7 +145,7 @@ def check_groups(groups: object) -> tuple[str, ...]:
         raise ConfigError(
             f'groups= must be a list of names, such as ("orders",), got {groups!r:.80}'
         )
-    names = tuple(dict.fromkeys(groups))
+    names = tuple(groups)
     for name in names:
         # With the "#" before it, it is as long as an id.
         if not isinstance(name, str) or not 0 < len(name) < MAX_ID or is_group(name):
@@ -154,7 +154,7 @@ def check_groups(groups: object) -> tuple[str, ...]:
                 f"got {name!r:.80}"
             )
         _check_text(name, "groups=")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def seconds_until(delay: float | None, at: datetime | None) -> float:

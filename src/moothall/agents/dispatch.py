@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -193,7 +194,9 @@ class BlockDispatcher:
             fits = getattr(block, "fits", None)
             if callable(fits):
                 try:
-                    scores[each] = float(fits(context))
+                    scores[each] = score = float(fits(context))
+                    if math.isnan(score):  # it would be best or not, depending on its place
+                        raise ValueError(f"it must be a number, got {score}")
                 except Exception as error:
                     error.add_note(f"in block {each!r}: fits")
                     raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
 from typing import (
@@ -66,10 +67,8 @@ class Call:
 def call_line(name: str, args: Any) -> str:
     """Return a call of an action in words, such as `pay(coins=3)`."""
     if isinstance(args, str):  # as the model wrote them
-        try:
+        with suppress(ValueError, RecursionError):
             args = json.loads(args)
-        except ValueError:
-            pass
     if not isinstance(args, dict):
         return f"{name}({'' if args is None else escaped_json(args)})"
     return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"

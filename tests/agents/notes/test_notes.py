@@ -50,6 +50,13 @@ def test_note_is_a_markdown_file_with_the_origin_of_its_text(tmp_path: Path) -> 
     assert 'from: "own"\nthread: "ada"\nwritten: "20' in head
 
 
+def test_note_has_the_separators_of_lines_that_were_written(tmp_path: Path) -> None:
+    text = "38\u2028or 39\x0c(40 in winter)"
+    keeper(Notes(tmp_path), note("size", text)).reply_sync("Go.", thread="ada")
+    later = keeper(Notes(tmp_path), call("read_note", name="size"))
+    assert results(later.reply_sync("What size?", thread="ada")) == [text]
+
+
 def test_note_is_replaced_and_forgotten(tmp_path: Path) -> None:
     agent = keeper(
         Notes(tmp_path),

@@ -367,13 +367,15 @@ def test_function_agent_sends_the_key_to_openai_alone(monkeypatch: pytest.Monkey
     with OpenAIServer(text("ok")) as server:
         OpenAIFunctionAgent("F", f"{server.url}#m", openai_api_key="sk-123456").reply_sync("Hi")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        OpenAIFunctionAgent("F", "gpt-x", openai_api_key="sk-123456").reply_sync("Hi")
+        name = "openai:gpt-x?temperature=0.5"
+        OpenAIFunctionAgent("F", name, openai_api_key="sk-123456").reply_sync("Hi")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-from-env")
         OpenAIFunctionAgent("F", "gpt-x").reply_sync("Hi")
     keys = [request.headers.get("authorization") for request in server.requests]
     assert "sk-" not in str(keys[0])
     assert keys[1:] == ["Bearer sk-123456", "Bearer sk-from-env"]
     assert [request.body["model"] for request in server.requests] == ["m", "gpt-x", "gpt-x"]
+    assert server.requests[1].body["temperature"] == 0.5
 
 
 Made = Callable[[], Any]
@@ -385,7 +387,7 @@ WRONG: list[tuple[Made, type[Exception], str]] = [
     (lambda: OpenAIFunctionAgent("7", "gpt-x", user_id=7), DefinitionError, "not its own"),
     (lambda: OpenAIFunctionAgent("F", ""), DefinitionError, "name of a model"),
     (lambda: OpenAIFunctionAgent("F", "openai:"), DefinitionError, "name of a model"),
-    (lambda: OpenAIFunctionAgent("F", "gpt\nx", "sk-1"), DefinitionError, "name"),
+    (lambda: OpenAIFunctionAgent("F", "gpt\nx", "sk-1"), ModelError, "name must be text"),
     (lambda: OpenAIFunctionAgent("F", 7), DefinitionError, "model="),  # type: ignore[arg-type]
     (lambda: OpenAIFunctionAgent("F", "gpt-x", 7), DefinitionError, "openai_api_key="),  # type: ignore[arg-type]
     (lambda: OpenAIFunctionAgent("F", "gpt-x", "sk-1\n2"), ModelError, "the key"),

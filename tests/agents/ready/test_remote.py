@@ -26,8 +26,9 @@ from moothall import (
     RequestTimeout,
     ScriptedModel,
 )
+from moothall.actions import action
 from moothall.agents import ChattyAI
-from moothall.foundation.errors import DefinitionError
+from moothall.foundation.errors import DefinitionError, InvalidArguments
 
 WAIT = 20
 
@@ -92,6 +93,24 @@ def test_remote_agent_forwards_the_last_hundred_observations_and_the_thread() ->
         assert RemoteAgent(me, "chatty").reply_sync("Hi", thread="other").text == "three"
     assert threads.received[0][-1]["content"].split("\n\n") == [*map(str, range(1, 101)), "Hi"]
     assert [each["content"] for each in threads.received[1] if each["role"] != "system"] == ["Hi"]
+
+
+def test_remote_agent_learns_after_a_failure_that_the_other_agent_was_replaced() -> None:
+    class Plain(Agent):
+        @action
+        def say(self, content: str) -> str:
+            """Say."""
+            return content
+
+    with NativeSpace() as space:
+        remote = RemoteAgent(space.add(Agent("me")), "worker")
+        worker = space.add(ReActAgent("worker", ScriptedModel(["Hello."])))
+        assert remote.reply_sync("Hi", thread="other").text == "Hello."
+        space.remove(worker)
+        space.add(Plain("worker"))
+        with pytest.raises(InvalidArguments, match="thread"):
+            remote.reply_sync("Hi", thread="other")
+        assert remote.reply_sync("Hi", thread="other").text == "Hi"
 
 
 @pytest.mark.parametrize(

@@ -104,15 +104,21 @@ def seconds_of(length: object, name: str) -> float:
 
 def epoch_seconds(moment: Moment) -> float:
     """Return a moment in seconds since 1970; ConfigError for other values."""
+    now, seconds = time.time(), moment
     if isinstance(moment, datetime):
-        return moment.timestamp()
-    if isinstance(moment, timedelta):
-        moment = moment.total_seconds()
-    if isinstance(moment, bool) or not isinstance(moment, int | float) or not math.isfinite(moment):
+        seconds = moment.timestamp() - now
+    elif isinstance(moment, timedelta):
+        seconds = moment.total_seconds()
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not -math.inf < seconds <= _LONGEST_S
+    ):
         raise ConfigError(
-            f"until= must be seconds from now on, a timedelta or a datetime, got {moment!r:.80}"
+            f"until= must be seconds from now on, at most {_LONGEST_S:,.0f}, a timedelta or a "
+            f"datetime, got {moment!r:.80}"
         )
-    return time.time() + max(moment, 0.0)
+    return moment.timestamp() if isinstance(moment, datetime) else now + max(seconds, 0.0)
 
 
 def names_of(names_or_one: object) -> tuple[str, ...]:

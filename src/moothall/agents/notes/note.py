@@ -21,6 +21,7 @@ SUFFIX: Final = ".md"
 _NAME_CHARS: Final = 60
 _MARK: Final = "---"
 _FIELD: Final = re.compile(r"([a-z0-9]+): (.*)")
+_LINE_END: Final = re.compile(r"\r\n?|\n")
 _OUTSIDE: Final = "outside"
 _SAME_KEYS: Final = ("from", "sources", "thread", "sha256")
 _SOURCE_CHARS: Final = 200
@@ -142,7 +143,7 @@ def _hash(text: str) -> str:
 def _parts(data: str) -> tuple[dict[str, Any], str]:
     """Return the head and the text of a file; an empty head if it has none that can be read."""
     data = data.removeprefix("\ufeff")
-    lines = data.splitlines()
+    lines = _LINE_END.split(data)  # other separators may stand within a line
     if not lines or lines[0] != _MARK or _MARK not in lines[1:]:
         return {}, data.strip()
     end = lines.index(_MARK, 1)

@@ -179,14 +179,10 @@ def _model_named(name: str, key: str | None, own_id: str) -> Model:
     openai_name = address_text if colon and scheme == "openai" else name
     if not openai_name.strip():
         raise ConfigError(f"agent {own_id!r}: model= must be the name of a model, got {name!r}")
-    if key:
-        from moothall import OpenAIModel
-
-        return OpenAIModel(openai_name, api_key=key)
-    if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+    if not (key or os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
         raise ModelError(
             f"agent {own_id!r}: model {openai_name!r:.200} is OpenAI's, and there is no key: pass "
             "openai_api_key=, set OPENAI_API_KEY, or name another, such as 'local' or "
             "'http://HOST/v1#NAME'"
         )
-    return model(f"openai:{openai_name}")
+    return model(f"openai:{openai_name}", key or None)

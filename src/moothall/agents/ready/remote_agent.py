@@ -73,6 +73,7 @@ class RemoteAgent(ConversationalAgent):
         try:
             return await self._ask(request, observed)
         except BaseException:  # sent with the next request
+            self._takes_threads = None  # there may be another agent now
             thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
             raise
 
@@ -122,7 +123,7 @@ class RemoteAgent(ConversationalAgent):
         return hear
 
     async def _has_threads(self) -> bool:
-        """Return whether the other agent's `say` has the argument `thread`; ask only once."""
+        """Return whether the other agent's `say` has the argument `thread`; ask once."""
         if self._takes_threads is None:
             args = {"action_name": "say"}
             message = {"to": str(self.id), "action": {"name": "help", "args": args}}

@@ -20,7 +20,7 @@ def stated_context(body: bytes, name: str) -> int | None:
     with suppress(ValueError, RecursionError):
         models = json.loads(body)
     models = models.get("data") if isinstance(models, dict) else models
-    models = [each for each in models or () if isinstance(each, dict)]
+    models = [each for each in models if isinstance(each, dict)] if isinstance(models, list) else []
     own = [each for each in models if each.get("id") == name] or models
     if len(own) != 1:
         return None
