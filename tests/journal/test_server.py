@@ -471,6 +471,19 @@ def test_server_journal_written_anew_for_longer_than_the_timeout_has_replies_wai
         assert [run.state for run in service.runs()] == ["done", "done"]
 
 
+def test_server_journal_without_time_for_a_lock_says_that_it_is_locked(
+    fragile: Server, schema: str
+) -> None:
+    url = fragile.url(schema)
+    with Journal(url, timeout=0) as journal, ThreadPoolExecutor(1) as pool:
+        assert journal.runs() == []
+        with psycopg.connect(url) as other:
+            other.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
+            found = pool.submit(journal.runs)
+            with pytest.raises(JournalError, match="another process has held it locked"):
+                found.result(20)
+
+
 def _asked(url: str, sql: str) -> int:
     with psycopg.connect(url) as asking:
         row = asking.execute(sql).fetchone()  # type: ignore[call-overload]

@@ -104,7 +104,7 @@ class Connections(Generic[E]):
         Once it was not there for the timeout, each call tries once: a service whose calls all
         waited would do nothing else meanwhile.
         """
-        settings = (f"{self._timeout * 1000:.0f}", f'"{self.address.schema}"')
+        settings = (f"{max(self._timeout * 1000, 1):.0f}", f'"{self.address.schema}"')
         while True:
             connection: Connection | None = None
             try:
