@@ -135,7 +135,7 @@ class Tasks:
 
     async def resume(self) -> None:
         """Go on with tasks that have waited and can; of an agent that has entered, the cut-off."""
-        for id, agent in [*self._served.agents.items()]:
+        for id, agent in self._served.offered.items():
             if (journal := journal_of(agent)) is None:
                 continue
             try:
