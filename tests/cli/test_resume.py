@@ -93,6 +93,10 @@ def test_interrupted_in_a_command_it_names_the_ways_to_decide(folder: Path) -> N
         ways = [line for line in terminal.seen.splitlines() if "and resume: moothall" in line]
         assert [line.partition(" r --")[2] for line in ways] == ["repeat", "skip", "done 1=RESULT"]
         assert moothall("runs", "--needs-me", cwd=folder).stdout.splitlines()[1].split()[0] == "r"
+        assert (
+            "permitted by the person at the terminal: run_command("
+            in moothall("runs", "r", cwd=folder).stdout
+        )
         done = moothall("resume", "r", "--skip", cwd=folder)
     assert (done.returncode, (folder / "log.txt").read_text()) == (0, "ran\n")
     assert "Well.\n" in done.stdout

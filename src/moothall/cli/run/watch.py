@@ -9,7 +9,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Final, TextIO, cast
+from typing import Any, ClassVar, Final, TextIO, cast
 
 from moothall import (
     ApprovalRequest,
@@ -70,6 +70,8 @@ def _refuse(request: ApprovalRequest) -> bool:
 
 class Permission:
     """Asks the person at the terminal, on standard error; other output waits for the answer."""
+
+    title: ClassVar[str] = TerminalApprover.title  # who permitted, in the record
 
     def __init__(
         self, screen: RunDisplay | JSONLines, notes: Mapping[str, str] | None = None
