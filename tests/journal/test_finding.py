@@ -271,7 +271,7 @@ def test_run_that_had_ended_and_goes_on_is_found_where_it_is_cut_off(journal: Jo
     asyncio.run(work("postponed"))
     asyncio.run(work(None, "started", **started))
     assert ids(journal, state="in_doubt") == ["R"]
-    assert journal.waits.cut_off() == (0, 1)
+    assert journal.waits.count_cut_off() == (0, 1)
 
 
 def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path: Path) -> None:
@@ -282,7 +282,13 @@ def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path
             assert isinstance(db, sqlite3.Connection)
             db.set_trace_callback(asked.append)
         looks = journal.waits
-        for each in (looks.due_notices, looks.run_ids, looks.newest, looks.counts, looks.cut_off):
+        for each in (
+            looks.due_notices,
+            looks.run_ids,
+            looks.fingerprint,
+            looks.counts,
+            looks.count_cut_off,
+        ):
             each()
         looks.open(None, None, None)
     with closing(sqlite3.connect(tmp_path / "j")) as db:

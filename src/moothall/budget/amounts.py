@@ -47,13 +47,13 @@ def in_words(kind: int, amount: int) -> str:
 def checked_amounts(
     method: Callable[..., Any],
     by_name: Mapping[str, Any],
-    amounts: Amounts = NO_AMOUNTS,
+    defaults: Amounts = NO_AMOUNTS,
     kinds: Sequence[int] = KINDS,
 ) -> Amounts:
     """Check the amounts given to a method; return them as they are counted, in place of others."""
     if not by_name:
-        return amounts
-    counted = [*amounts]
+        return defaults
+    counted = [*defaults]
     for name, amount in by_name.items():
         place = PLACES.get(name, -1)
         if place not in kinds:

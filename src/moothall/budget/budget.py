@@ -96,7 +96,7 @@ class Budget:
         on_low: Callable[[str, str, float], object] | None = None,
         **limits: Unpack[Limits],
     ) -> None:
-        counted, seconds = _counted(Budget, limits, per)
+        counted, seconds = _checked_limits(Budget, limits, per)
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise ConfigError(
@@ -151,7 +151,7 @@ class Budget:
             DefinitionError: a limit is not a number from 0 on, or `per` is another word
             JournalError: the journal cannot be read
         """
-        counted, seconds = _counted(Budget.child, limits, per)
+        counted, seconds = _checked_limits(Budget.child, limits, per)
         parent = self.accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
         title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
@@ -382,7 +382,9 @@ class Budget:
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 
-def _counted(owner: Any, limits: Limits, per: Per | None) -> tuple[tuple[int | None, ...], Any]:
+def _checked_limits(
+    owner: Any, limits: Limits, per: Per | None
+) -> tuple[tuple[int | None, ...], Any]:
     if unknown := unknown_argument(owner, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)

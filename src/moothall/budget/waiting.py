@@ -53,7 +53,7 @@ def _may_fit(ledger: Ledger, own_holds: list[Hold], accounts: Accounts, amounts:
             if any(account.is_same(other_account) for other_account in each.counted_in()[0])
         ]
         for kind, limit in enumerate(account.limits):
-            used = account.used[kind] + amounts[kind] - sum(each[kind] for each in unspent)
-            if limit is not None and amounts[kind] and used > limit:
+            least_used = account.used[kind] + amounts[kind] - sum(each[kind] for each in unspent)
+            if limit is not None and amounts[kind] and least_used > limit:
                 return False
     return True

@@ -184,11 +184,11 @@ def print_doubts(
     doubts: Sequence[Doubt], recorded: RecordedRun, *, to_stderr: bool = False
 ) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
-    these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
+    these, pronoun = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
     click.echo(f"outcome unknown, the run was cut off while {these} running:", err=to_stderr)
     for doubt in doubts:
         click.echo(f"  {doubt.number}  {doubt.line}", err=to_stderr)
-    click.echo(f"Look whether {each} took effect, and then:", err=to_stderr)
+    click.echo(f"Look whether {pronoun} took effect, and then:", err=to_stderr)
     commands = recorded.next_commands("in_doubt")
     width = max(len(words) for words, _ in commands) + 1
     for words, command in commands:

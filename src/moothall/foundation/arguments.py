@@ -15,7 +15,7 @@ from moothall.foundation.text import excerpt, nearest
 T = TypeVar("T", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
-_PLACES_OF_ARGUMENTS = {
+_OUR_NAMES = {
     "calls": "model_calls",
     "cost": "usd",
     "dollars": "usd",
@@ -52,7 +52,9 @@ def names_checked(target: T) -> T:
                 raise
             of_class = function.__name__ == "__init__"
             misuse = unknown_argument(type(self) if of_class else function, keywords)
-            misuse = misuse or _unnamed(type(self) if of_class else function, function, args)
+            misuse = misuse or _misplaced_error(
+                type(self) if of_class else function, function, args
+            )
             if misuse is None:
                 raise
             raise misuse from None
@@ -84,7 +86,7 @@ def unknown_argument(
     unknown = next((name for name in names if name not in parameters), None)
     if unknown is None:
         return None
-    place = _PLACES_OF_ARGUMENTS.get(unknown)
+    place = _OUR_NAMES.get(unknown)
     method = _method_with(target, unknown)
     if place in parameters:
         hint = f": {unknown}= is {place}= here"
@@ -97,7 +99,7 @@ def unknown_argument(
     return DefinitionError(f"{target.__qualname__} has no argument {unknown}={hint}")
 
 
-def _unnamed(
+def _misplaced_error(
     target: Any, function: Callable[..., Any], values: Sequence[object]
 ) -> DefinitionError | None:
     """Return the error for arguments without names where they need them; None if there are none."""

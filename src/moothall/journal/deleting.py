@@ -247,9 +247,9 @@ class Deletions:
             removed = True
             # What they name must be known before their entries go; and before a value goes, what
             # all others name.
-            self._holders.fill(self._numbers("AND unread"))
+            self._holders.read_runs(self._numbers("AND unread"))
             if not filled and self._name_values():
-                self._holders.fill(None)
+                self._holders.read_runs(None)
                 filled = True
             is_done = False
             while not is_done:

@@ -27,7 +27,7 @@ _REST_FACTOR: Final = 2
 _LOG_EVERY: Final = 20
 """After so many transactions the log is moved into the file."""
 _ORPHAN_S: Final = 3600.0
-_OF_RUN: Final = "SELECT value FROM holders WHERE holder = ? AND length(holder) = 8"
+_VALUES_OF_RUN_SQL: Final = "SELECT value FROM holders WHERE holder = ? AND length(holder) = 8"
 
 
 def count_deletion(db: Database) -> None:
@@ -59,7 +59,7 @@ class Holders:
         self._runs = runs
         self._pace = Pace(store)
 
-    def fill(self, numbers: list[int] | None) -> None:
+    def read_runs(self, numbers: list[int] | None) -> None:
         """Read the entries of these runs that were not read yet, or of all, beside writers."""
         if numbers is None:
             with self._store.reading() as db:
@@ -111,7 +111,7 @@ class Holders:
             self.fill_rest(db)  # by now some other run may name them
         has_more = True
         while has_more and time.monotonic() < until:
-            rows = db.execute(f"{_OF_RUN} LIMIT {AT_ONCE}", (holder,)).fetchall()
+            rows = db.execute(f"{_VALUES_OF_RUN_SQL} LIMIT {AT_ONCE}", (holder,)).fetchall()
             has_more = bool(rows)
             values, free = self._batch_of(db, [value for (value,) in rows], holder)
             db.execute(
@@ -178,4 +178,4 @@ class Holders:
 
 def names_values(db: Database, run: int) -> bool:
     """Return whether a run names a kept value."""
-    return db.execute(f"{_OF_RUN} LIMIT 1", (holder_of(run),)).fetchone() is not None
+    return db.execute(f"{_VALUES_OF_RUN_SQL} LIMIT 1", (holder_of(run),)).fetchone() is not None

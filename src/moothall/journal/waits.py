@@ -71,7 +71,9 @@ class Waits(DueRuns):
     def __init__(self, store: Store, runs: Runs) -> None:
         super().__init__(store)
         self._runs = runs
-        self._read: dict[tuple[int, float], list[Doubt]] = {}  # by a run and its last change
+        self._doubts_cache: dict[
+            tuple[int, float], list[Doubt]
+        ] = {}  # by a run and its last change
 
     def open(
         self, run_id: str | None, agent: str | None, kind: str | Iterable[str] | None
@@ -99,8 +101,8 @@ class Waits(DueRuns):
             "SELECT number, id, agent, thread, changed FROM runs WHERE open "
             "AND state = 'in_doubt' AND NOT deleted"
         ).fetchall()
-        read_before = self._read
-        self._read = {
+        read_before = self._doubts_cache
+        self._doubts_cache = {
             at: read_before[at] for row in rows if (at := (row[0], row[-1])) in read_before
         }
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
@@ -114,7 +116,9 @@ class Waits(DueRuns):
                 doubts = []
                 with self._store.skipping_damaged(run):
                     doubts += Doubt.among([entry for entry, _ in self._store.read(db, number, run)])
-                self._read[number, changed] = doubts  # not of a file that could not be read now
+                self._doubts_cache[number, changed] = (
+                    doubts  # not of a file that could not be read now
+                )
             for each in doubts:
                 key = doubt_key(each.path, each.key)
                 wait_values = (
@@ -315,8 +319,8 @@ class Waits(DueRuns):
                 return
             # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
-            condition = (remind, number, wait.path, wait.step, wait.key, wait.key)
-            db.execute(f"{query}(key = ? OR name = ?)", condition)
+            values = (remind, number, wait.path, wait.step, wait.key, wait.key)
+            db.execute(f"{query}(key = ? OR name = ?)", values)
 
     def asking_processes(self) -> list[tuple[str, str, str]]:
         """Return the runs for which a process asks a person itself: run, agent and process."""
@@ -328,7 +332,7 @@ class Waits(DueRuns):
         leased = set(self._runs.leased([row[0] for row in rows]))
         return [(run, agent, holder) for number, run, agent, holder in rows if number in leased]
 
-    def cut_off(self) -> tuple[int, int]:
+    def count_cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
         with self._store.reading() as db:
             query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
@@ -338,7 +342,7 @@ class Waits(DueRuns):
         states = Counter(state_of.values())
         return states[None], states["in_doubt"]
 
-    def newest(self) -> tuple[Any, ...]:
+    def fingerprint(self) -> tuple[Any, ...]:
         """Return what changes with what waits."""
         doubts = [(each.run, each.key, each.since) for each in self.doubts()]
         query = f"SELECT count(*), coalesce(max(since), 0) FROM waits WHERE {_OPEN}"

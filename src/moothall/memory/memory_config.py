@@ -32,10 +32,10 @@ def first_status(config: Mapping[str, MemoryT], class_name: str) -> dict[str, An
     """
     if not isinstance(config, Mapping):
         raise DefinitionError(f"{class_name}.memory_config must be a dict, got {config!r:.80}")
-    return {name: _first(name, entry, class_name) for name, entry in config.items()}
+    return {name: _initial_value(name, entry, class_name) for name, entry in config.items()}
 
 
-def _first(name: object, entry: Any, class_name: str) -> Any:
+def _initial_value(name: object, entry: Any, class_name: str) -> Any:
     label = f"{class_name}.memory_config[{name!r:.80}]"
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"{label}: a name must be a text of at least 1 character")

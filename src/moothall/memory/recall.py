@@ -46,7 +46,7 @@ class Recall:
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages whose vectors are nearest to a text's."""
-        embedder = self._needed()
+        embedder = self._required_embedder()
         (target,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
         if not any(target):
             return []
@@ -63,11 +63,11 @@ class Recall:
 
     def embed(self, id: str | None) -> int:
         """Give every message a vector, and return how many had none."""
-        embedder = self._needed()
+        embedder = self._required_embedder()
         added = 0
         for each in self._tables.thread_ids() if id is None else [id]:
-            while rows := self._embed_batch(embedder, each):
-                added += rows
+            while count := self._embed_batch(embedder, each):
+                added += count
         return added
 
     def _embed_batch(self, embedder: Embedder, id: str) -> int:
@@ -111,21 +111,23 @@ class Recall:
     def forget_after(self, db: Database, id: str, number: int) -> int:
         """Forget a thread's messages after a number; return how many they were."""
         thread = self._tables.thread_number(db, id)
-        after = (thread, number)
+        thread_and_number = (thread, number)
         if thread is None:
             return 0
         rows = db.execute(
-            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", thread_and_number
         )
         texts = ((each, found_text(self._tables.parse_item(text))) for each, text in rows)
         self._tables.remove_words(db, thread, number, texts)
-        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
-        deleted = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
+        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", thread_and_number)
+        deleted = db.execute(
+            "DELETE FROM memories WHERE thread = ? AND number > ?", thread_and_number
+        ).rowcount
         if deleted:
             db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
         return deleted
 
-    def _needed(self) -> Embedder:
+    def _required_embedder(self) -> Embedder:
         if self._embedder is None:
             raise DefinitionError(
                 "recall by meaning needs an embedder: give the memory embedder=HashEmbedder()"

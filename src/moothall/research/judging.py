@@ -17,7 +17,7 @@ from moothall.research.citations.support import (
     SCHEMA,
     Claim,
     is_decided,
-    question,
+    judging_prompt,
     reader,
     verdict,
 )
@@ -102,7 +102,7 @@ async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int
         return answer
 
     try:
-        await ask_value(ask, question(claims), SCHEMA, reader(claims, verdicts))
+        await ask_value(ask, judging_prompt(claims), SCHEMA, reader(claims, verdicts))
     except BudgetExceeded as error:
         raise Stop.at_limit(error) from error
     except (JournalError, Stop):

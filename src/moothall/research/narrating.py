@@ -30,7 +30,7 @@ Numbered = tuple[int, Passage]
 """A passage with the number by which it is cited."""
 
 _AT_ONCE: Final = 4  # sections that are written side by side
-_OF_A_PASSAGE: Final = 40  # tokens beside its text
+_PASSAGE_OVERHEAD_TOKENS: Final = 40  # tokens beside its text
 
 
 async def narrate(bench: Workbench) -> Narrative:
@@ -107,7 +107,7 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
             bench.checked(await bench.ask_until_usable(prompt, written_in(prompt)))
         else:
             prompt = prompts.answer(bench, chunk)
-            _above_quotes(bench, await bench.ask_until_usable(prompt, written_in(prompt)))
+            _narrate_small(bench, await bench.ask_until_usable(prompt, written_in(prompt)))
     except Unusable as error:
         if narrative:
             fault = shorten(str(error), 200)
@@ -123,7 +123,7 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
         await _improve(bench, chunk[half:])
 
 
-def _above_quotes(bench: Workbench, answer: str) -> None:
+def _narrate_small(bench: Workbench, answer: str) -> None:
     """Narrate what a small model answers in its sources' words, above what the rules quote.
 
     So its report says no less than one without a model. A word that no source has drops the
@@ -272,7 +272,7 @@ def _chunks(bench: Workbench, passages: list[Numbered]) -> Iterator[list[Numbere
     chunk: list[Numbered] = []
     used = 0
     for each in passages:
-        tokens = prompts.count(bench, each[1].text) + _OF_A_PASSAGE
+        tokens = prompts.count(bench, each[1].text) + _PASSAGE_OVERHEAD_TOKENS
         if chunk and used + tokens > size:
             yield chunk
             chunk, used = [], 0

@@ -48,14 +48,14 @@ def compared(first: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
     A step is a call of a model or an action. Steps of the same name and input stand in one row.
     `cut` says whether steps were left out.
     """
-    first_steps, right = _steps(first), _steps(other)
-    is_cut = max(len(first_steps), len(right)) > _STEPS
-    first_steps, right = first_steps[:_STEPS], right[:_STEPS]
-    names, other_given = ([each.name for each in steps] for steps in (first_steps, right))
-    matcher = SequenceMatcher(None, names, other_given, autojunk=False)
+    left_steps, right_steps = _steps(first), _steps(other)
+    is_cut = max(len(left_steps), len(right_steps)) > _STEPS
+    left_steps, right_steps = left_steps[:_STEPS], right_steps[:_STEPS]
+    left_names, right_names = ([each.name for each in steps] for steps in (left_steps, right_steps))
+    matcher = SequenceMatcher(None, left_names, right_names, autojunk=False)
     rows: list[tuple[Any, ...]] = []
     for _, a, to_a, b, to_b in matcher.get_opcodes():
-        for left_step, theirs in zip_longest(first_steps[a:to_a], right[b:to_b]):
+        for left_step, theirs in zip_longest(left_steps[a:to_a], right_steps[b:to_b]):
             is_same = left_step is not None and theirs is not None and left_step.is_like(theirs)
             rows.append((left_step and left_step.to_json(), theirs and theirs.to_json(), is_same))
     totals = [Totals(each).to_json() for each in (first, other)]

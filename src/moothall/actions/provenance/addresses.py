@@ -14,7 +14,7 @@ MAX_ADDRESSES: Final = 200
 _ADDRESS_REST: Final = r"[^\s<>\"'`|\\^{}\[\]“”«»]{0,2000}"
 _SCHEMES: Final = "data|file|intent|javascript|magnet|mailto|skype|sms|tel|tg|vbscript|whatsapp"
 # Programs make links of names that end so, even without `www.`; endings of files are left out.
-_TOP: Final = (
+_TOP_LEVEL_DOMAINS: Final = (
     "com|org|net|edu|gov|mil|int|info|biz|io|ai|app|dev|co|uk|de|fr|ch|at|eu|us|ca|au|jp|cn|ru|"
     "nl|es|it|se|no|fi|dk|be|cz|me|tv|cc|ws|top|xyz|site|online|club|shop|store|live|link|click|"
     "icu|tk|ml|ga|cf|gq|test|example|invalid"
@@ -25,9 +25,10 @@ _WEB: Final = re.compile(
     rf"(?<![\w@])(?:[a-z][a-z0-9+.-]{{1,15}}://|(?:{_SCHEMES}):(?=\S)|www\.){_ADDRESS_REST}", re.I
 )
 _MAIL: Final = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
-_SITE: Final = re.compile(
+_BARE_HOST: Final = re.compile(
     # `Thanks.It` is no name of a host, and EVIL.COM is one.
-    rf"(?<![\w@.-])(?<![\w@.:-]/)(?:{_HOST}(?:{_TOP}|{_TOP.upper()}|xn--[\w-]{{1,59}})(?![\w@-])"
+    rf"(?<![\w@.-])(?<![\w@.:-]/)"
+    rf"(?:{_HOST}(?:{_TOP_LEVEL_DOMAINS}|{_TOP_LEVEL_DOMAINS.upper()}|xn--[\w-]{{1,59}})(?![\w@-])"
     rf"(?:(?=[/:?#]){_ADDRESS_REST})?"
     rf"|{_HOST}[^\W\d_]{{2,24}}(?::\d{{1,5}})?/(?=\w){_ADDRESS_REST}"
     rf"|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}}|/){_ADDRESS_REST})"
@@ -40,12 +41,12 @@ _IBAN: Final = re.compile(
     r"(?<!\w)(?:[A-Za-z]{2}\d{2}(?=[A-Za-z]{0,6}\d)[A-Za-z0-9]{10,30}"
     r"|[A-Z]{2}\d{2}(?:[ -][A-Z0-9]{4}){2,7}(?:[ -][A-Z0-9]{1,4})?)(?!\w)"
 )
-_COIN: Final = re.compile(
+_WALLET: Final = re.compile(
     r"(?<!\w)(?:0x[0-9a-fA-F]{40}|(?:bc|tb|ltc)1[a-z0-9]{25,87}"
     r"|(?=\w{0,33}\d)(?=\w{0,33}[A-Z])[13LT][1-9A-HJ-NP-Za-km-z]{25,33})(?!\w)"
 )
 """An account of a currency without a bank."""
-_NUMBER: Final = re.compile(
+_ACCOUNT_NUMBER: Final = re.compile(
     r"(?<![\w.,+/-])(?:\d{9,30}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}\2\d{4,5})"
     r"(?![\w]|[.,]\d)"
 )
@@ -72,9 +73,9 @@ def addresses_in(value: Any) -> list[Address]:
     addresses: dict[Address, None] = {}
     for text in map(narrow, texts_in(value)):
         for pattern in _patterns_for(text):
-            account, any_found = pattern in (_COIN, _IBAN, _NUMBER), False
+            account, any_found = pattern in (_WALLET, _IBAN, _ACCOUNT_NUMBER), False
             for each in pattern.finditer(text):
-                addresses[Address(_bare(each[0]), account)] = None
+                addresses[Address(_without_sentence_end(each[0]), account)] = None
                 any_found = True
                 if len(addresses) > MAX_ADDRESSES:
                     return [*addresses]
@@ -92,17 +93,17 @@ def _patterns_for(text: str) -> list[re.Pattern[str]]:
     if "@" in lower:
         patterns.append(_MAIL)
     if _POINT.search(lower):
-        patterns.append(_SITE)
+        patterns.append(_BARE_HOST)
     if "/" in lower or "\\" in lower:
         patterns.append(_FILE)
     if _DIGITS.search(lower):
-        patterns += [_IBAN, _NUMBER, _PHONE]
-    if _COIN.search(text):
-        patterns.append(_COIN)
+        patterns += [_IBAN, _ACCOUNT_NUMBER, _PHONE]
+    if _WALLET.search(text):
+        patterns.append(_WALLET)
     return patterns
 
 
-def _bare(text: str) -> str:
+def _without_sentence_end(text: str) -> str:
     """Return a link without what ends the sentence around it."""
     while text and text[-1] in ".,;:!?*_)’”":
         if text[-1] == ")" and text.count("(") >= text.count(")"):

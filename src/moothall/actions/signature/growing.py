@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_UNENDED: Final = "+-.0123456789abcdefghijklmnopqrstuvwxyzE"
+_LITERAL_CHARACTERS: Final = "+-.0123456789abcdefghijklmnopqrstuvwxyzE"
 """What a number or a word such as `true` may end in, after which more of it may come."""
 _WHOLE_ONLY: Final = frozenset(("enum", "const", "format", "pattern"))
 _DEPTH: Final = 100
@@ -23,11 +23,11 @@ def value_so_far(text: str, schema: dict[str, Any]) -> Any:
     text = text.lstrip()
     if text.startswith("```"):
         text = text[3:].removeprefix("json").lstrip()
-    is_within = '"' in _STRING.sub("", text)
-    if not is_within:
-        text = text.rstrip(_UNENDED)
+    ends_in_string = '"' in _STRING.sub("", text)
+    if not ends_in_string:
+        text = text.rstrip(_LITERAL_CHARACTERS)
     complete = _parsed(text, True)
-    if not is_within:
+    if not ends_in_string:
         return complete
     grown = _parsed(text, "trailing-strings")
     if grown is None or grown == complete:

@@ -19,7 +19,7 @@ from moothall.agents.context import CallChannel, filled, injected
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
-from moothall.agents.loop.provenance import begins, source_of
+from moothall.agents.loop.provenance import note_execution, source_of
 from moothall.agents.loop.results import answered, result_of
 from moothall.agents.loop.steps import Executing, LoopActionStep
 from moothall.agents.replies.record import Record
@@ -195,7 +195,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
     token = reading.execute(call)
     try:
         if call.foreign and (texts := request.state.texts) is not None:
-            begins(call, texts)
+            note_execution(call, texts)
         call.has_started = True
         kwargs = call.kwargs
         if kinds := injected(chosen):

@@ -95,7 +95,7 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
     past_step = None if record is None else record.find(step.key)
     blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
     before = hooks and hooks.get("pre_acting")
-    late = before or blocks  # who may change the arguments, and what the thread has read
+    may_change = before or blocks  # who may change the arguments, and what the thread has read
     # Its result stands or comes from elsewhere; an agent that waited is asked again.
     if (
         past_step is not None
@@ -108,11 +108,11 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
     else:
         if record is not None:
             call = partial(_with_start, step, call)
-        if late or asks:
+        if may_change or asks:
             call = partial(_permitted, step, call)
         if emit is not None:
             call = partial(_told_start, step, call)
-    if late or guarded:
+    if may_change or guarded:
         call = partial(_origins, step, call)
     if record is not None:
         call = partial(_as_first_begun, step, call)
@@ -137,8 +137,8 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
 async def _after_answer(step: LoopModelStep, call: Call) -> Any:
     run, answer = step.run, await call()
     about, check = step.hooked("answer", answer), partial(expect_answer, answer)
-    hooks = (run.agent, "post_reasoning", about, "answer", check, run.budget)
-    return await as_hooked(run.record, f"{step.turn.iteration}", *hooks, of=ANSWER)
+    hook_args = (run.agent, "post_reasoning", about, "answer", check, run.budget)
+    return await as_hooked(run.record, f"{step.turn.iteration}", *hook_args, of=ANSWER)
 
 
 def _count(step: LoopModelStep, answer: Any) -> None:
@@ -245,15 +245,15 @@ async def _told_end(step: LoopActionStep, call: Call) -> Any:
 
 
 async def _after_call(step: LoopActionStep, call: Call) -> Any:
-    of, result = step.turn, await call()
+    turn, result = step.turn, await call()
     if step.refused is not None:
         return result
     about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
-    hooks = (of.agent, "post_acting", about, "result", check)
+    hook_args = (turn.agent, "post_acting", about, "result", check)
     try:
-        return await as_hooked(of.record, step.key, *hooks, beside=len(of.calls) > 1)
+        return await as_hooked(turn.record, step.key, *hook_args, beside=len(turn.calls) > 1)
     except HookError as error:
-        of.ends.append(Stop.on_hook(of.agent.id, error))
+        turn.ends.append(Stop.on_hook(turn.agent.id, error))
         return result
 
 

@@ -51,9 +51,9 @@ _MAX_DEPTH = 8
 _KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 
 
-def shown_of(
+def offered_actions(
     actions: list[Action],
-    by_server: bool,
+    defers_foreign: bool,
     thread: Thread,
     last_shown: OfferedActions | None,
 ) -> OfferedActions:
@@ -65,7 +65,7 @@ def shown_of(
     hidden = [
         each
         for each in actions
-        if (by_server and each.origin.server if each.deferred is None else each.deferred)
+        if (defers_foreign and each.origin.server if each.deferred is None else each.deferred)
     ]
     if hidden and any(each.name == FIND for each in actions):
         if any(each.deferred for each in hidden):
@@ -75,8 +75,8 @@ def shown_of(
             )
         hidden = []
     results = None if thread.results is None else thread.results.action
-    is_free = results is not None and all(each.name != READ_RESULT for each in actions)
-    own_actions = (results,) if results is not None and is_free else ()
+    is_name_free = results is not None and all(each.name != READ_RESULT for each in actions)
+    own_actions = (results,) if results is not None and is_name_free else ()
     if not hidden:
         own_found = (
             [each for each in own_actions if each.name in thread.found_actions]
@@ -88,10 +88,10 @@ def shown_of(
         return offered
     before = None if last_shown is None else last_shown.finder
     finder = before if before is not None and before.actions == hidden else Finder(hidden)
-    names = {each.name: each for each in hidden}
-    visible = [each for each in actions if each.name not in names]
-    names |= {each.name: each for each in own_actions}
-    discovered = [names[name] for name in thread.found_actions if name in names]
+    actions_by_name = {each.name: each for each in hidden}
+    visible = [each for each in actions if each.name not in actions_by_name]
+    actions_by_name |= {each.name: each for each in own_actions}
+    discovered = [actions_by_name[name] for name in thread.found_actions if name in actions_by_name]
     offered = OfferedActions([*visible, finder.action, *discovered], hidden)
     offered.finder, offered.own_actions = finder, (finder.action, *own_actions)
     finder.safe_names = {
@@ -152,8 +152,8 @@ def join(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: ToolCall
     matches = (call.result or {}).get("result")
     if type(matches) is not list:
         return
-    public = (offered.public.get(each["name"], each["name"]) for each in matches)
-    new = [name for name in public if name not in thread.found_actions]
+    public_names = (offered.public.get(each["name"], each["name"]) for each in matches)
+    new = [name for name in public_names if name not in thread.found_actions]
     turn.found_actions = [*turn.found_actions, *new]
     thread.found_actions += tuple(new)
 
@@ -275,16 +275,16 @@ def _schema(source: Any, depth: int) -> dict[str, Any]:
         schema["type"] = list(dict.fromkeys(kinds)) if isinstance(kind, list) else kind
     if description := _line(source.get("description")):
         schema["description"] = description
-    if _short(source.get("enum"), list):
+    if _has_few_items(source.get("enum"), list):
         schema["enum"] = source["enum"]
-    if _short(source.get("anyOf"), list):
+    if _has_few_items(source.get("anyOf"), list):
         schema["anyOf"] = [_schema(choice, depth + 1) for choice in source["anyOf"]]
     for key in ("items", "additionalProperties"):
         if isinstance(source.get(key), dict):
             schema[key] = _schema(source[key], depth + 1)
     if isinstance(source.get("additionalProperties"), bool):
         schema["additionalProperties"] = source["additionalProperties"]
-    if _short(source.get("properties"), dict):
+    if _has_few_items(source.get("properties"), dict):
         inner = {name: _schema(item, depth + 1) for name, item in source["properties"].items()}
         schema["properties"] = inner
         if isinstance(source.get("required"), list):
@@ -294,9 +294,9 @@ def _schema(source: Any, depth: int) -> dict[str, Any]:
     return schema
 
 
-def _short(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
+def _has_few_items(value: Any, type_name: type[list[Any] | dict[str, Any]]) -> bool:
     """Return whether a value has this type and a limited number of items, at least one."""
-    return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
+    return isinstance(value, type_name) and 0 < len(value) <= _MAX_ARGS
 
 
 def _line(text: Any) -> str:

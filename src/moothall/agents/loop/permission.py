@@ -18,7 +18,7 @@ from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.loop.parts import Looping
-from moothall.agents.loop.provenance import note_of, questions, trace
+from moothall.agents.loop.provenance import questions, questions_in_words, trace
 from moothall.agents.loop.results import about_call
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -97,7 +97,7 @@ async def permits(
         if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
             open_questions = questions(call, texts, request)
     if open_questions and agent.outside_policy == ACCESS_DENIED:
-        return Refused(note_of(open_questions[:1]))
+        return Refused(questions_in_words(open_questions[:1]))
     if not open_questions and chosen.access_policy == ACCESS_PERMITTED:
         return True
     id = str(agent.id)
@@ -121,7 +121,7 @@ async def permits(
         more = [] if texts is None else questions(call, texts, request)
         keys[:] = [key for key, _ in more]
         message["action"] = {"name": call.name, "args": call.args}
-        note = note_of(more) if more else ""
+        note = questions_in_words(more) if more else ""
         changed = CallToApprove(call.name, call.args, note, tuple(keys))
         ACTING.set(replace(ACTING.get(), to_approve=changed))
         if step is not None and texts is not None:
@@ -129,7 +129,7 @@ async def permits(
         return now().fingerprint, was
 
     keys = [key for key, _ in open_questions]
-    note = note_of(open_questions) if open_questions else ""
+    note = questions_in_words(open_questions) if open_questions else ""
     waits_in = None if step is None else step.run_id
     in_run = request.allowed if request.recorded is None else request.recorded.run.decided
     first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
@@ -153,9 +153,8 @@ async def permits(
             if step is not None and keys:
                 step.tell(allowed=[*keys])
         if permitted is False and open_questions and agent.find_approver() is None:
-            return Refused(
-                f"{note_of(open_questions[:1])}; nobody can be asked, without an approver"
-            )
+            question = questions_in_words(open_questions[:1])
+            return Refused(f"{question}; nobody can be asked, without an approver")
         return permitted
     except asyncio.CancelledError:
         call.fault = NOT_BEGUN

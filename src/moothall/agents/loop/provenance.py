@@ -27,7 +27,7 @@ _OWN_CHARS: Final = 100
 _NO_SCHEMAS: Final = frozenset(("const", "default", "enum", "examples", "properties"))
 
 
-def look(
+def note_messages(
     thread: Thread,
     request: ReplyRequest,
     messages: Sequence[dict[str, Any]],
@@ -76,12 +76,12 @@ def look(
             args[call.get("id")] = call.get("args")
         if marks.wrote:
             call_args = args.get(message.get("tool_call_id"))
-            _keep(
+            _note_given(
                 texts, call_args if isinstance(call_args, dict) else {}, marks.wrote, message, find
             )
 
 
-def _keep(
+def _note_given(
     texts: Texts,
     args: dict[str, Any],
     names: Sequence[str],
@@ -149,14 +149,14 @@ def _is_plain(value: Any) -> bool:
 def own_values(result: Any, option: bool | Sequence[str]) -> list[Any]:
     """Return the values of a result's fields, or with True all, that are the program's."""
     values: dict[tuple[type, Any], Any] = {}
-    waiting: list[tuple[Any, bool]] = [(as_json(result), option is True)]
+    remaining: list[tuple[Any, bool]] = [(as_json(result), option is True)]
     names = () if isinstance(option, bool) else option
-    while waiting and len(values) < _MOST_OWN:
-        value, is_own = waiting.pop()
+    while remaining and len(values) < _MOST_OWN:
+        value, is_own = remaining.pop()
         if isinstance(value, dict):
-            waiting += [(each, is_own or name in names) for name, each in value.items()]
+            remaining += [(each, is_own or name in names) for name, each in value.items()]
         elif isinstance(value, list):
-            waiting += [(each, is_own) for each in value]
+            remaining += [(each, is_own) for each in value]
         elif is_own and _is_plain(value):
             values[type(value), value] = value
     return [*values.values()]
@@ -206,7 +206,7 @@ def note_foreign(call: ToolCall) -> None:
     call.foreign = {name: call.args[name] for name in outside if name not in guarded_names}
 
 
-def begins(call: ToolCall, texts: Texts | None) -> None:
+def note_execution(call: ToolCall, texts: Texts | None) -> None:
     """Note the values from outside of a call that is executed now: a result may give them back."""
     action = call.action
     assert action is not None
@@ -249,12 +249,12 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
     if by_others and isinstance(schema, dict) and "default" in schema:
         choices.append(schema["default"])
     fields: set[str] = set()
-    waiting: list[Any] = [schema]
+    remaining: list[Any] = [schema]
     visited: set[str] = set()
-    while waiting:
-        each = waiting.pop()
+    while remaining:
+        each = remaining.pop()
         if isinstance(each, list):
-            waiting += each
+            remaining += each
         elif isinstance(each, dict):
             if not by_others:
                 choices += [each[key] for key in ("const", "default") if key in each]
@@ -262,12 +262,12 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
             ref = str(each.get("$ref", ""))
             if ref.startswith("#/$defs/") and ref not in visited:
                 visited.add(ref)
-                waiting.append(parameters.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
+                remaining.append(parameters.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
             properties = each.get("properties")
             if isinstance(properties, dict):
                 fields.update(properties)
-                waiting += properties.values()
-            waiting += [value for key, value in each.items() if key not in _NO_SCHEMAS]
+                remaining += properties.values()
+            remaining += [value for key, value in each.items() if key not in _NO_SCHEMAS]
     choices += [part for each in choices if isinstance(each, list) for part in each]
     return choices, fields
 
@@ -293,7 +293,7 @@ def questions(call: ToolCall, texts: Texts, request: ReplyRequest) -> list[tuple
     return result
 
 
-def note_of(asked_values: list[tuple[str, str]]) -> str:
+def questions_in_words(asked_values: list[tuple[str, str]]) -> str:
     """Return what is asked of the values of a call as one text."""
     text = "; ".join(each for _, each in asked_values[:_MAX_SHOWN])
     return (

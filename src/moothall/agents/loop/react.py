@@ -11,7 +11,7 @@ from moothall.actions.environment import AnyEnvironment
 from moothall.actions.goal import Goal
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, as_action
-from moothall.agents.loop.discovery import MAX_SHOWN, discover, shown_of
+from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
 from moothall.agents.loop.parts import (
     Actions,
     Looping,
@@ -285,7 +285,7 @@ class ReActAgent(Looping):
         if thread.discovered:
             names = {each.name for each in actions}
             visible += [a for name, a in thread.discovered.items() if name not in names]
-        result = shown_of(visible, bool(thread.defers), thread, before)
+        result = offered_actions(visible, bool(thread.defers), thread, before)
         thread.offered = (now, result)
         return result
 

@@ -21,10 +21,10 @@ from moothall.agents.loop.discovery import join
 from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
 from moothall.agents.loop.prompt_record import PromptRecord
 from moothall.agents.loop.provenance import (
-    look,
     marks_after_reading,
     marks_of_fault,
     marks_of_result,
+    note_messages,
 )
 from moothall.agents.loop.recording import (
     LoopState,
@@ -311,7 +311,7 @@ class LoopRun:
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
             self.long.remember(messages, self.state)
             self.showing.begin()  # what it looks at may be results of the loop's own actions
-            look(self.thread, self.request, messages, self.showing.action_named)
+            note_messages(self.thread, self.request, messages, self.showing.action_named)
             self._ids |= call_ids(record.state.messages)
             self._remembered = len(record.state.messages)
         if self.emit is not None:

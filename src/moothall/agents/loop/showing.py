@@ -14,7 +14,7 @@ from moothall.agents.context import checked_prompt
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.parts import Looping, messages_of
-from moothall.agents.loop.provenance import UnmarkedMessages, look
+from moothall.agents.loop.provenance import UnmarkedMessages, note_messages
 from moothall.agents.loop.results import as_seen, has_blocks
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ConfigError, DefinitionError
@@ -152,7 +152,7 @@ class Showing:
                 if type(each.get("content")) is list and has_blocks(each):
                     thread.has_blocks = True
         changed = None if new is messages else new
-        look(thread, self._request, ours, self.action_named, changed, descriptions)
+        note_messages(thread, self._request, ours, self.action_named, changed, descriptions)
         if thread.marked:  # neither hooks nor models see marks
             self._without_marks = self._without_marks or UnmarkedMessages()
             self._last_prompt = prompt = self._without_marks.strip(prompt)

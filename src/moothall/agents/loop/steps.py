@@ -10,7 +10,7 @@ from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance import union
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import hear
-from moothall.agents.loop.provenance import begins, note_foreign, sources_of_result
+from moothall.agents.loop.provenance import note_execution, note_foreign, sources_of_result
 from moothall.agents.loop.results import as_result, error_of
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
@@ -283,7 +283,7 @@ class LoopActionStep:
         call, request = self.call, self.turn.request
         texts = request.state.texts
         if call.foreign:
-            begins(call, texts)
+            note_execution(call, texts)
         request.allowed += [each for each in past_step.allowed if each not in request.allowed]
         if DECISION_KINDS.scope_of(past_step.permission) == "thread":
             call.always = tuple(past_step.allowed)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from moothall.spaces import Inbox
 
 EXISTING: Final = click.Path(dir_okay=False, exists=True)
-OLDER: Final = (
+OLD_STATE_READ: Final = (
     "another process reads an older state, which SQLite keeps beside the file, in -wal: try again "
     "when that has ended"
 )
@@ -74,8 +74,8 @@ class _DataOwner:
         if any(thread == each or thread.startswith(f"{each}/") for each in ids):
             return True  # as a program names it, which quotes nothing
         if self.person is None:
-            of, more, _ = str(self.thread).partition("/")
-            return not more and Thread.is_below(thread.partition("/")[0], Thread.sender_of(of))
+            of, rest, _ = str(self.thread).partition("/")
+            return not rest and Thread.is_below(thread.partition("/")[0], Thread.sender_of(of))
         return any(Thread.is_below(thread, each) for each in self.senders)
 
     def budgets(self, journal: Journal) -> list[str]:
@@ -156,29 +156,29 @@ def delete(
         memories = [files.enter_context(memory_at(path)) for path in memory]
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
         by_name = thread is not None or person is not None
-        theirs = [each for each in store.threads() if by_name and owner.has(each)]
-        threads = theirs if thread is None else []
-        waits = [w for w in store.waiting() if w.thread in threads] if threads else []
+        found_threads = [each for each in store.threads() if by_name and owner.has(each)]
+        person_threads = found_threads if thread is None else []
+        waits = [w for w in store.waiting() if w.thread in person_threads] if person_threads else []
         budgets = owner.budgets(store)
-        deleted = store.delete(*run_ids, thread=theirs if thread is None else [thread, *theirs])
+        deleted = store.delete(
+            *run_ids, thread=found_threads if thread is None else [thread, *found_threads]
+        )
         for each in budgets:
             store.budgets.delete(each)
         forgotten = {each.path: _forget(each, owner) for each in memories}
         emptied = {path: each.delete(owner.has_sent) for path, each in inboxes.items()}
-        conversations = threads or [str(thread), *theirs]
-        notes = {
-            path: sum(forget_thread(path, t) for t in conversations) for path in deleted.folders
-        }
+        all_threads = person_threads or [str(thread), *found_threads]
+        notes = {path: sum(forget_thread(path, t) for t in all_threads) for path in deleted.folders}
         decided = [] if person is None else [run.id for run in store.runs(decided_by=person)]
-        more: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
+        extra_fields: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
         if person is not None:
-            preview = {"threads": threads, "waiting": len(waits), "budgets": budgets}
-            more |= {**preview, "decided": decided}
-        tell(deleted, store, as_json, more)
+            summary = {"threads": person_threads, "waiting": len(waits), "budgets": budgets}
+            extra_fields |= {**summary, "decided": decided}
+        print_deleted(deleted, store, as_json, extra_fields)
     if as_json:
         return 0
-    if threads:
-        click.echo(f"  of the conversations {escaped(', '.join(threads))}")
+    if person_threads:
+        click.echo(f"  of the conversations {escaped(', '.join(person_threads))}")
     if waits:
         click.echo(f"  {counted(len(waits), 'call')} waited in them")
     for each in budgets:
@@ -214,10 +214,10 @@ def _forget(memory: StoredMemory, owner: _DataOwner) -> int:
 def compacted(memory: StoredMemory) -> None:
     """Write a memory anew, and say so if something is left."""
     if not memory.compact():
-        click.echo(f"moothall: {escaped(memory.path)}: {OLDER}", err=True)
+        click.echo(f"moothall: {escaped(memory.path)}: {OLD_STATE_READ}", err=True)
 
 
-def tell(
+def print_deleted(
     deleted: Deleted, journal: Journal, as_json: bool, extra_fields: dict[str, object] | None = None
 ) -> None:
     """Print what was deleted."""

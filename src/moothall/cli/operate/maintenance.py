@@ -8,7 +8,7 @@ import click
 
 from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
-from moothall.cli.operate.erasing import EXISTING, OLDER, delete, tell
+from moothall.cli.operate.erasing import EXISTING, OLD_STATE_READ, delete, print_deleted
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -50,7 +50,7 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
       moothall runs prune --older 12h --keep 1000 --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
-        tell(store.prune(older, keep=keep), store, as_json)
+        print_deleted(store.prune(older, keep=keep), store, as_json)
     return 0
 
 
@@ -70,7 +70,7 @@ def compact(journal: str | None) -> int:
         is_complete = store.compact()
         click.echo(f"{before:,} bytes before, {store.size():,} now")
     if not is_complete:
-        click.echo(f"moothall: {OLDER}", err=True)
+        click.echo(f"moothall: {OLD_STATE_READ}", err=True)
     return 0 if is_complete else 1
 
 

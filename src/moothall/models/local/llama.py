@@ -145,7 +145,7 @@ class ChatEngine(Llama):
         """Complete a chat under the grammar of its schema."""
         try:
             return self._completed(job)
-        except _Thinks:  # whatever it is told, as the template of some weights has it
+        except _UnexpectedReasoning:  # whatever it is told, as the template of some weights has it
             self._begins_with_thought = True
             return self._completed(job)
 
@@ -163,20 +163,20 @@ class ChatEngine(Llama):
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
         reader = _Reader(job, AnswerStream(self.name, 0), is_constrained=schema is not None)
-        reader.thinks = self._begins_with_thought or schema is None
+        reader.allows_reasoning = self._begins_with_thought or schema is None
         try:
             server.handle_chat_completions(data, reader.take)
         except (RuntimeError, ValueError) as error:
-            raise self._refused(str(error)) from error
+            raise self._error(str(error)) from error
         if job.cancelled:
             return None
-        if reader.strays_into_thought:
-            raise _Thinks
+        if reader.has_unexpected_reasoning:
+            raise _UnexpectedReasoning
         if reader.fault is not None:
             raise reader.fault
         if reader.error is not None:
             raise self._failed(reader.error)
-        if not reader.strayed:
+        if not reader.begins_wrong:
             reply: Any = reader.answer.end()[-1]
             if schema is None or reply.finish_reason != "stop" or _is_json(reply.text):
                 # What this process had cached costs nothing, and differs from run to run.
@@ -193,11 +193,11 @@ class ChatEngine(Llama):
         try:
             return _grammar_of(text)
         except WrongSchema as error:
-            raise self._refused(f"that is not a JSON schema: {error}") from error
+            raise self._error(f"that is not a JSON schema: {error}") from error
         except (RuntimeError, ValueError) as error:
-            raise self._refused(str(error)) from error
+            raise self._error(str(error)) from error
 
-    def _refused(self, reason: str) -> ModelError:
+    def _error(self, reason: str) -> ModelError:
         return ModelError(f"{self.name}: {one_line(reason, 1000)}")
 
     def _failed(self, error: dict[str, Any]) -> ModelError:
@@ -207,7 +207,7 @@ class ChatEngine(Llama):
                 f"context holds {error.get('n_ctx')}; nothing was cut: give less, or make the "
                 "model by LocalModel with a larger context_tokens="
             )
-        return self._refused(str(error.get("message", error)))
+        return self._error(str(error.get("message", error)))
 
 
 @dataclass(eq=False)
@@ -217,9 +217,9 @@ class _Reader:
     job: Job
     answer: AnswerStream
     is_constrained: bool
-    strayed: bool = False
-    thinks: bool = True  # whether reasoning may come before the text
-    strays_into_thought: bool = False
+    begins_wrong: bool = False
+    allows_reasoning: bool = True  # whether reasoning may come before the text
+    has_unexpected_reasoning: bool = False
     error: dict[str, Any] | None = None
     fault: Exception | None = None
 
@@ -237,20 +237,20 @@ class _Reader:
         if self.job.cancelled or self.error is not None:
             return True
         for piece in self.answer.take(chunk):
-            if isinstance(piece, ReasoningPiece) and not self.thinks:
-                self.strays_into_thought = True
+            if isinstance(piece, ReasoningPiece) and not self.allows_reasoning:
+                self.has_unexpected_reasoning = True
                 return True
-            if self.is_constrained and not self.thinks and isinstance(piece, TextPiece):
+            if self.is_constrained and not self.allows_reasoning and isinstance(piece, TextPiece):
                 # The runtime silently drops a grammar that it cannot follow.
                 self.is_constrained = False
-                self.strayed = piece.text[0] not in _JSON_STARTS
-                if self.strayed:
+                self.begins_wrong = piece.text[0] not in _JSON_STARTS
+                if self.begins_wrong:
                     return True
             self.job.deliver(piece)
         return False
 
 
-class _Thinks(Exception):
+class _UnexpectedReasoning(Exception):
     """The answer begins with reasoning, where its grammar has none."""
 
 

@@ -101,10 +101,12 @@ class ResponseStream(AnswerReader):
                 yield item.get("call_id"), item.get("name"), item.get("arguments")
 
     def _end(self, has_calls: bool) -> str:
-        status, about = self._response.get("status"), self._response.get("incomplete_details")
-        cut = about.get("reason") if isinstance(about, dict) else None
+        status, details = self._response.get("status"), self._response.get("incomplete_details")
+        incomplete_reason = details.get("reason") if isinstance(details, dict) else None
         return end_of(
-            (cut or "length") if status == "incomplete" else status, has_calls, self._name
+            (incomplete_reason or "length") if status == "incomplete" else status,
+            has_calls,
+            self._name,
         )
 
     def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:

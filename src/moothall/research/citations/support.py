@@ -99,7 +99,7 @@ def support(
     model = model_by_name(judge) if isinstance(judge, str) else judge
     verdicts: dict[int, dict[str, Any]] = {}
     try:
-        asyncio.run(ask_value(model, question([claim]), SCHEMA, reader([claim], verdicts)))
+        asyncio.run(ask_value(model, judging_prompt([claim]), SCHEMA, reader([claim], verdicts)))
     except Unusable as error:
         raise ModelError(f"support(): the judge's answer {shorten(str(error), 200)}") from error
     return _judged(result, verdicts[1])
@@ -111,7 +111,7 @@ def is_decided(claim: Claim) -> bool:
     return verbatim(claim.sentence, *there) or misquoted(claim.sentence, *there) is not None
 
 
-def question(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+def judging_prompt(claims: Sequence[Claim]) -> list[dict[str, Any]]:
     """Return what a judging model is asked of some sentences."""
     passages = {number: each for claim in claims for number, each in claim.cited.items()}
     passage_texts = [
@@ -144,10 +144,10 @@ def verdict(claim: Claim, judgement: dict[str, Any]) -> Verdict:
     if judgement["label"] == "unsupported":
         return {}, shorten(judgement["why"], 300) or "its passages do not say it"
     numbers = [each for each in claim.cited if each in judgement["passages"]] or [*claim.cited]
-    alone = {number: claim.cited[number] for number in numbers}
+    supporting = {number: claim.cited[number] for number in numbers}
     return {
         number: _judged(exact(claim.sentence, each.text, each.title), judgement)
-        for number, each in alone.items()
+        for number, each in supporting.items()
     }, ""
 
 

@@ -174,7 +174,7 @@ class Metrics:
         for (agent, kind), count in journal.waits.counts().items():
             waiting.add_metric((agent, kind), count)
         yield waiting
-        stopped, in_doubt = journal.waits.cut_off()
+        stopped, in_doubt = journal.waits.count_cut_off()
         for name, text, count in (
             ("in_doubt", "Runs with a call whose outcome is unknown.", in_doubt),
             ("stopped", "Runs whose process ended, and that nobody has resumed.", stopped),

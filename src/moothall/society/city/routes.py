@@ -15,7 +15,7 @@ MOST_IN_TABLE: Final = 2500  # up to this many nodes, one table has the metres b
 _FARTHEST: Final = 2**31 - 1
 _TABLES: Final = 1 << 26  # the entries in the cached tables of a larger graph, at most
 _CACHED: Final = 1 << 22
-_METRES: Final = (1 << 24) - 1
+_METRES_MASK: Final = (1 << 24) - 1
 _LEAF: Final = 32
 _AT_ONCE: Final = 1 << 22
 
@@ -105,12 +105,12 @@ class Roads:
         at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
         word = self._cache[at]
         is_cached = word >> np.uint64(24) == pair
-        is_cached &= word & np.uint64(_METRES) != 0
-        metres = (word & np.uint64(_METRES)).astype(np.int64) - 1
+        is_cached &= word & np.uint64(_METRES_MASK) != 0
+        metres = (word & np.uint64(_METRES_MASK)).astype(np.int64) - 1
         new = np.flatnonzero(~is_cached)
         if len(new):
             metres[new] = self._labels.metres(first[new], other[new])
-            fits = new[(metres[new] >= 0) & (metres[new] < _METRES)]
+            fits = new[(metres[new] >= 0) & (metres[new] < _METRES_MASK)]
             words = (metres[fits] + 1).astype(np.uint64)
             self._cache[at[fits]] = pair[fits] << np.uint64(24) | words
         return metres
@@ -206,11 +206,11 @@ class _Label:
         # The least sum is below `none`: within a span by the nearest, if it leads on, or else two.
         span = max(far[np.isfinite(far)].max(initial=0) for *_, far in parts)
         span *= 1 if symmetric else 2
-        dtype = np.uint16 if span < _none(np.uint16) else np.uint32
+        dtype = np.uint16 if span < _no_way(np.uint16) else np.uint32
         self._nearest = np.zeros(count, np.int32)
-        self._excess = np.full((count, self.width), _none(dtype), dtype)
+        self._excess = np.full((count, self.width), _no_way(dtype), dtype)
         for nodes, nearest, far in parts:
-            far[np.isinf(far)] = _none(dtype)
+            far[np.isinf(far)] = _no_way(dtype)
             self._nearest[nodes], self._excess[nodes, : len(far)] = nearest, far.T
 
     @property
@@ -219,18 +219,18 @@ class _Label:
 
     def widen(self) -> None:
         """Hold 32 bits each, as the other label of the level: `none` must be above their sums."""
-        none = self._excess == _none(self.dtype)
+        none = self._excess == _no_way(self.dtype)
         self._excess = np.where(none, np.uint32(_FARTHEST), self._excess)
 
     def to(self, start: Any, other: _Label, end: Any) -> NDArray[Any]:
         """Return the least metres over a separating node of the cells that nodes share."""
-        none = _none(self.dtype)
+        none = _no_way(self.dtype)
         more = np.add(self._excess[start], other._excess[end], dtype=np.uint32)
         least = more.min(axis=1, initial=none).astype(np.int64)
         return np.where(least < none, least + self._nearest[start] + other._nearest[end], _FARTHEST)
 
 
-def _none(dtype: Any) -> int:
+def _no_way(dtype: Any) -> int:
     """Return what stands for no way."""
     return min(int(np.iinfo(dtype).max), _FARTHEST)
 

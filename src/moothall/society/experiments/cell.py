@@ -32,7 +32,7 @@ from moothall.society.experiments.models import TOWN, Source, function_of, impor
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.results import ANSWERS, MeasurementRow, Measurements
 from moothall.society.experiments.trajectory_file import TrajectoryFile
-from moothall.society.experiments.workflow import Item, RunLength, Surveyed, steps_of
+from moothall.society.experiments.workflow import Item, RunLength, SurveyItem, steps_of
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.metrics import METRICS
@@ -254,7 +254,7 @@ class _CellRun:
                 raise ConfigError(f"metrics: {name} {rule}")
             self.rows.append(MeasurementRow(condition, society.number, name, float(value)))
 
-    async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
+    async def _survey(self, society: Society, condition: str, surveyed: SurveyItem) -> None:
         """Ask a survey, and record the mean answer to each question."""
         folder = self._cell.folder
         questions = [each.question(_rule(each.by, folder)) for each in surveyed.questions]

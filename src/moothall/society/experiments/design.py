@@ -48,8 +48,8 @@ from moothall.society.experiments.workflow import (
     FieldError,
     FieldPath,
     Item,
-    Surveyed,
-    asked_of,
+    SurveyItem,
+    count_asked,
     steps_of,
     surveys_of,
 )
@@ -141,7 +141,7 @@ class Design(DesignPart):
             "conditions": [[n, c.parameters, c.workflow] for n, c in self.conditions.items()],
         }
 
-    def surveys(self) -> Iterator[Surveyed]:
+    def surveys(self) -> Iterator[SurveyItem]:
         """Yield the surveys of all workflows."""
         workflows = {id(cell.workflow): cell.workflow for cell in self._cells}
         return itertools.chain.from_iterable(map(surveys_of, workflows.values()))
@@ -350,7 +350,7 @@ class Design(DesignPart):
             steps = cell.steps * many
             agent_steps += steps
             if cell.parameters.get("llm"):
-                calls += steps * 6 // 5 + asked_of(cell.workflow, many)
+                calls += steps * 6 // 5 + count_asked(cell.workflow, many)
         return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
 
     def as_json(self) -> dict[str, Any]:

@@ -223,8 +223,8 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None
     money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
     money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
     dates = import_package("matplotlib.dates")
-    places = dates.AutoDateLocator(minticks=4, maxticks=9)
-    money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
+    locator = dates.AutoDateLocator(minticks=4, maxticks=9)
+    money.xaxis.set(major_locator=locator, major_formatter=dates.ConciseDateFormatter(locator))
     people.yaxis.set_major_formatter("{x:,.0f}")
     money.ticklabel_format(axis="y", useOffset=False, style="plain")
     for axes in (people, money):

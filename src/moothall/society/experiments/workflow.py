@@ -113,7 +113,7 @@ class SurveyQuestion(DesignPart):
         return Question(self.id, self.text, self.kind, self.choices, self.low, self.high, by)
 
 
-class Surveyed(DesignPart):
+class SurveyItem(DesignPart):
     """A survey of all citizens, or of some; `keep` has the results know each one's answers."""
 
     name: str = Field(min_length=1)
@@ -155,7 +155,7 @@ class Surveyed(DesignPart):
         return [id for id, kind in kinds.items() if kind.measured_as == way]
 
 
-class Interviewed(DesignPart):
+class InterviewItem(DesignPart):
     """A question to one citizen in free text."""
 
     citizen: str | int
@@ -175,8 +175,8 @@ class Item(DesignPart):
 
     run: RunLength | None = None
     step: int | None = Field(default=None, ge=1)
-    interview: Interviewed | None = None
-    survey: Surveyed | None = None
+    interview: InterviewItem | None = None
+    survey: SurveyItem | None = None
     intervene: dict[str, Any] | None = None
     save: str | None = Field(default=None, min_length=1)
     branch: Branch | None = None
@@ -199,7 +199,7 @@ class Item(DesignPart):
         return self
 
 
-def surveys_of(workflow: Iterable[Item]) -> Iterator[Surveyed]:
+def surveys_of(workflow: Iterable[Item]) -> Iterator[SurveyItem]:
     """Yield a workflow's surveys, those of branches too."""
     for item in workflow:
         if item.survey is not None:
@@ -208,7 +208,7 @@ def surveys_of(workflow: Iterable[Item]) -> Iterator[Surveyed]:
             yield from surveys_of(item.branch.workflow)
 
 
-def asked_of(workflow: Iterable[Item], citizens: int) -> int:
+def count_asked(workflow: Iterable[Item], citizens: int) -> int:
     """Return how many citizens its surveys and interviews ask at most, those of branches too."""
     count = 0
     for item in workflow:
@@ -216,7 +216,7 @@ def asked_of(workflow: Iterable[Item], citizens: int) -> int:
             whom = item.survey.citizens
             count += min(len({*map(str, whom)}), citizens) if isinstance(whom, list) else citizens
         if item.branch is not None:
-            count += asked_of(item.branch.workflow, citizens)
+            count += count_asked(item.branch.workflow, citizens)
         count += item.interview is not None
     return count
 
@@ -227,7 +227,7 @@ def steps_of(
     """Return how many steps it runs, branches too; FieldError if an item is not possible there."""
     steps, saved = 0, set(before)
     branches: set[str] = set()
-    waits: FieldPath = ()
+    pending_intervention: FieldPath = ()
     for index, item in enumerate(workflow):
         at = (*where, index)
         if item.run is not None:
@@ -237,9 +237,9 @@ def steps_of(
                 raise FieldError(((*at, "run"), str(error))) from None
         steps += item.step or 0
         if item.intervene is not None:
-            waits = (*at, "intervene")
+            pending_intervention = (*at, "intervene")
         elif item.run is not None or item.step is not None or item.save is not None:
-            waits = ()
+            pending_intervention = ()
         if item.save is not None:
             if item.save in saved:
                 raise FieldError(((*at, "save"), f"{item.save!r} is saved twice"))
@@ -255,6 +255,8 @@ def steps_of(
             steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
     if steps == 0:
         raise FieldError((where, "the workflow runs no step: it needs a run"))
-    if waits:
-        raise FieldError((waits, "no step is run after it, in which it would be made"))
+    if pending_intervention:
+        raise FieldError(
+            (pending_intervention, "no step is run after it, in which it would be made")
+        )
     return steps

@@ -232,7 +232,7 @@ class AMQPRouter(Router):
             if outcome in (REFUSED, NO_ROOM, FULL, TOO_LARGE):
                 self._report(envelope, str(self._not_taken(message, outcome)))
             if handling is not None:
-                self.recorder.sent(handling)
+                self.recorder.note_confirmed(handling)
         elif kind == wire.REQUEST:
             if outcome in (RETURNED, UNROUTABLE):
                 self.refuse(settles, self._not_found(message.to))
@@ -320,7 +320,7 @@ class AMQPRouter(Router):
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
             answer = answers(delivery, value, error)
             assert answer is not None  # a request has an answer, whatever its value
-            self.recorder.answer(delivery, *answer, error)
+            self.recorder.prepare_answer(delivery, *answer, error)
             self.recorder.concluded(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
@@ -350,7 +350,7 @@ class AMQPRouter(Router):
         if answer is not None:
             if self.observers:
                 self._show(answer[0])
-            self.recorder.answer(delivery, *answer, error)
+            self.recorder.prepare_answer(delivery, *answer, error)
 
     # -- in ----------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ _GONE_S: Final = 0.05
 _LOOK_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
 
-_TRIES: Final = 3
+_MOST_TRIES: Final = 3
 """How often a queue of a cluster that is not full by number refuses a message: it is by bytes."""
 
 _RENEWED: Final = 10_000
@@ -202,7 +202,7 @@ class Presence:
             if message.kind == wire.ANSWER:
                 ends = state is not None and not state.in_use
             else:  # without a leader, the broker knows of no messages
-                ends = full or bool(state and state.messages and message.refused > _TRIES)
+                ends = full or bool(state and state.messages and message.refused > _MOST_TRIES)
             if ends and message.key in sent:
                 self.broker.on_outcome(message, NO_ROOM)
             else:

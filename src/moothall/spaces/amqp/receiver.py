@@ -203,7 +203,7 @@ class Receiver:
         name = inbound.envelope.name
         offer = mailbox.offers.get(name)
         if entry.message is not None:
-            self.recorder.is_stored(delivery)
+            self.recorder.mark_stored(delivery)
             permission = wire.restored(entry.message)[1]
             # The approval holds only for the same message, and while the policy still asks for it.
             delivery.approved = (

@@ -161,14 +161,14 @@ class Recorder:
         except InboxError as error:
             logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
         else:
-            self.is_stored(delivery)
+            self.mark_stored(delivery)
 
     def _accept(self, message: InFlight) -> None:
         if self.inbox.durable and not message.stored and message.raw is not None:
             self.inbox.accept(*message.ident, wire.stored(*message.raw))
-            self.is_stored(message)
+            self.mark_stored(message)
 
-    def is_stored(self, message: InFlight) -> None:
+    def mark_stored(self, message: InFlight) -> None:
         """Acknowledge a message that the inbox has stored."""
         message.stored = True
         self.broker.consumer.acknowledge(message.tag)
@@ -202,7 +202,7 @@ class Recorder:
 
     # -- ended -------------------------------------------------------------------------------------
 
-    def answer(
+    def prepare_answer(
         self, delivery: InFlight, envelope: Envelope, id: str | None, error: BaseException | None
     ) -> None:
         """Make the answer of a message, with its `id`; it is sent at the message's end."""
@@ -241,7 +241,7 @@ class Recorder:
         if not delivery.unconfirmed:
             self._record(delivery)
 
-    def sent(self, message: InFlight) -> None:
+    def note_confirmed(self, message: InFlight) -> None:
         """Count a message from a handler as confirmed."""
         message.unconfirmed -= 1
         if message.is_ended and not message.unconfirmed:

@@ -147,7 +147,7 @@ class Cards:
             journal: the journal
             by: the name in which answers are given
         """
-        newest = (journal.path, *journal.waits.newest())
+        newest = (journal.path, *journal.waits.fingerprint())
         if newest == self._last_look:
             return
         waiting = journal.waiting(kind=Waits.of_a_person)[:_MOST_STORED]

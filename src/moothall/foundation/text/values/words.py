@@ -20,8 +20,8 @@ _TEENS: Final = in_order("teens", 10)
 _TENS: Final = in_order("tens", 20, 10)
 _SCALES: Final = {word: 10**power for word, power in table_of("scales").items()}
 _HUNDRED: Final = words_of("hundred")
-_COUNTS: Final = dict.fromkeys(words_of("dozen"), 12)
-NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_COUNTS))
+_DOZENS: Final = dict.fromkeys(words_of("dozen"), 12)
+NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_DOZENS))
 _NUMERALS: Final = {**table_of("times"), **table_of("hours")}
 _SMALL: Final = rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
@@ -29,7 +29,7 @@ _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
 _SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{any_of(_SCALES)})"
 _NUMBER: Final = (
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
-    rf"|{_GROUP}(?: (?:{any_of(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{any_of(_COUNTS)}))(?![\w-])"
+    rf"|{_GROUP}(?: (?:{any_of(_DOZENS)}))?|(?:an?|{_FIGURES}) (?:{any_of(_DOZENS)}))(?![\w-])"
 )
 _WORD: Final = rf"(?<!\w)(?:{any_of(_NUMERALS)})(?!\w)"
 _HOUR: Final = rf"(?P<hour>\d{{1,2}}|{any_of(_TEENS, _UNITS)})"
@@ -108,8 +108,8 @@ def _figures(match: re.Match[str]) -> str:
         if word in _SCALES:
             scaled += (group or Decimal(1)) * _SCALES[word]
             group = Decimal(0)
-        elif word in _COUNTS:
-            group = (group or Decimal(1)) * _COUNTS[word]
+        elif word in _DOZENS:
+            group = (group or Decimal(1)) * _DOZENS[word]
         elif word in _HUNDRED:
             group = (group or Decimal(1)) * 100
         elif word[0].isdigit():

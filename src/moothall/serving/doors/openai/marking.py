@@ -8,10 +8,10 @@ from moothall import ReActAgent
 from moothall.actions.provenance.marks import Marks, stored
 from moothall.actions.provenance.texts import Texts
 from moothall.agents.loop.answer import as_action
-from moothall.agents.loop.provenance import begins, sources_of_result, take_in, trace
+from moothall.agents.loop.provenance import note_execution, sources_of_result, take_in, trace
 from moothall.build import Threaded, ToolCall, with_sources
 
-_ANSWERED: Final = ("an earlier answer",)
+_EARLIER_ANSWER: Final = ("an earlier answer",)
 """Where from outside an agent's own words may come."""
 
 
@@ -21,7 +21,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
     The client has the texts alone. What comes before them may be cut off: then it counts as read.
     """
     actions = {each.name: as_action(each) for each in agent.actions.get_actions()}
-    answers = _ANSWERED if _may_read(agent) else ()
+    answers = _EARLIER_ANSWER if _may_read(agent) else ()
     texts = Texts()
     if next((e["role"] for e in messages if e["role"] != "system"), "user") != "user":
         texts.note(answers)
@@ -32,7 +32,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
             message = with_sources(message, answers)
         elif message["role"] == "tool" and waiting.get(message["tool_call_id"]):
             call = waiting[message["tool_call_id"]].pop(0)
-            begins(call, texts)
+            note_execution(call, texts)
             marks = Marks(sources_of_result(call, texts, {}), wrote=[*call.foreign])
             message = stored(message, marks)
         marked.append(message)
@@ -51,7 +51,7 @@ def marked(messages: list[dict[str, Any]], agent: Any) -> list[dict[str, Any]]:
     if not _may_read(agent):
         return messages
     own = ("user", "system")
-    return [e if e["role"] in own else with_sources(e, _ANSWERED) for e in messages]
+    return [e if e["role"] in own else with_sources(e, _EARLIER_ANSWER) for e in messages]
 
 
 def _may_read(agent: Any) -> bool:
