@@ -158,9 +158,10 @@ async def execute_in_thread(
         return result
     flight = _Flight(loop)
     try:
-        with repeated_in_thread(action.retries):
-            result = await WORKERS.run(loop, _fly, flight, environment, action, args)
-        return result
+        if action.retries is None:
+            return await WORKERS.run(loop, _fly, flight, environment, action, args)
+        with repeated_in_thread():
+            return await WORKERS.run(loop, _fly, flight, environment, action, args)
     except asyncio.CancelledError:
         # At least one side sees the other: this one sets `is_finished` before it reads `future`,
         # and the thread sets `future` before it reads `is_finished`.

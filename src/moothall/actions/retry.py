@@ -68,14 +68,11 @@ class Retry:
 
 
 @contextmanager
-def repeated_in_thread(retry: Retry | None) -> Iterator[threading.Event | None]:
+def repeated_in_thread() -> Iterator[threading.Event]:
     """Have a plain action that a thread carries out be called again within a `with` block only.
 
     The event ends that earlier. A thread cannot be stopped, but it need not begin anew.
     """
-    if retry is None:
-        yield None
-        return
     end = threading.Event()
     try:
         with context_value(_END, end):

@@ -93,8 +93,10 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     try:
         if offer.action.is_async:
             value = await offer.function(**kwargs)
+        elif offer.action.retries is None:
+            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
         else:
-            with repeated_in_thread(offer.action.retries) as end:
+            with repeated_in_thread() as end:
                 call = partial(offer.function, **kwargs)
                 value = await _in_thread(mailbox.router, call, channel, end)
         if value.__class__ not in DATA:
