@@ -44,6 +44,7 @@ PACKAGES = {
     "moothall.agents": "Ready agents and actions",
     "moothall.budget": "Budgets",
     "moothall.build": "What others build on",
+    "moothall.cli.build": "What commands of others are built on",
     "moothall.studio.gradio": "A chat of Gradio",
     "moothall.journal": "The journal",
     "moothall.memory": "Memory",

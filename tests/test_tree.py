@@ -431,17 +431,19 @@ FLOORS = {
         "hub",
         "server",
         "served",
+        "jobs",
         "towns",
         "space",
-        "jobs",
         "act",
         "runs",
         "research",
         "doors",
         "studio",
+        "ready",
         "gradio",
     ),
     "studio.orders": (
+        "extensions",
         "act",
         "research",
         "simulate",
@@ -469,6 +471,7 @@ FLOORS = {
         "chat",
         "studio",
         "main",
+        "build",
     ),
 }
 FOLDERS_OF_OURS = (".ci", "benchmarks", "docs", "examples", "scripts", "src", "tests")

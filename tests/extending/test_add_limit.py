@@ -99,8 +99,8 @@ with Journal("runs.db") as journal:
 
 from moothall.serving.company.settings import BudgetSettings
 assert BudgetSettings(pages=3).limits() == {"pages": 3}
-from moothall.studio.page import limits
-assert [each.label for each in limits() if each.name == "max_pages"] == ["Pages at most"]
+from moothall.studio import limit_fields
+assert [each.label for each in limit_fields() if each.name == "max_pages"] == ["Pages at most"]
 """
 
 

@@ -64,7 +64,7 @@ assert order.place == "PubMed" and order.in_words.endswith("PubMed, since 2024")
 assert load_state(ResearchOrder, {"objectives": ["Waves?"], "arxiv": True}, "it").place == "arXiv"
 tools = [each.name for each in researcher(order).tools.values()]
 assert "search_pubmed" in tools, tools
-tab = ResearchTab(It(journal=It(runs=lambda **_: [])), None)
+tab = ResearchTab(It(journal=It(runs=lambda **_: [])))
 (form,) = tab.forms()
 label = {each.name: each.label for each in form.fields}["pubmed"]
 assert label == "Search PubMed for works"
@@ -142,7 +142,7 @@ for wrong, words in (
         assert words in str(error), error
     else:
         raise AssertionError(wrong)
-(form,) = ResearchTab(It(journal=It(runs=lambda **_: [])), None).forms()
+(form,) = ResearchTab(It(journal=It(runs=lambda **_: []))).forms()
 fields = {each.name: (each.label, each.kind) for each in form.fields}
 assert fields["yacy"] == ("Search engine: YaCy at", "line")
 assert fields["brave"] == ("Search engine: Brave", "check")

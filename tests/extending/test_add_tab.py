@@ -9,13 +9,12 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from moothall.foundation.errors import ConfigError
-from moothall.studio import Studio
-from moothall.studio.page import Field, PageForm
+from moothall.studio import Field, PageForm, Studio, Tab
 
 TOKEN = "t" * 20
 
 
-class WeatherTab:
+class WeatherTab(Tab):
     """Says how the weather is."""
 
     name = "weather"

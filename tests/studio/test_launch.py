@@ -21,7 +21,7 @@ from commands import Command
 from models.openai_server import HANG, OpenAIServer
 from moothall import Journal
 from moothall.foundation.errors import ConfigError, JournalError
-from moothall.studio import Studio
+from moothall.studio import Studio, Tab
 from moothall.studio.orders.order import ActOrder
 
 
@@ -122,16 +122,14 @@ def test_state_folder_that_cannot_be_made_is_named(
 def test_page_that_cannot_be_built_leaves_no_journal() -> None:
     """Of a studio that has a tab of one's own."""
 
-    class Broken:
+    class Broken(Tab):
         name = title = "broken"
 
         def routes(self, router: Any) -> None:
             raise ZeroDivisionError("no tab")
 
-        forms = routes
-
     with Studio() as studio:
-        studio.tabs.append(Broken())  # type: ignore[arg-type]
+        studio.tabs.append(Broken())
         with pytest.raises(ZeroDivisionError, match="no tab"):
             launch(studio)
         with pytest.raises(ConfigError, match="from launch"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import io
 import os
@@ -15,10 +14,12 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
-from moothall import MoothallError
+from moothall import ConfigError, MoothallError
+from moothall.build import escaped
 from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import HelpContext
 from moothall.cli.values import OneOf
+from moothall.studio.orders import extension_of, extensions_of
 
 _GROUPS = {
     "Work": {
@@ -56,9 +57,14 @@ _GROUPS = {
         "help": ("main:help_", "Show how a command is used."),
     },
 }
-"""By heading and command: its module, imported when the command runs, its name there, its help."""
+"""By heading and command: its module in here, its name there, its help."""
 
-_COMMANDS = {name: help_line for each in _GROUPS.values() for name, help_line in each.items()}
+_COMMANDS = {name: row for rows in _GROUPS.values() for name, row in rows.items()}
+_TARGETS = {
+    name: f"moothall.cli.{place if ':' in place else f'{place}:command'}"
+    for name, (place, _) in _COMMANDS.items()
+}
+"""Our commands as other packages state theirs, by entry points; each is imported when it runs."""
 
 _OTHER_WORDS = {
     "version": "--version",
@@ -115,23 +121,31 @@ class _Lazy(click.Group):
     context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*_COMMANDS, *self.commands})
+        return sorted({*extensions_of("moothall.commands", _TARGETS), *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:  # a user's own, by `add_command`
-            own = super().get_command(ctx, cmd_name)
-            return own and _fitting(own)
-        module, _, name = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(
-            importlib.import_module(f"moothall.cli.{module}"), name or "command"
-        )
+        if cmd_name not in _COMMANDS and cmd_name in self.commands:  # by `add_command`
+            return _fitting(self.commands[cmd_name])
+        added = extension_of("moothall.commands", cmd_name, _TARGETS)
+        if added is None:
+            return None
+        try:
+            with added.naming():
+                command = added.load()
+                if not isinstance(command, click.Command):
+                    raise ConfigError(f"it must be a click.Command, got {command!r:.80}")
+        except ConfigError:
+            if ctx.resilient_parsing:  # a shell completes what can be used
+                return None
+            raise
         return _fitting(command, _EXIT_CODES)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+        is_known = args[0] in _COMMANDS or args[0].startswith("-") or ctx.resilient_parsing
+        names = [] if is_known else self.list_commands(ctx)
+        if not is_known and args[0] not in names:
             other = _OTHER_WORDS.get(args[0])
             near = [other] if other else [each for each in names if each.startswith(args[0])]
             near = near or difflib.get_close_matches(args[0], names, 1)
@@ -147,6 +161,12 @@ class _Lazy(click.Group):
             heading: [(name, about[1]) for name, about in commands.items()]
             for heading, commands in _GROUPS.items()
         }
+        added = extensions_of("moothall.commands", _TARGETS).values()
+        if packaged := [each for each in added if not each.is_ours]:
+            groups["Of other packages"] = [
+                (escaped(each.name), each.summary or f"A command of {escaped(each.package)}.")
+                for each in sorted(packaged, key=lambda each: each.name)
+            ]
         if self.commands:
             groups["Your own"] = [
                 (name, each.get_short_help_str()) for name, each in sorted(self.commands.items())

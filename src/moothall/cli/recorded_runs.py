@@ -18,7 +18,14 @@ from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
 from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
 from moothall.journal import REASONS, Doubt, Entry, Journal, Outline
-from moothall.studio.orders import AnyOrder, ResumeRefusal, order_of, resume_refusal, without_keys
+from moothall.studio.orders import (
+    AnyOrder,
+    ResumeRefusal,
+    has_resume,
+    order_of,
+    resume_refusal,
+    without_keys,
+)
 
 NO_AGENT: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
@@ -43,9 +50,9 @@ def next_lines(journal: Journal, run_id: str) -> list[str]:
     outline, order = journal.run(run_id), order_of(journal.entries(run_id))
     if outline.under_way:
         return []
-    commands = RecordedRun(journal, run_id, order, None if order else NO_AGENT).next_commands(
-        outline.state
-    )
+    commands = RecordedRun(
+        journal, run_id, order, None if order or has_resume(outline) else NO_AGENT
+    ).next_commands(outline.state)
     return [f"{words}: {escaped(command)}" for words, command in commands]
 
 

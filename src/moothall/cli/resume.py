@@ -40,7 +40,9 @@ from moothall.studio.orders import (
     SimulateOrder,
     check_journal_apart,
     fork_for,
+    has_resume,
     recorded_order,
+    resume_of,
     resume_refusal,
     with_more,
     write_report,
@@ -98,6 +100,8 @@ def command(
     with. The key comes from MOOTHALL_KEY or the provider's own variable, or from moothall.toml if
     that chose the model.
 
+    A run of an orchestrator whose package states how is resumed here.
+
     A run of your own program, or of a company, is resumed by the process that serves its agent,
     within seconds, or by the next that starts. With --agent MODULE:AGENT (an agent, an agent class,
     or a function that returns an agent) it is resumed here. MODULE is searched in the current
@@ -136,7 +140,8 @@ def command(
             order = with_more(order, limits) if limits else order
             # Shows the folder that it works on now, and the model that is sent its files.
             description = f"{order.task} ({order.in_words})"
-        asks = None if order else agent or NO_AGENT
+        resumes = agent is None and has_resume(outline)
+        asks = None if order or resumes else agent or NO_AGENT
         recorded = RecordedRun(store, run_id, order, asks, description)
         # Checked before anything is decided, also for a run that is over.
         named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)
@@ -160,13 +165,13 @@ def command(
             reason = may()
         if report_refusal(recorded, reason, as_json):
             return 1
-        if order is None and named_agent_of_kind is None:
+        if order is None and named_agent_of_kind is None and not resumes:
             return _print_next(recorded, outline, as_json=as_json, decided=decided)
-        run = (
-            partial(_resume_agent, named_agent_of_kind)
-            if order is None
-            else partial(_resume_order, order)
-        )
+        run: Callable[[bool, RecordedRun], int] = _resume_kind
+        if order is not None:
+            run = partial(_resume_order, order)
+        elif named_agent_of_kind is not None:
+            run = partial(_resume_agent, named_agent_of_kind)
         try:
             return run(as_json, recorded)
         except RunMismatch as error:
@@ -218,6 +223,14 @@ def _resume_order(order: AnyOrder, as_json: bool, recorded: RecordedRun) -> int:
 
         return run_simulation(order, as_json, recorded)
     return run_act(order, as_json, recorded)
+
+
+def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
+    """Resume a run by the package that writes runs of its kind, and print what came of it."""
+    resume = resume_of(recorded.outline)
+    assert resume is not None
+    interruptible(resume(recorded.journal, recorded.run_id))
+    return show_replay(recorded, as_json, resumed=True)
 
 
 def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:

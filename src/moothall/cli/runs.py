@@ -25,7 +25,7 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
 from moothall.journal import ATTRIBUTES, REASONS, Entry, Journal, Outline, Sums
-from moothall.studio.orders import forks_of, order_line, order_of
+from moothall.studio.orders import forks_of, has_resume, order_line, order_of
 
 _MOST_LISTED = 100
 """So many runs are listed for a person who sets no limit."""
@@ -288,7 +288,8 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
     outline, entries = recorded.outline, recorded.entries
     doubts = recorded.journal.in_doubt(recorded.run_id)
     order = order_of(entries)
-    recorded = replace(recorded, order=order, agent=None if order else NO_AGENT)
+    agent = None if order or has_resume(outline) else NO_AGENT
+    recorded = replace(recorded, order=order, agent=agent)
     if as_json:
         # A call under way is not in doubt.
         in_doubt = [] if outline.under_way else doubts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,7 @@ from moothall.cli.own_agents import ChatCompany, add_agent, company_options
 from moothall.cli.serving.broker_commands import BrokerPlace, place_options
 from moothall.cli.shared_options import as_usage_error, journal_option
 from moothall.cli.values import WholeNumberType
-from moothall.studio import Studio
-from moothall.studio.served import PORT
+from moothall.studio import PORT, Studio
 
 _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 
@@ -101,6 +101,8 @@ def command(
                     each.journal = studio.journal  # type: ignore[attr-defined]
                 add_agent(space, each)
             with raise_on_interrupt():
+                for fault in studio.faults:
+                    print(f"moothall studio: {fault}", file=sys.stderr)
                 print(f"moothall studio: {address}", flush=True)
                 studio.wait()
     finally:

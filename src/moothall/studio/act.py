@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall.models import weights
 from moothall.studio.orders.act import ITERATIONS
 from moothall.studio.orders.order import ActOrder
-from moothall.studio.page import Field, PageForm, Tab, filled, limits
+from moothall.studio.page import STATIC, Field, PageForm, Tab, filled, limit_fields
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi import APIRouter
 
-    from moothall.studio.hub import Hub
-    from moothall.studio.jobs import Jobs
+    from moothall.studio.jobs import TabHub
 
 _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 """The runs of `moothall act`: kind and id of the agent."""
@@ -25,10 +26,10 @@ class ActTab(Tab):
 
     name = "act"
     title = "Act and review"
+    script: Path | None = STATIC / "act.js"
 
-    def __init__(self, hub: Hub, jobs: Jobs) -> None:
-        self._hub = hub
-        self._jobs = jobs
+    def __init__(self, studio: TabHub) -> None:
+        self._hub = studio
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread."""
@@ -42,16 +43,16 @@ class ActTab(Tab):
             more: dict[str, float] | None = Body(None),  # noqa: B008
         ) -> dict[str, str]:
             if change == "resume":
-                return {"run": self._jobs.resume(run, more or {}, text)}
+                return {"run": self._hub.jobs.resume(run, more or {}, text)}
             if change == "steer":
-                self._jobs.steer(run, text)
+                self._hub.jobs.steer(run, text)
             else:
-                getattr(self._jobs, change)(run)
+                getattr(self._hub.jobs, change)(run)
             return {"run": run}
 
     def start(self, **fields: Any) -> str:
         """Start what the form asks for, by fields of `Order`; return the run's id."""
-        return self._jobs.start(ActOrder(**{"task": "", **filled(fields)}))
+        return self._hub.jobs.start(ActOrder(**{"task": "", **filled(fields)}))
 
     def forms(self) -> list[PageForm]:
         """Return the form: task, folder, model, reviewer and limits."""
@@ -69,7 +70,7 @@ class ActTab(Tab):
             Field("yes_read", "May read without asking", "check", value=True),
             # The model in the box goes nowhere after one.
             Field("max_iterations", "Answers at most", "whole", hint=most, more=True),
-            *limits(),
+            *limit_fields(),
         ]
         return [
             PageForm(

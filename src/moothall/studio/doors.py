@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError, MoothallError
 from moothall.serving.doors import Served
-from moothall.studio.page import Tab
+from moothall.studio.page import STATIC, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fastapi import APIRouter
 
-    from moothall.studio.space import StudioUser
+    from moothall.studio.jobs import TabHub
 
 
 class DoorsTab(Tab):
@@ -21,9 +22,10 @@ class DoorsTab(Tab):
 
     name = "doors"
     title = "Doors"
+    script: Path | None = STATIC / "doors.js"
 
-    def __init__(self, user: StudioUser) -> None:
-        self._user = user
+    def __init__(self, studio: TabHub) -> None:
+        self._hub = studio
 
     def state(self) -> dict[str, Any]:
         """Return what is `connected`, each by its id and whose tools it has, and `served`."""
@@ -46,7 +48,7 @@ class DoorsTab(Tab):
 
     def _connected(self) -> Iterator[tuple[Any, str | None]]:
         """Yield the agents that stand for a server, each once, with the agent whose tools it is."""
-        space: Any = self._user.space
+        space: Any = self._hub.user.space
         ids: set[int] = set()
         for name in () if space is None else space.ids():
             agent = space.agent(name)

@@ -48,6 +48,7 @@ class Hub:
         self.opens = "space"
         self.person = "User"  # in whose name the page answers
         self.tabs: list[Tab] = []
+        self.faults: list[str] = []
         self._journal: Journal | None = None
         self._owns_journal = False
 
@@ -61,6 +62,11 @@ class Hub:
     def look(self) -> None:
         """Have the cards show what runs of the journal wait for."""
         self.cards.look(self.journal, self.person)
+
+    def add_routes(self, tab: Tab, add: Callable[[Tab], object]) -> bool:
+        """Add a tab's routes by `add`; return whether the page has the tab."""
+        add(tab)
+        return True
 
     def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
         """Open a journal: the given one, else MOOTHALL_JOURNAL's, else the user's studio.db."""

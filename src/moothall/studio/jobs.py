@@ -1,4 +1,4 @@
-"""Orders that the studio runs in the background, each on its own event loop and thread."""
+"""What the studio runs in the background: orders, and what tabs of others do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,11 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall import ConfigError, MoothallError, NoSuchRun, Person, RunHeld, RunMismatch, StateError
-from moothall.agents.replies.read_record import check as check_program
-from moothall.build import cancel_run, guard
+from moothall.build import Stop, cancel_run, guard
+from moothall.journal import Outline
 from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
+from moothall.studio.orders import has_resume, resume_of
 from moothall.studio.orders.act import act_agent, check_journal_apart, model_keys
 from moothall.studio.orders.order import (
     ActOrder,
@@ -30,12 +31,13 @@ from moothall.studio.orders.order import (
     without_keys,
 )
 from moothall.studio.orders.research import check_research, make_researcher, write_report
-from moothall.studio.orders.resumable import fork_for, recorded_order, resume_refusal
+from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.run_view import rests
+from moothall.studio.served import ServedHub
 
 if TYPE_CHECKING:
-    from moothall.studio.towns.tab import SocietyTab
+    from moothall.spaces import You
 
 logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = ActOrder | ResearchOrder
@@ -52,8 +54,10 @@ class _BackgroundRun:
     """One background run, on its own event loop and thread; while it waits it has neither."""
 
     run_id: str
-    order: _Order
+    order: _Order | None  # None if it is another's work
+    command: str
     messages: list[str]  # messages that it gets when it continues
+    work: Callable[[], Coroutine[Any, Any, Any]] | None = None
     state: str = "running"
     waits: bool = False  # in the journal, for an answer
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,7 +68,7 @@ class _BackgroundRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as pages get it."""
-        of = {"run": self.run_id, "command": self.order.command, "told": [*self.messages]}
+        of = {"run": self.run_id, "command": self.command, "told": [*self.messages]}
         return {**of, "state": self.state}
 
 
@@ -75,9 +79,9 @@ class Jobs:
     Each change is published to the pages on the topic `job`.
     """
 
-    def __init__(self, hub: Hub, society: SocietyTab) -> None:
+    def __init__(self, hub: Hub, resume_town: Callable[[SimulateOrder, str], None]) -> None:
         self._hub = hub
-        self._society = society
+        self._resume_town = resume_town
         self._jobs: dict[str, _BackgroundRun] = {}
         self._messages: dict[str, list[str]] = {}
         self._retry_times: dict[str, float] = {}  # when runs that could not go on are tried again
@@ -92,17 +96,37 @@ class Jobs:
             raise ConfigError("the task is empty: say what is to be done")
         without_keys(order)
         run_id = run_id or secrets.token_hex(8)
+        messages = self._messages.setdefault(run_id, [])
+        self._begin(_BackgroundRun(run_id, order, order.command, messages), text)
+        return run_id
+
+    def run(
+        self, run_id: str, work: Callable[[], Coroutine[Any, Any, object]], kind: str = "a program"
+    ) -> str:
+        """Work on a run in the background, for a tab of your own; return the run's id.
+
+        Args:
+            run_id: the id under which the work records itself in `studio.journal`
+            work: is called once and awaited, on an event loop and thread of its own; `stop`, and
+                the end of the studio, cancel it
+            kind: the name of the orchestrator
+
+        Raises:
+            ConfigError: the run is under way here
+        """
+        self._begin(_BackgroundRun(run_id, None, kind, [], work))
+        return run_id
+
+    def _begin(self, job: _BackgroundRun, text: str = "") -> None:
         with self._starting:
-            before = self._jobs.get(run_id)
+            before = self._jobs.get(job.run_id)
             if before is not None and not before.waits:
-                raise ConfigError(f"run {run_id!r} is under way already")
-            job = _BackgroundRun(run_id, order, self._messages.setdefault(run_id, []))
+                raise ConfigError(f"run {job.run_id!r} is under way already")
             if text:
                 job.messages.append(text)
             job.resumed.set()
             # Until it is under way: the next page then finds it among the jobs.
-            in_thread(f"moothall-{run_id}", partial(self._run, job))
-        return run_id
+            in_thread(f"moothall-{job.run_id}", partial(self._run, job))
 
     def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE, text: str = "") -> str:
         """Resume a stopped run by its recorded order; return its id, or that of a copy.
@@ -113,17 +137,14 @@ class Jobs:
         journal = self._hub.journal
         order = recorded_order(journal, run_id)
         if order is None:
-            raise StateError(
-                f"run {run_id!r} was begun by a program of yours: resume it there by "
-                f"run_id={run_id!r}; or `moothall resume {run_id} --agent MODULE:AGENT`"
-            )
+            return self._resume_kind(journal.run(run_id), is_plain=not (more or text.strip()))
         if more:
             order = with_more(order, more)
         text = text.strip()
         if text and not isinstance(order, ActOrder):
             raise ConfigError(f"a run of moothall {order.command} takes no message")
         if isinstance(order, SimulateOrder):
-            self._society.set_up(order, run_id)
+            self._resume_town(order, run_id)
             return run_id
         reason = resume_refusal(journal, run_id, allow_ended="iterations" in more)
         if reason is not None:
@@ -134,6 +155,23 @@ class Jobs:
             copy = fork_for(error, journal, run_id, order)[0]
             self._messages[copy] = self._messages.pop(run_id, [])
             return self.start(order, run_id=copy)
+
+    def _resume_kind(self, run: Outline, *, is_plain: bool) -> str:
+        """Resume a run by what the package states that writes runs of its kind."""
+        journal, run_id = self._hub.journal, run.id
+        resume = resume_of(run)
+        if resume is None:
+            raise StateError(
+                f"run {run_id!r} was begun by a program of yours: resume it there by "
+                f"run_id={run_id!r}; or `moothall resume {run_id} --agent MODULE:AGENT`"
+            )
+        if not is_plain:
+            raise ConfigError(f"a run of {run.kind} takes no limits and no message")
+        if (reason := resume_refusal(journal, run_id)) is not None:
+            raise StateError(reason.text)
+        if run.under_way and run_id not in self._jobs:
+            raise StateError(f"run {run_id!r} is under way elsewhere")
+        return self.run(run_id, partial(resume, journal, run_id), run.kind)
 
     def go_on(self) -> None:
         """Resume the runs that have waited in the journal, once that is there what they wait for.
@@ -152,7 +190,7 @@ class Jobs:
             if run.state != "waiting" or run.held:
                 continue
             try:
-                if recorded_order(journal, run_id) is None:
+                if recorded_order(journal, run_id) is None and not has_resume(run):
                     continue
                 self.resume(run_id)
                 self._retry_times.pop(run_id, None)
@@ -184,7 +222,9 @@ class Jobs:
         """Pause an act run before its next call of a model or a tool; its time limit runs on."""
         job = self._job(run_id)
         if not isinstance(job.order, ActOrder):
-            raise ConfigError("research cannot be paused: stop it, and resume it later")
+            raise ConfigError(
+                f"a run of {job.command} cannot be paused: stop it, and resume it later"
+            )
         self._become(job, "paused", job.resumed.clear)
 
     def unpause(self, run_id: str) -> None:
@@ -200,6 +240,8 @@ class Jobs:
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
         job = self._job(run_id)
+        if job.order is None:
+            raise ConfigError(f"a run of {job.command} takes no message")
         job.messages.append(text.strip())
         self._hear(job)
 
@@ -251,16 +293,20 @@ class Jobs:
             self._hub.feed.publish("job", job.to_json())
 
     def _run(self, job: _BackgroundRun, started: Future[None]) -> None:
-        job.agent = _agent_for(job.run_id, job.order, self._hub, job.resumed.wait)
-        _check_program(job.run_id, job.agent, self._hub)
-        self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
+        if job.order is not None:
+            job.agent = _agent_for(job.run_id, job.order, self._hub, job.resumed.wait)
+            check_program(self._hub.journal, job.run_id, job.agent)
+            self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
+            job.work = partial(job.agent.reply, job.order.task, run_id=job.run_id)
         asyncio.run(self._live(job, started))
 
     async def _live(self, job: _BackgroundRun, started: Future[None]) -> None:
         order, agent, run_id = job.order, job.agent, job.run_id
-        await record_order(order, self._hub.journal, run_id, agent)
+        if order is not None:
+            await record_order(order, self._hub.journal, run_id, agent)
         job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
-        job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
+        assert job.work is not None
+        job.task = asyncio.create_task(job.work())
         self._jobs[run_id] = job
         self._hear(job)
         # Only now: who has started it may stop or steer it at once.
@@ -269,16 +315,18 @@ class Jobs:
         try:
             try:
                 reply = await job.task
-                reason, text = reply.stop_reason, reply.detail
+                reason, text = ("done", "") if order is None else (reply.stop_reason, reply.detail)
             except asyncio.CancelledError:
                 # The reply's task was cancelled, and not this one: it still writes the report.
                 pass
             if isinstance(order, ResearchOrder):  # as the command does
                 write_report(reply.value if reply else agent.report_so_far(), order)
+        except Stop as stop:
+            reason, text = stop.reason, stop.detail
         except Exception as error:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
-        if reason == "waiting":
+        if reason == "waiting" and order is not None:
             job.waits = True
             job.messages[:0] = job.agent.all_threads.default.take_texts()  # what it has not heard
             job.agent = job.loop = job.task = job.thread = None
@@ -302,6 +350,13 @@ class Jobs:
         del self._jobs[job.run_id]
         data = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
         self._hub.feed.publish("job", data)
+
+
+class TabHub(ServedHub):
+    """What our tabs are made with: the base of `Studio`, with its person and background runs."""
+
+    jobs: Jobs
+    user: You
 
 
 def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
@@ -334,16 +389,3 @@ def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Await
         each.register_hook("pre_reasoning", "studio", wait_for_resumption)
         each.register_hook("pre_acting", "studio", wait_for_resumption)
     return agent
-
-
-def _check_program(run_id: str, agent: Any, hub: Hub) -> None:
-    """Check, before a run is under way, that the agent is the one that began it."""
-    try:
-        entries = hub.journal.entries(run_id)
-    except NoSuchRun:
-        return
-    beginning = next(
-        (each.data for each in entries if not each.path and each.kind == "begun"), None
-    )
-    if beginning is not None:
-        check_program(run_id, beginning, beginning["kind"], str(agent.id), agent.describe_program())

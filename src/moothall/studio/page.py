@@ -15,11 +15,12 @@ from hashlib import sha256
 from html import escape
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall import ConfigError, HumanDecision, MoothallError, StateError
 from moothall.budget import RUN_LIMITS, Limit
 from moothall.journal import REASONS, Doubt, Journal
+from moothall.studio.orders import extensions_of
 
 if TYPE_CHECKING:
     from fastapi import Response
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 STATIC: Final = Path(__file__).parent / "static"
 _TEXT: Final = 100_000
 """The most characters of a field."""
+_TAB_NAME: Final = re.compile("[a-z][a-z0-9_-]{0,39}")
+_ADDRESSES: Final = frozenset(
+    {"cards", "events", "growing", "login", "prose", "static", "styleguide"}
+)
+"""Addresses of the page itself, which no tab has."""
 _UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
 """What no file's name and no server's text can have."""
 
@@ -179,22 +185,61 @@ class PageForm:
         return min(matches)[1] if matches else None
 
 
-class Tab(Protocol):
-    """One tab of the page; its routes, and its script if it has one, are called `name`."""
+class Tab:
+    """One tab of the page. Ours and those of other packages derive from it.
+
+    The entry point of a package's tab, in the group `moothall.tabs`, is called with the studio and
+    returns the tab: so its class can be it, whose `__init__` takes the studio.
+
+    Attributes:
+        name: its part of the address: small letters, digits, `-` and `_`
+        title: what stands on it
+        script: a JavaScript module that exports `mount(root)`, which fills the tab; it imports what
+            it needs of the page from `../build.js`
+    """
 
     name: str
     title: str
+    script: Path | None = None
 
     def routes(self, router: Any) -> None:
-        """Add the tab's routes, below `/studio/NAME`."""
+        """Add the tab's routes, below `/studio/NAME`, to a router of FastAPI."""
 
     def forms(self) -> Sequence[PageForm]:
         """Return the tab's forms as they are now; a page asks for them when it loads."""
         return ()
 
+    def close(self) -> None:
+        """End what the tab has begun: the studio is closed."""
 
-def limits() -> list[Field]:
-    """Return fields for a run's limits."""
+    @property
+    def script_address(self) -> str | None:
+        """Where a page loads the script, from the folder of ours; None without one."""
+        if self.script is None:
+            return None
+        is_ours = self.script.parent == STATIC
+        return f"./{self.script.name}" if is_ours else f"./tabs/{self.name}.js"
+
+
+def checked_tab(tab: object) -> Tab:
+    """Return a tab; ConfigError if a page cannot have it."""
+    if not isinstance(tab, Tab):
+        raise ConfigError(f"a tab must be a moothall.studio.Tab, got {tab!r:.80}")
+    name, title = getattr(tab, "name", None), getattr(tab, "title", None)
+    if not isinstance(name, str) or not _TAB_NAME.fullmatch(name) or name in _ADDRESSES:
+        raise ConfigError(
+            f"a tab's name must be small letters, digits, - and _, at most 40, and none of "
+            f"{', '.join(sorted(_ADDRESSES))}, got {name!r:.80}"
+        )
+    if not isinstance(title, str) or not title.strip():
+        raise ConfigError(f"the title of tab {name!r} must be a text, got {title!r:.80}")
+    if tab.script is not None and not (isinstance(tab.script, Path) and tab.script.is_file()):
+        raise ConfigError(f"the script of tab {name!r} must be a file's Path, got {tab.script!r}")
+    return tab
+
+
+def limit_fields() -> list[Field]:
+    """Return fields for a run's limits, which an order takes by their names."""
     return [
         Field(name, f"{_label(each)} at most", _kind(each), hint="no limit", more=True)
         for name, each in RUN_LIMITS.items()
@@ -280,15 +325,16 @@ def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Re
     return Response(data, media_type=media_type, headers=headers)
 
 
-def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
+def shell(tabs: Iterable[Tab], opens: str, base: str, faults: Sequence[str] = ()) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
-    scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
-    listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
-    data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(REASONS.final)}
+    listed = [{"name": t.name, "title": t.title, "script": t.script_address} for t in tabs]
+    data: dict[str, Any] = {"opens": opens, "tabs": listed, "faults": [*faults]}
     bounds = [
         each.least_choice for each in Journal.filters.values() if each.least_choice is not None
     ]
     data |= {
+        "ended": sorted(REASONS.final),
+        "kinds": sorted(extensions_of("moothall.kinds")),
         "bounds": [each._asdict() for each in bounds],
         "more": _limits_by_stop(),
         "decisions": _decisions(),

@@ -15,17 +15,26 @@ from moothall.research.report import COMPLETED, end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
-from moothall.studio.page import Field, PageForm, Tab, attachment, filled, limits, report_page
+from moothall.studio.page import (
+    STATIC,
+    Field,
+    PageForm,
+    Tab,
+    attachment,
+    filled,
+    limit_fields,
+    report_page,
+)
 from moothall.studio.run_view import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from fastapi import APIRouter, Response
 
     from moothall import Citation
-    from moothall.studio.hub import Hub
-    from moothall.studio.jobs import Jobs
+    from moothall.studio.jobs import TabHub
 
 _OBJECTIVES: Final = "How are messages lost?\nWhat does a budget limit?"
 _QUOTES: Final = "none: quotes and cites"
@@ -47,10 +56,10 @@ class ResearchTab(Tab):
 
     name = "research"
     title = "Research"
+    script: Path | None = STATIC / "research.js"
 
-    def __init__(self, hub: Hub, jobs: Jobs) -> None:
-        self._hub = hub
-        self._jobs = jobs
+    def __init__(self, studio: TabHub) -> None:
+        self._hub = studio
 
     def entries(self, run: str, after: int = 0) -> dict[str, Any]:
         """Return the entries of a run after a number, cut, and what forms are called."""
@@ -138,7 +147,7 @@ class ResearchTab(Tab):
         if not question.strip():
             raise ConfigError("write what else to find out")
         no_files: Any = {"out": None, "html": None, "sources": None}
-        return self._jobs.start(replace(order, objectives=[question.strip()], **no_files))
+        return self._hub.jobs.start(replace(order, objectives=[question.strip()], **no_files))
 
     def _ordered(self, run: str) -> ResearchOrder | None:
         """Return the order of a run; None if a program of the user's began it."""
@@ -150,7 +159,7 @@ class ResearchTab(Tab):
         questions = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not questions:
             raise ConfigError("fill in “Objectives, one a line”: there is nothing to find out")
-        return self._jobs.start(ResearchOrder([*dict.fromkeys(questions)], **filled(options)))
+        return self._hub.jobs.start(ResearchOrder([*dict.fromkeys(questions)], **filled(options)))
 
     def forms(self) -> list[PageForm]:
         """Return the form: objectives, where to search, model and limits."""
@@ -171,7 +180,7 @@ class ResearchTab(Tab):
             Field("role", "Role of the model", hint="a patient librarian", more=True),
             Field("iterations", "Iterations at most", "whole", value=3, more=True),
             Field("review_plan", "Show me the plan first", "check", value=False),
-            *limits(),
+            *limit_fields(),
         ]
         is_first = not self._hub.journal.runs(kind=KIND, limit=1)
         title = "New research"

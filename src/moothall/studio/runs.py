@@ -23,15 +23,14 @@ from moothall.journal import REASONS, Doubt, Outline
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.orders.order import order_in, order_line
-from moothall.studio.page import Tab, attachment
+from moothall.studio.page import STATIC, Tab, attachment
 from moothall.studio.run_view import Totals, entry_row, told_of
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from moothall import Journal
-    from moothall.studio.hub import Hub
-    from moothall.studio.jobs import Jobs
+    from moothall.studio.jobs import TabHub
 
 _MOST_MATCHES: Final = 500
 """The most runs, and the most entries of a run, that a search finds."""
@@ -74,10 +73,10 @@ class RunsTab(Tab):
 
     name = "runs"
     title = "Runs"
+    script: Path | None = STATIC / "runs.js"
 
-    def __init__(self, hub: Hub, jobs: Jobs) -> None:
-        self._hub = hub
-        self._jobs = jobs
+    def __init__(self, studio: TabHub) -> None:
+        self._hub = studio
         self._looking = guard(threading.Lock())
         self._outlines: dict[str, Outline] | None = None
         self._full_look_at = 0.0  # when all are to be read again
@@ -111,7 +110,7 @@ class RunsTab(Tab):
                     self.refresh(read_all=False)
                 if not next(looks) % _SELDOM:
                     self._hub.look()
-                    self._jobs.go_on()
+                    self._hub.jobs.go_on()
 
     def refresh(self, *, read_all: bool = True) -> list[Outline]:
         """Return the outlines of all runs; publish what has changed since the last look.
@@ -189,7 +188,7 @@ class RunsTab(Tab):
         Of one that this studio has begun, `job` is its state while it is under way, and `told` the
         messages that it gets when it continues.
         """
-        jobs, before, now = self._jobs, self._lines, {}
+        jobs, before, now = self._hub.jobs, self._lines, {}
         lines = []
         for each in self.refresh(read_all=False):
             cached = before.get(each.id)

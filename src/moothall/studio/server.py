@@ -9,11 +9,12 @@ import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from websockets import http11
@@ -68,19 +69,23 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
     app.add_exception_handler(MoothallError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     _shared(app, hub)
-    for tab in hub.tabs:
+
+    def add(tab: Tab) -> None:
         router = APIRouter(prefix=f"/studio/{tab.name}")
         tab.routes(router)
         _forms(router, tab)
         app.include_router(router)
+
+    tabs = [tab for tab in hub.tabs if hub.add_routes(tab, add)]
+    _scripts(app, {tab.name: tab.script for tab in tabs if tab.script})
     app.mount("/studio/static", StaticFiles(directory=STATIC))
-    page = HTMLResponse(shell(hub.tabs, hub.opens, front.base))
+    page = HTMLResponse(shell(tabs, hub.opens, front.base, hub.faults))
 
     async def opened() -> HTMLResponse:
         return page
 
-    names = "|".join(re.escape(tab.name) for tab in hub.tabs)
-    paths = [path for tab in hub.tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
+    names = "|".join(re.escape(tab.name) for tab in tabs)
+    paths = [path for tab in tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
     for path in ("/", *paths, "/styleguide"):
         app.get(path)(opened)
     routes = OpenRoutes(
@@ -164,6 +169,17 @@ def _shared(app: FastAPI, hub: Hub) -> None:
     @app.post("/studio/cards/{number}")
     def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
         return {"said": hub.cards.decide(number, answer)}
+
+
+def _scripts(app: FastAPI, scripts: Mapping[str, Path]) -> None:
+    """Add the route of the tabs' scripts, which stand in packages of others."""
+
+    @app.get("/studio/static/tabs/{name}.js")
+    def script(name: str) -> Response:
+        path = scripts.get(name)
+        if path is None or not path.is_file():
+            raise HTTPException(404)
+        return Response(path.read_bytes(), media_type="text/javascript")
 
 
 def _forms(router: APIRouter, tab: Tab) -> None:

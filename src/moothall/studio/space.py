@@ -13,10 +13,12 @@ from weakref import WeakSet
 from moothall import BROADCAST, ConfigError, parse_slash
 from moothall.spaces import You, completions
 from moothall.spaces.you import why_undelivered
-from moothall.studio.page import Tab
+from moothall.studio.page import STATIC, Tab
 from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi import APIRouter
 
     from moothall.build import Space
@@ -55,10 +57,11 @@ class SpaceTab(Tab):
 
     name = "space"
     title = "Space"
+    script: Path | None = STATIC / "space.js"
 
-    def __init__(self, hub: Hub, user: str) -> None:
-        self._hub = hub
-        self.user: StudioUser = StudioUser(user, self)
+    def __init__(self, studio: Hub) -> None:
+        self._hub = studio
+        self.user: StudioUser = StudioUser(studio.person, self)
         self.messages: SpaceMessages = SpaceMessages()
         self._conversations = Conversations(self.user, self.messages)
         self._lines = itertools.count(1)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from moothall import MissingExtra
-from moothall.studio.act import ActTab
-from moothall.studio.doors import DoorsTab
-from moothall.studio.jobs import Jobs
-from moothall.studio.page import Tab
-from moothall.studio.research import ResearchTab
+from moothall import ConfigError, MissingExtra
+from moothall.build import log_failure
+from moothall.studio.jobs import Jobs, TabHub
+from moothall.studio.orders import Extension, SimulateOrder, extensions_of
+from moothall.studio.page import Tab, checked_tab
 from moothall.studio.runs import RunsTab
-from moothall.studio.served import PORT, ServedHub
+from moothall.studio.served import PORT
 from moothall.studio.space import SpaceTab, StudioUser
 from moothall.studio.towns.shown import ShownRun
 from moothall.studio.towns.tab import SocietyTab
@@ -26,7 +26,20 @@ if TYPE_CHECKING:
     from moothall.studio.guard import PageGuard
 
 
-class Studio(ServedHub):
+logger: logging.Logger = logging.getLogger("moothall.studio")
+_T = TypeVar("_T", bound=Tab)
+_TABS: Final = {
+    "space": "moothall.studio.space:SpaceTab",
+    "act": "moothall.studio.act:ActTab",
+    "research": "moothall.studio.research:ResearchTab",
+    "society": "moothall.studio.towns.tab:SocietyTab",
+    "runs": "moothall.studio.runs:RunsTab",
+    "doors": "moothall.studio.doors:DoorsTab",
+}
+"""Our own tabs, in their order, as other packages state theirs by entry points."""
+
+
+class Studio(TabHub):
     """One application at one port, for the agents and runs of this process.
 
     `moothall.studio.demo` is one, and `gradio_user` is its person. Before `launch`, no port is open
@@ -43,7 +56,8 @@ class Studio(ServedHub):
         jobs: the background runs
         runs: the runs of the journal
         society: the town that pages watch; `studio.society.load(run_id)` resumes a run
-        tabs: the tabs, in order; `launch` serves what is in the list, your own (`page.Tab`) too
+        tabs: the tabs, in order: ours, those of installed packages, and what you append to them
+        faults: which tabs of installed packages are left out, and why, in a line each
         opens: the name of the tab that a page opens with
         url: the address, without the token; None before `launch`
     """
@@ -52,13 +66,55 @@ class Studio(ServedHub):
         super().__init__()
         self._journal_source: Journal | str | PathLike[str] | None = None
         self.person = user
-        space = SpaceTab(self, user)
-        self.user: StudioUser = space.user
-        self.society: SocietyTab = SocietyTab(self)
-        self.jobs: Jobs = Jobs(self, self.society)
-        self.runs: RunsTab = RunsTab(self, self.jobs)
-        act, research = ActTab(self, self.jobs), ResearchTab(self, self.jobs)
-        self.tabs: list[Tab] = [space, act, research, self.society, self.runs, DoorsTab(self.user)]
+        self.jobs: Jobs = Jobs(self, self._resume_town)
+        self._packages: dict[int, Extension] = {}  # by the id of a tab
+        added = extensions_of("moothall.tabs", _TABS).values()
+        self._add_tabs(each for each in added if each.is_ours)
+        self.user: StudioUser = self._tab(SpaceTab).user
+        self.society: SocietyTab = self._tab(SocietyTab)
+        self.runs: RunsTab = self._tab(RunsTab)
+        self._add_tabs(each for each in added if not each.is_ours)
+
+    def _add_tabs(self, added: Iterable[Extension]) -> None:
+        """Add tabs of packages; one that cannot be made is left out."""
+        for each in added:
+            try:
+                with each.naming():
+                    tab = checked_tab(each.load()(self))
+                    if tab.name in (other.name for other in self.tabs):
+                        raise ConfigError(f"there is a tab {tab.name!r} already")
+            except ConfigError as error:
+                if each.is_ours:
+                    raise
+                self._leave_out(error)
+            else:
+                self._packages[id(tab)] = each
+                self.tabs.append(tab)
+
+    def _leave_out(self, error: ConfigError) -> None:
+        fault = f"left out: {error}"
+        if fault not in self.faults:  # from the launch before
+            self.faults.append(fault)
+        log_failure(logger, "a tab is left out", error)
+
+    def add_routes(self, tab: Tab, add: Callable[[Tab], object]) -> bool:
+        """Add a tab's routes by `add`; leave a package's tab out whose routes fail."""
+        package = self._packages.get(id(tab))
+        if package is None or package.is_ours:
+            return super().add_routes(tab, add)
+        try:
+            with package.naming():
+                add(tab)
+        except ConfigError as error:
+            self._leave_out(error)
+            return False
+        return True
+
+    def _tab(self, kind: type[_T]) -> _T:
+        return next(each for each in self.tabs if isinstance(each, kind))
+
+    def _resume_town(self, order: SimulateOrder, run_id: str) -> None:
+        self.society.set_up(order, run_id)
 
     def show(
         self,
@@ -128,11 +184,14 @@ class Studio(ServedHub):
             the address, with its token
 
         Raises:
-            ConfigError: an argument is wrong, or the port is taken
+            ConfigError: an argument or a tab is wrong, or the port is taken
             MissingExtra: the extra `studio` is not installed
             JournalError: the journal cannot be used
         """
         self._journal_source = journal
+        names = [checked_tab(each).name for each in self.tabs]
+        if repeated := next((each for each in names if names.count(each) > 1), None):
+            raise ConfigError(f"two tabs are called {repeated!r}")
         return self._launch(
             port,
             host,
@@ -159,8 +218,10 @@ class Studio(ServedHub):
     def close(self) -> None:
         """Stop the server and the studio's runs; recorded runs can be resumed later."""
         self.jobs.close()
-        self.society.experiments.close()
-        self.society.close()
-        self.runs.close()
+        for each in (*self.tabs, self.society, self.runs):
+            try:
+                each.close()
+            except Exception as error:  # of another's tab: the rest is closed all the same
+                log_failure(logger, f"tab {each.name!r} cannot be closed", error)
         super().close()
         self._close_journal()

@@ -8,15 +8,6 @@ demo.launch()
 The studio (`moothall.studio`) is the larger page, and needs no Gradio.
 """
 
-from moothall.foundation.lazily import show_classes
-from moothall.studio.gradio.chat import GradioChat
-from moothall.studio.space import StudioUser
+from moothall.build import lazily
 
-__all__ = ["GradioChat", "demo", "gradio_user"]
-
-demo: GradioChat = GradioChat()
-"""A ready chat."""
-gradio_user: StudioUser = demo.user
-"""The person at its page, whose id is `User`."""
-
-show_classes(__name__)
+__getattr__, __dir__ = lazily(__name__)

@@ -66,7 +66,8 @@ class GradioChat(ServedHub):
 
     def __init__(self, user: str = "User") -> None:
         super().__init__()
-        self._space = SpaceTab(self, user)
+        self.person = user
+        self._space = SpaceTab(self)
         self.user: StudioUser = self._space.user
 
     def launch(
@@ -272,3 +273,9 @@ def _card_text(card: dict[str, Any]) -> str:
     if card["kind"] == "question":
         return _visible(f"{card['agent']} asks: {card['text']}")
     return _visible(f"{card['sender'] or card['run'] or 'A run'} wants {card['line']}")
+
+
+demo: GradioChat = GradioChat()
+"""A ready chat."""
+gradio_user: StudioUser = demo.user
+"""The person at its page, whose id is `User`."""

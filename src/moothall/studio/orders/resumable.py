@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from moothall import NoSuchRun, RunMismatch, StateError
+from moothall.agents.replies.read_record import check
 from moothall.journal import REASONS, Doubt, Journal, Outline
 from moothall.studio.orders.act import is_small_model
 from moothall.studio.orders.order import ActOrder, AnyOrder, order_of
@@ -98,3 +99,17 @@ def fork_for(
         raise error
     changed = "the folder has other files now" if other_files else "the program has changed"
     return journal.fork(run_id), changed
+
+
+def check_program(journal: Journal, run_id: str, agent: Any) -> None:
+    """Check, before a run is under way, that the agent is the one that began it."""
+    try:
+        entries = journal.entries(run_id)
+    except NoSuchRun:
+        return
+    beginning = next(
+        (each.data for each in entries if not each.path and each.kind == "begun"), None
+    )
+    if beginning is not None:
+        program = agent.describe_program()
+        check(run_id, beginning, beginning["kind"], str(agent.id), program)

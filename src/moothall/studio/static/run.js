@@ -9,7 +9,7 @@ import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
 import { growing, grown } from "./growing.js";
 import { ENDED, agentOf, canStop, further, inShort, isAct, runs, stands, stop } from "./journal.js";
-import { go } from "./place.js";
+import { TOLD, go } from "./place.js";
 import { stepTree, value } from "./steps.js";
 import { showTimeline } from "./timeline.js";
 import { called, given, outcome } from "./values.js";
@@ -235,7 +235,7 @@ export function shownRun(view, id, slot, back, wanted) {
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", t.input === null ? "…" : number(t.errors)],
     ];
     const more = is ? null : further(id, about.state, about.order, { why: ending?.data?.detail });
-    const goesOn = !is && !more && !ENDED.has(about.state), resumable = goesOn && !isOpen && about.order;
+    const goesOn = !is && !more && !ENDED.has(about.state), known = about.order || TOLD.kinds.includes(about.kind), resumable = goesOn && !isOpen && known;
     update(goes, more, resumable && isAct(about) && resuming);
     update(head,
       h("div", { class: "s-row" }, isOpen ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
@@ -245,7 +245,7 @@ export function shownRun(view, id, slot, back, wanted) {
       h("p", { class: "s-soft" }, about.forked_from
         ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", about.forked_from]) }, about.forked_from), `, which stays as it is. ${ENDED.has(about.state) ? "" : `Resume it with ${isAct(about) ? "another message, " : ""}a changed program or another decision.`} `]
         : null,
-        goesOn && !about.order && `A program of yours began it and can resume it with run_id="${about.id}".`,
+        goesOn && !known && `A program of yours began it and can resume it with run_id="${about.id}".`,
         about.forked_from && ENDED.has(about.state) && "It has ended, so nothing is left to resume: fork it from a step before its end."));
     update(foot, h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
       h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))),

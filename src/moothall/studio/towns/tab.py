@@ -19,7 +19,7 @@ from moothall.build import guard
 from moothall.models import made_model
 from moothall.studio.orders.order import order_of, without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check_simulation
-from moothall.studio.page import Field, PageForm, Tab, WouldEnd, attachment
+from moothall.studio.page import STATIC, Field, PageForm, Tab, WouldEnd, attachment
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
 from moothall.studio.towns.frame import with_head
@@ -28,6 +28,8 @@ from moothall.studio.towns.survey import AskedAll, CitizenQuestion
 from moothall.studio.towns.town import MAX_CITIZENS, Town
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi import APIRouter, Response
 
     from moothall import Society
@@ -61,14 +63,15 @@ class SocietyTab(Tab):
 
     name = "society"
     title = "Society"
+    script: Path | None = STATIC / "society.js"
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, studio: Hub) -> None:
+        self._hub = studio
         self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
         self._changing = guard()
         self.town: Town | None = None
         self.second_town: Town | None = None
-        self.experiments: ExperimentRuns = ExperimentRuns(hub)
+        self.experiments: ExperimentRuns = ExperimentRuns(studio)
 
     # -- setting up --------------------------------------------------------------------------------
 
@@ -81,7 +84,7 @@ class SocietyTab(Tab):
         self._check(order)
         with self._changing:
             _may_end(self.town)
-            self.close()
+            self._end_towns()
             self.town = self._create_town(order, run_id or secrets.token_hex(8))
         self.town.tell()
 
@@ -89,7 +92,7 @@ class SocietyTab(Tab):
         """Have pages watch a program's own society; the present town ends."""
         with self._changing:
             _may_end(self.town)
-            self.close()
+            self._end_towns()
             self.town = self._create_town(run, secrets.token_hex(8))
         self.town.tell()
 
@@ -121,7 +124,11 @@ class SocietyTab(Tab):
         return order
 
     def close(self) -> None:
-        """End the present town and the one beside it, if they are there."""
+        """End the experiments, the present town and the one beside it."""
+        self.experiments.close()
+        self._end_towns()
+
+    def _end_towns(self) -> None:
         with self._changing:
             towns, self.town, self.second_town = (self.second_town, self.town), None, None
             for town in towns:

@@ -1,0 +1,255 @@
+"""A package of another's adds a tab, a command and a kind of runs, by entry points alone."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from commands import Command, run
+from moothall.studio.orders import extensions_of
+from serving.company.conftest import until
+
+COURIER = Path(__file__).with_name("courier")
+TOKEN = "t" * 20
+BROKEN = {
+    "unimportable": "raise RuntimeError('no \\x1b[31mmap')",
+    "wordless": "raise SystemExit(7)",
+    "wrong": "command = CourierTab = 3",
+    "tab_fails": "def CourierTab(studio):\n    raise KeyError('town')\ncommand = None",
+    "misnamed": "from moothall.studio import Tab\n"
+    "class CourierTab(Tab):\n    name, title = 'a/b', 'A'\n"
+    "    def __init__(self, studio): pass\ncommand = None",
+    "routeless": "from moothall.studio import Tab\n"
+    "class CourierTab(Tab):\n    name = title = 'lost'\n"
+    "    def __init__(self, studio): pass\n    def routes(self, router): 1 / 0\ncommand = None",
+}
+"""Modules of packages that cannot be used, each by its name."""
+
+
+def with_packages(*folders: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), **more}
+
+
+def broken_packages(folder: Path) -> Path:
+    """Packages that cannot be used, each for another reason, and one that takes a name of ours."""
+    for name, code in BROKEN.items():
+        package(
+            folder,
+            name,
+            f"[moothall.commands]\n{name} = {name}:command\n[moothall.tabs]\n"
+            f"{name} = {name}:CourierTab\n[moothall.kinds]\nCourier2 = {name}:resume\n",
+        )
+        (folder / f"{name}.py").write_text(code)
+    package(folder, "taker", "[moothall.commands]\nruns = wrong:command\n")
+    return folder
+
+
+def package(folder: Path, name: str, entry_points: str) -> None:
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(entry_points)
+
+
+class Page:
+    """What a page asks of a studio that runs in a process of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __call__(self, path: str, body: Any = None) -> Any:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urlopen(Request(self.url + path, data, headers), timeout=30) as answer:
+                text = answer.read().decode()
+        except HTTPError as error:
+            text = error.read().decode()
+        return json.loads(text) if text[:1] in ("{", "[") else text
+
+    def until_run(self, run: str, state: str) -> None:
+        asyncio.run(asyncio.wait_for(until(lambda: self.run(run) == state), 40))
+
+    def run(self, run: str) -> str | None:
+        rows = {each["id"]: each["state"] for each in self("studio/runs/list")}
+        return rows.get(run)
+
+
+@contextmanager
+def studio(folder: Path, **more: str) -> Iterator[tuple[Command, Page]]:
+    environment = with_packages(COURIER, **{"MOOTHALL_STUDIO_TOKEN": TOKEN, **more})
+    started = Command(
+        *("studio", "--port", 0, "--journal", folder / "runs.db"),
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with started:
+        try:
+            assert started.stdout is not None
+            address = re.search(r"http://\S+/", started.stdout.readline())
+            assert address is not None
+            yield started, Page(address[0])
+        finally:
+            started.kill()
+
+
+def test_command_of_a_package_is_listed_runs_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+    environment = with_packages(COURIER)
+    how: dict[str, Any] = {"cwd": tmp_path, "env": environment}
+    book = ("--journal", "runs.db")
+    assert "  courier       Rounds of deliveries, each made once." in run("--help", **how).stdout
+    assert "Did you mean 'courier'?" in run("courir", **how).stderr
+    assert "Usage: moothall courier [OPTIONS] NAME" in run("help", "courier", **how).stdout
+    places = ("courier", "r1", "home", "shop", "farm", *book)
+    killed = run(*places, cwd=tmp_path, env=environment | {"DIES_AT": "shop"})
+    assert (killed.returncode, killed.stdout) == (-9, "rang at home\nrang at shop\n")
+    again = run(*places, **how)
+    assert again.returncode == 1
+    assert "--done 1=RESULT" in again.stderr
+    shown = run("runs", "r1", *book, **how).stdout
+    assert "moothall resume r1 --skip --journal runs.db" in shown
+    assert run("resume", "r1", *book, **how).returncode == 1
+    resumed = run("resume", "r1", "--done", "1=shop", *book, **how)
+    assert (resumed.returncode, resumed.stdout.splitlines()[0]) == (0, "rang at farm")
+    assert run("resume", "r1", *book, **how).returncode == 0
+    assert run(*places, **how).stdout == "round r1: done\n"
+
+
+def test_run_of_a_package_that_is_gone_is_resumed_by_its_program(tmp_path: Path) -> None:
+    book = ("--journal", "runs.db")
+    environment = with_packages(COURIER, DIES_AT="shop")
+    run("courier", "r1", "shop", *book, cwd=tmp_path, env=environment)
+    told = run("resume", "r1", "--repeat", *book, cwd=tmp_path)
+    assert told.returncode == 0
+    assert "run the program of Courier again with run_id='r1'" in told.stderr
+
+
+def test_tab_of_a_package_works_and_its_run_goes_on_after_a_kill_of_the_studio(
+    tmp_path: Path,
+) -> None:
+    with studio(tmp_path, DIES_AT="shop") as (process, page):
+        assert "Courier" in page("courier")
+        assert "mount(root)" in page("studio/static/tabs/courier.js")
+        begin = "studio/courier/forms/new"
+        wrong = page(begin, {"name": "r1", "places": ""})
+        assert wrong == {"error": "the places are empty: say where to deliver", "field": "places"}
+        assert page(begin, {"name": "r1", "places": "home shop farm"}) == {"run": "r1"}
+        assert process.wait(30) == -9
+    with studio(tmp_path) as (_, page):
+        page.until_run("r1", "in_doubt")
+        refused = page("studio/act/resume", {"run": "r1"})["error"]
+        assert "it is unknown whether ring took effect" in refused
+        page("studio/runs/decide?run=r1", {"1": {"done": "shop"}})
+        assert page("studio/act/resume", {"run": "r1", "text": "hurry"})["error"] == (
+            "a run of Courier takes no limits and no message"
+        )
+        assert page("studio/act/resume", {"run": "r1"}) == {"run": "r1"}
+        page.until_run("r1", "done")
+        assert page("studio/courier/rounds") == [{"run": "r1", "state": "done"}]
+        assert "has ended" in page("studio/act/resume", {"run": "r1"})["error"]
+
+
+def test_run_of_a_package_is_stopped_and_resumed_by_the_button(tmp_path: Path) -> None:
+    with studio(tmp_path) as (_, page):
+        begin = "studio/courier/forms/new"
+        page(begin, {"name": "r2", "places": "home nobody"})
+        page.until_run("r2", "running")
+        assert (
+            page(begin, {"name": "r2", "places": "x"})["error"] == "run 'r2' is under way already"
+        )
+        for change, words in (("pause", "cannot be paused"), ("steer", "takes no message")):
+            assert words in page(f"studio/act/{change}", {"run": "r2", "text": "x"})["error"]
+        (row,) = page("studio/runs/list")
+        assert row["job"] == "running"
+        page("studio/act/stop", {"run": "r2"})
+        page.until_run("r2", "in_doubt")
+        page("studio/runs/decide?run=r2", {"1": {"done": "nobody"}})
+        page("studio/act/resume", {"run": "r2"})
+        page.until_run("r2", "done")
+
+
+def test_packages_that_cannot_be_used_are_named_and_the_others_work(tmp_path: Path) -> None:
+    environment = with_packages(
+        broken_packages(tmp_path / "packages"), COURIER, MOOTHALL_STUDIO_TOKEN=TOKEN
+    )
+    how: dict[str, Any] = {"cwd": tmp_path, "env": environment}
+    listed = run("--help", **how)
+    assert listed.returncode == 0
+    assert {*BROKEN, "courier"} <= {*re.findall(r"^  (\w+)  ", listed.stdout, re.M)}
+    assert "the command 'runs' of taker 1.0 is left out" in listed.stderr
+    for name, words in (
+        ("unimportable", "RuntimeError: no [31mmap"),
+        ("wordless", "SystemExit: 7"),
+        ("wrong", "it must be a click.Command, got 3"),
+    ):
+        told = run(name, **how)
+        assert told.returncode == 2
+        assert f"the command '{name}' of {name} 1.0 cannot be used: {words}" in told.stderr
+        assert "Traceback" not in told.stderr
+    assert run("runs", "--help", **how).returncode == 0
+    assert "round" in run("courier", "r1", "home", "--journal", "runs.db", **how).stdout
+    with Command(
+        *("studio", "--port", 0, "--journal", tmp_path / "runs.db"),
+        **how,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        try:
+            address = re.search(r"http://\S+/", started.stdout.readline())
+            assert address is not None
+            page = Page(address[0])
+            shell = page("courier")
+            assert page("studio/courier/rounds")[0]["run"] == "r1"
+            for name in BROKEN:
+                assert f"the tab &#x27;{name}&#x27; of {name} 1.0" in shell
+            assert page("studio/runs/list")
+        finally:
+            started.kill()
+        told = started.communicate()[1]
+    assert told.count("moothall studio: left out: the tab ") == len(BROKEN)
+
+
+@pytest.mark.parametrize("shell", ("bash", "fish"))
+def test_command_of_a_package_is_completed_beside_broken_ones(tmp_path: Path, shell: str) -> None:
+    environment = with_packages(broken_packages(tmp_path / "packages"), COURIER)
+    words = {
+        "_MOOTHALL_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "moothall co",
+        "COMP_CWORD": "co" if shell == "fish" else "1",
+    }
+    told = run(cwd=tmp_path, env=environment | words)
+    assert "courier" in told.stdout
+    assert "Traceback" not in told.stderr
+
+
+def test_package_whose_entry_points_are_garbled_is_named_and_the_others_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    package(tmp_path, "garbled", "[moothall.commands]\nno equals sign\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(COURIER)
+    assert extensions_of("moothall.commands")["courier"].package == "courier 1.2"
+    assert "package 'garbled': its entry points cannot be read" in caplog.text
+
+
+def test_package_of_another_imports_public_names_alone() -> None:
+    homes = {
+        node.module
+        for node in ast.walk(ast.parse((COURIER / "courier.py").read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("moothall")
+    }
+    assert homes == {"moothall", "moothall.build", "moothall.cli.build", "moothall.studio"}

@@ -1,0 +1,70 @@
+"""The tabs of installed packages, on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from moothall.studio import Studio, Tab
+from studio.conftest import TOKEN, pages
+
+COURIER = Path(__file__).parent.parent / "extending" / "courier"
+
+
+class TornTab(Tab):
+    """A tab whose script cannot be read."""
+
+    name = "torn"
+    title = "Torn"
+
+
+class NoTab(Tab):
+    """A tab whose routes cannot be made."""
+
+    name = title = "none"
+
+    def __init__(self, studio: Studio) -> None:
+        pass
+
+    def routes(self, router: Any) -> None:
+        """Fail."""
+        raise KeyError("no routes")
+
+
+def test_tab_of_a_package_shows_what_it_begins_beside_tabs_that_fail(
+    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "none-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: none\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[moothall.tabs]\nnone = {__name__}:NoTab\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(COURIER)
+    with Studio() as studio:
+        torn = TornTab()
+        torn.script = tmp_path / "torn.js"
+        torn.script.write_text("export function mount( {")
+        studio.tabs.append(torn)
+        journal = tmp_path / "runs.db"
+        studio.launch(0, journal=journal, token=TOKEN, prevent_thread_lock=True, quiet=True)
+        with pages(browser, studio) as opened:
+            page = opened("Torn")
+            expect(page.get_by_text("The tab Torn cannot be shown:")).to_be_visible()
+            expect(page.get_by_text("left out: the tab 'none' of none 1.0")).to_be_visible()
+            page.get_by_role("tab", name="Courier").click()
+            page.get_by_role("button", name="New round").click()
+            page.get_by_label("Name").fill("r1")
+            page.get_by_label("Places").fill("home nobody")
+            page.get_by_role("button", name="Start").click()
+            expect(page.get_by_text("r1: running")).to_be_visible()
+            page.get_by_role("tab", name="Runs").click()
+            page.get_by_text("deliver").first.click()
+            page.get_by_role("button", name="Stop").click()
+            page.get_by_label("Result of ring").fill("nobody")
+            page.get_by_role("button", name="Done").click()
+            page.get_by_role("button", name="Resume").click()
+            page.get_by_role("tab", name="Courier").click()
+            expect(page.get_by_text("r1: done")).to_be_visible()
