@@ -44,6 +44,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
 NOTEBOOK = "<!-- a notebook -->"
 SCRIPTS = tuple(page for page in PAGES if NOTEBOOK not in page.read_text())
+DEAR = ("town-3.md",)
+"""Pages that take long beside others of their kind: `make test-docs` runs them."""
 # Programs of others, and two of ours. A block that does not run is a block nobody has checked.
 FRAGMENTS_ALLOWED = 5
 
@@ -209,7 +211,13 @@ def command_table() -> dict[str, click.Command]:
     return dict(walk(main, "moothall"))
 
 
-@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.long] * (page.name in DEAR), id=page.name)
+        for page in SCRIPTS
+    ],
+)
 @pytest.mark.timeout(180)  # town-3 lives several towns; a machine may have other work
 def test_documentation_page_runs(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest

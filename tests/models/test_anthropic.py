@@ -200,6 +200,7 @@ def test_anthropic_wrong_arguments_are_refused(args: dict[str, Any], fault: str)
 # -- the server of these tests is what the provider's own client understands -----------------------
 
 
+@pytest.mark.long
 def test_anthropic_sdk_understands_the_server_of_these_tests() -> None:
     import anthropic  # here, as it takes a second, and each worker collects all tests
 

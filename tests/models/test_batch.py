@@ -305,6 +305,7 @@ def test_batch_found_again_that_is_gone_is_asked_anew(server: BatchServer, tmp_p
 # -- the server of these tests is what the providers' own clients understand -----------------------
 
 
+@pytest.mark.long
 def test_batch_requests_and_the_server_fit_the_published_clients(server: BatchServer) -> None:
     import anthropic
     import openai

@@ -137,7 +137,9 @@ def erlang_c_wait_s(arrive: float, serve: float, servers: int) -> float:
     return 3600 * all_busy / (all_busy + some) / (servers * serve - arrive)
 
 
-@pytest.mark.parametrize(("arrive", "serve", "servers"), ((30, 60, 1), (60, 20, 5)))
+@pytest.mark.parametrize(
+    ("arrive", "serve", "servers"), ((30, 60, 1), pytest.param(60, 20, 5, marks=pytest.mark.long))
+)
 async def test_queue_waits_as_long_as_erlang_says(
     arrive: float, serve: float, servers: int
 ) -> None:

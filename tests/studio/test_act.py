@@ -127,6 +127,7 @@ def test_run_that_fails_at_once_says_why_once(
     assert studio.runs.sums(run.id)["order"]["yes_read"] is False
 
 
+@pytest.mark.long
 def test_person_at_the_page_reviews(
     folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
 ) -> None:

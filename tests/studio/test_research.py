@@ -126,6 +126,7 @@ def test_research_from_objectives_to_the_report(
     expect(run).not_to_contain_text('": ')
 
 
+@pytest.mark.long
 def test_plan_is_changed_before_research_begins_and_the_report_is_asked(
     folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:

@@ -150,6 +150,7 @@ def test_group_is_talked_to_as_an_agent_and_its_members_answer_in_their_names(
         expect(log.get_by_role("article").get_by_text("Bob", exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -222,7 +223,7 @@ def test_phone_shows_whom_one_talks_to_and_nothing_before_what_was_said(
         assert does["y"] > said["y"] + said["height"]
 
 
-@pytest.mark.parametrize("kept", ("journal", "memory"))
+@pytest.mark.parametrize("kept", ("journal", pytest.param("memory", marks=pytest.mark.long)))
 def test_conversation_is_there_after_the_program_was_started_again(
     browser: Browser, tmp_path: Path, kept: Kept
 ) -> None:
