@@ -10,6 +10,8 @@ from typing import Any
 
 import networkx
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 
@@ -180,6 +182,13 @@ def test_network_edge_list_with_or_without_names_of_columns_loses_no_edge(
 ) -> None:
     (tmp_path / "e.csv").write_text(text)
     assert len(read_network(tmp_path / "e.csv").edges) == edges
+
+
+def test_network_edge_list_has_its_ends_in_columns_of_any_spelling(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("Id,Source,Target\n1,a,b\n2,b,c\n")
+    assert read_network(tmp_path / "e.csv").edges == (("a", "b"), ("b", "c"))
+    pq.write_table(pa.table({"to": ["a"], "id": ["1"], "FROM": ["b"]}), tmp_path / "e.PARQUET")
+    assert read_network(tmp_path / "e.PARQUET").edges == (("a", "b"),)
 
 
 def test_network_row_of_a_node_is_its_number_in_links_whatever_the_order_of_ids() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from moothall import City
@@ -143,10 +146,41 @@ def test_persons_have_what_a_table_says_of_their_households(tmp_path: Path, city
         ("SERIALNO,AGEP\nA1,2\n", "column 'age' is of persons, not of households"),
         ("cars\n2\n", "has no column 'household_id'"),
         ("SERIALNO,home\nA1,moon\n", 'row 1: the city has no place "moon"'),
+        ("SERIALNO,cars,cars\nA1,2,3\n", "column 'cars' appears twice"),
+        ("SERIALNO,cars\nA1,many\n", "row 1, column 'cars' must be a number"),
     ):
         homes.write_text(text)
         with pytest.raises(ConfigError, match=why):
             read_people(persons, city, households=homes)
+
+
+def test_household_is_found_by_its_number_however_a_table_writes_it(tmp_path: Path) -> None:
+    persons, homes = tmp_path / "p.csv", tmp_path / "h.parquet"
+    persons.write_text("id,household_id\n1,0.0\n2,7.0\n3,\n")  # as pandas writes empty cells
+    pq.write_table(pa.table({"household_id": [0, 7], "cars": [2, 1]}), homes)
+    found = read_people(persons, households=homes)
+    assert [each.get("profile", {}).get("cars") for each in found] == [2, 1, None]
+    persons.write_text("id,household\n1,7.0\n2,\n3,7.0\n")
+    assert [sorted(each.get("kin", ())) for each in completed(read_people(persons))] == [
+        ["3"],
+        [],
+        ["1"],
+    ]
+
+
+def test_cell_of_parquet_that_is_no_number_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "p.parquet"
+    pq.write_table(
+        pa.table({"id": [1, 2], "AGEP": [41.0, math.nan], "tall": [1.8, math.nan]}), file
+    )
+    first, second = read_people(file)
+    assert first["profile"] == {"age": 41, "tall": 1.8}
+    assert "profile" not in second
+
+
+def test_further_columns_of_one_meaning_are_attributes(tmp_path: Path) -> None:
+    text = "id,age,AGEP,education,SCHL\n1,30,31,master,16\n"
+    assert profiles(tmp_path, text) == [{"age": 30, "AGEP": 31, "education": "master", "SCHL": 16}]
 
 
 def test_office_sample_gives_a_town_whole_households_by_their_weights(tmp_path: Path) -> None:

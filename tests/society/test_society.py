@@ -29,6 +29,7 @@ from moothall.society import (
     CitizenMemory,
     City,
     Feed,
+    Grid,
     LocalEngine,
     Move,
     NeedsBlock,
@@ -814,6 +815,31 @@ async def test_society_run_with_other_parameters_or_another_network_is_refused(
             await other.run(steps=1, run_id="RFalse")
     async with made() as same:
         assert len(await same.run(steps=1, run_id="RFalse")) == 1
+
+
+def of_metres(metres: int) -> City:
+    places = [Place("a", "home", 0, 0), Place("b", "work", 9, 0)]
+    return City(places, [("a", "b", metres)])
+
+
+@pytest.mark.parametrize(
+    "cities",
+    (
+        (of_metres(9), of_metres(10)),
+        (Grid(3, 3), Grid(3, 3, torus=True)),
+        (Grid(3, 3), Grid(3, 3, capacity=2)),
+    ),
+)
+async def test_society_run_in_another_city_with_the_same_places_is_refused(
+    tmp_path: Path, cities: tuple[Any, Any]
+) -> None:
+    for at, city in enumerate(cities):
+        async with Society([], city, journal=tmp_path / "journal") as society:
+            if at:
+                with pytest.raises(RunMismatch, match="places"):
+                    await society.run(steps=1, run_id="R")
+            else:
+                await society.run(steps=1, run_id="R")
 
 
 async def test_agents_of_all_kinds_live_in_a_society() -> None:

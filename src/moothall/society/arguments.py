@@ -142,6 +142,7 @@ def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
             for id_, agent in agents
         ],
         "city": None if city is None else [type(city).__name__, list(city.ids()), *links],
+        "places": getattr(city, "digest", None),
     }
 
 

@@ -34,6 +34,8 @@ def blocks() -> list[Any]:
 def test_free_time_without_anything_at_home_is_refused() -> None:
     with pytest.raises(ValueError, match="done at home must have a weight above 0"):
         PlanBlockParams(leisure=(0, 0, 0, 1, 1, 2, 15))
+    with pytest.raises(ValueError, match="one of the weights must be above 0"):
+        PlanBlockParams(starts=(0, 0))
 
 
 @pytest.mark.parametrize("id", range(1, 21))

@@ -102,6 +102,30 @@ def test_agents_and_columns_take_and_refuse_the_same_words(
             make()
 
 
+def test_persons_with_gaps_are_refused_in_columns_and_attributes_may_have_some(
+    city: City,
+) -> None:
+    for rows in (
+        [{"id": 1}, {"id": 2, "profile": {"age": 50}}],
+        [{"id": 2, "home": "home-1"}, {"id": 1}],
+    ):
+        name = "home" if "home" in rows[0] else "age"
+        with pytest.raises(ConfigError, match=f"citizen 1 has no '{name}', and others have one"):
+            Population(rows, city)
+    people = make_people(city, 20, seed=3)
+    people[4]["profile"]["owns"] = "car"
+    made = Population(people, city, seed=4)  # of another seed: no value is drawn again
+    assert [made.status_of(row)["profile"].get("values") for row in range(20)] == [
+        each["profile"].get("values") for each in people
+    ]
+    assert made.status_of(4)["profile"]["owns"] == "car"
+
+
+def test_whole_numbers_of_an_attribute_keep_all_their_digits() -> None:
+    made = Population({"parcel": np.array(["123456789012345678", "5"])}, blocks=[])
+    assert made.columns["parcel"].tolist() == [123456789012345678, 5]
+
+
 def test_persons_with_text_ids_are_refused_in_columns(city: City) -> None:
     with pytest.raises(ConfigError, match="ids of a population must be whole numbers, got 'ada'"):
         Population(completed([{"id": "ada"}], city, seed=1), city)

@@ -12,6 +12,7 @@ import pytest
 
 from moothall.society import (
     CitizenAgent,
+    CitizenMemory,
     City,
     Feed,
     Intervention,
@@ -83,6 +84,18 @@ async def test_taken_citizen_lives_as_in_a_town_of_agents(before: int) -> None:
         assert await town.run(steps=3) == await agents.run(steps=3)
         alike(town, agents)
         assert [known(each) for each in some] == [known(every[number]) for number in LOOKED]
+
+
+@pytest.mark.parametrize("id", ("007", "1234567890123456789"))
+async def test_citizen_comes_among_rows_whatever_its_number_looks_like(id: str) -> None:
+    seen = []
+    for town in (made(), of_agents()):
+        async with town:
+            town.add(CitizenAgent(id, memory=CitizenMemory({"home": "park-1"})))
+            rows = await town.run(steps=2)
+            seen.append((rows, town.books.where[id], town.ids()))
+    assert seen[0] == seen[1]
+    assert seen[0][1:] == ("park-1", [*map(str, range(1, COUNT + 1)), id])
 
 
 async def test_agents_of_columns_are_a_sequence() -> None:

@@ -873,6 +873,13 @@ async def test_population_metric_that_measures_nothing_is_named(metric: Any, why
     assert "'own'" in f"{raised.value} {getattr(raised.value, '__notes__', '')}"
 
 
+async def test_population_metric_that_holds_or_not_is_a_number_in_a_table(tmp_path: Path) -> None:
+    population = Population(2, blocks=(), metrics={"poor": lambda c: (c["money"] < 1).all()})
+    async with Society(population) as society:
+        (row,) = await society.run(steps=1, out=tmp_path / "out")
+    assert row["poor"] == 1
+
+
 async def test_population_metric_replaces_no_column_of_the_row() -> None:
     async with Society(Population(2)) as society:
         measured = await society.step()

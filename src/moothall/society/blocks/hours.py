@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlockParams
@@ -56,7 +56,15 @@ _LENGTHS: Final = (
 )
 
 
+def _with_weight(weights: tuple[int, ...]) -> tuple[int, ...]:
+    """Check that a weight is above 0."""
+    if not any(weights):
+        raise ValueError("one of the weights must be above 0")
+    return weights
+
+
 _Weight = Annotated[int, Field(ge=0)]
+_Weights = Annotated[tuple[_Weight, ...], AfterValidator(_with_weight)]
 
 
 def _time(value: int, description: str) -> Any:
@@ -80,7 +88,7 @@ class HoursParams(CitizenBlockParams):
     begins: int | None = Field(
         default=None, ge=0, le=DAY_S, description="when all work begins; None: by `starts`"
     )
-    starts: tuple[_Weight, ...] = Field(
+    starts: _Weights = Field(
         default=_STARTS,
         min_length=1,
         max_length=48,
@@ -89,7 +97,7 @@ class HoursParams(CitizenBlockParams):
     hours: int | None = Field(
         default=None, ge=0, le=DAY_S, description="seconds of work of all; None: by `lengths`"
     )
-    lengths: tuple[_Weight, ...] = Field(
+    lengths: _Weights = Field(
         default=_LENGTHS,
         min_length=1,
         max_length=48,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt, names_checked
-from moothall.society.arrays import np
+from moothall.society.arrays import np, sha256_of
 from moothall.society.city.access import Access, connected
 from moothall.society.city.columns import PlaceColumns
 from moothall.society.city.generate import generated
@@ -192,6 +193,15 @@ class City(NumberedPlaces):
     def sha256(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal digits."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of all that a run depends on; of a large city made far sooner than `sha256`."""
+        places, roads = self.places, [astuple(each) for each in self.roads]
+        parts = (self.modes, [*self.nodes.items()], roads, places.kinds, self.snap)
+        columns = (places.x, places.y, places.capacity, places.opens, places.closes)
+        hashes = [sha256_of(each) for each in (*columns, places.node, places.kind)]
+        return hashlib.sha256(repr((parts, hashes)).encode()).hexdigest()
 
     def _accesses(self, at: NDArray[Any]) -> dict[str, Access]:
         """Return the roads of each mode as places reach them; modes with equal roads share one."""

@@ -32,10 +32,10 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
     GML, Pajek, JSON (`node_link_data`) and Matrix Market (`.mtx`) are read by networkx, if it is
     installed, with nodes that have no edge too.
 
-    The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
-    two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.
-    Ids are taken as texts. An edge to itself is left out, since a network has none; direction and
-    other columns do not count.
+    The ends of an edge are the columns `source` and `target`, or `from` and `to`, in capitals or
+    not, else the first two. The first row of CSV is an edge if its ends are numbers, or another row
+    has one of them. Ids are taken as texts. An edge to itself is left out, since a network has
+    none; direction and other columns do not count.
 
     Args:
         path: the file
@@ -50,7 +50,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
     if reader := _FORMATS.get(file.suffix.lower()):
         return _of_graph(file, reader, edge_seconds)
     try:
-        if file.suffix == ".parquet":
+        if file.suffix.lower() == ".parquet":
             table = import_package("pyarrow.parquet", "read_network", "tables").read_table(file)
             names = table.column_names
             rows: Iterable[Iterable[Any]] = zip(
@@ -122,9 +122,10 @@ def _is_matrix(rows: list[list[str]], file: Path) -> bool:
 
 def _ends(names: list[str], file: Path) -> list[str]:
     """Return the names of the columns that hold the ends of an edge."""
+    by_lower_name = {name.strip().lower(): name for name in reversed(names)}
     for pair in (["source", "target"], ["from", "to"]):
-        if {*pair} <= {*names}:
-            return pair
+        if {*pair} <= {*by_lower_name}:
+            return [by_lower_name[each] for each in pair]
     if len(names) < 2:
         raise ConfigError(f"{file} must have two columns, such as source and target")
     return names[:2]

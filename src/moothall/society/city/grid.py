@@ -60,6 +60,11 @@ class Grid(SteppedPlaces):
         self._step_seconds = cell_seconds
         self._within: dict[int, Any] = {}
 
+    @property
+    def digest(self) -> str:
+        """What a run depends on besides the cells."""
+        return f"{self.torus}, {self.around}, {self._capacity}, {self._step_seconds}"
+
     def __len__(self) -> int:
         return self.width * self.height
 

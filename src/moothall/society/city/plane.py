@@ -50,6 +50,11 @@ class Plane:
         sides = ", sides joined" if self.torus else ""
         return f"<Plane of {self.width:g} × {self.height:g}{sides}>"
 
+    @property
+    def digest(self) -> str:
+        """What a run depends on."""
+        return repr(self)
+
     def ids(self) -> tuple[str, ...]:
         """Return the ids of its places: it has none."""
         return ()

@@ -12,6 +12,7 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
+from moothall.society.kernel.draw import number_of
 from moothall.society.kernel.wants import INT, PARTY, PLACE, WORD, id_order
 
 STRANGER: Final = -(1 << 30)
@@ -25,7 +26,7 @@ def nobody() -> Register:
 
 def is_number(id: str) -> bool:
     """Return whether an id is a number that a row can have; others are words."""
-    return id.isascii() and id.isdecimal() and len(id) <= 20 and int(id) < 1 << 64
+    return type(number := number_of(id)) is int and str(number) == id
 
 
 class Register:

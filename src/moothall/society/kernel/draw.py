@@ -194,7 +194,8 @@ def turn_keys(seed: int, citizens: NDArray[Any], step: int) -> NDArray[Any]:
 def number_of(id: str | int) -> int | str:
     """Return what `Draws` takes as the citizen: the id's number, also of a text; else the id."""
     text = str(id)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text
+    is_one = text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) <= _MASK
+    return int(text) if is_one else text
 
 
 def words_of(ids: Iterable[Any]) -> NDArray[Any]:

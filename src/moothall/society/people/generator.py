@@ -124,8 +124,9 @@ def completed(
     persons = [copy.deepcopy(row) for row in _rows(rows)]
     for person in persons:
         profile = person.get("profile") or {}
-        if type(profile.get("household")) is int:
-            profile.setdefault("household_id", profile.pop("household"))
+        number = profile.get("household")
+        if type(number) is int or (type(number) is float and number.is_integer()):
+            profile.setdefault("household_id", int(profile.pop("household")))
     if count is not None:
         persons = expanded(persons, count, seed)
     if flat := [name for row in persons for name in row if name in IN_PROFILE]:

@@ -186,6 +186,8 @@ _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
     "household_id": {"household_id": _unchanged, "serialno": _unchanged, "serial": _unchanged},
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
+OFFICES: Final = frozenset(name for readers in _MEANINGS.values() for name in readers)
+"""The names that offices have, in small letters."""
 _ONLY_OURS: Final = (
     *("gender", "education", "income", "weight", "household_id", "occupation"),
     *("cars", "licence", "rents"),

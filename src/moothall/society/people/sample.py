@@ -29,6 +29,8 @@ def expanded(rows: Sequence[dict[str, Any]], count: int, seed: int) -> list[dict
         homes.setdefault(
             ("alone", person["id"]) if household_id is None else household_id, []
         ).append(person)
+    if not homes:
+        raise ConfigError("count= draws households of the rows, and there are no rows")
     households = [*homes.values()]
     weights = np.array([_weight(each) for each in households])
     if not weights.sum():

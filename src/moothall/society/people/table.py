@@ -14,7 +14,7 @@ from moothall import ConfigError, MoothallError
 from moothall.build import address, check_integer, error_text, excerpt
 from moothall.society.arrays import csv_rows, import_package
 from moothall.society.blocks.needs import NEEDS
-from moothall.society.people.offices import NUMBERS, standard_columns
+from moothall.society.people.offices import NUMBERS, OFFICES, standard_columns
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
@@ -110,13 +110,8 @@ def checked_people(
     comma: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the citizens of rows, checked; see `read_people`."""
-    names, rows = list(columns), list(rows)
-    for column in names:
-        if names.count(column) > 1:
-            raise ConfigError(f"{source}: column {column!r} appears twice")
-        if not isinstance(column, str):
-            _check_attribute(column, source)
-    table = standard_columns({c: [row.get(c) for row in rows] for c in names}, source, comma=comma)
+    rows = list(rows)
+    table = _standard(rows, columns, source, comma=comma)
     names = [*table]
     for column in names:
         if column not in COLUMNS:
@@ -142,17 +137,31 @@ def checked_people(
     return people
 
 
+def _standard(
+    rows: list[Mapping[str, Any]], columns: Iterable[str], source: str, *, comma: bool
+) -> dict[str, Any]:
+    """Return rows as columns of moothall's names. ConfigError: one appears twice."""
+    names = list(columns)
+    for column in names:
+        if names.count(column) > 1:
+            raise ConfigError(f"{source}: column {column!r} appears twice")
+        if not isinstance(column, str):
+            _check_attribute(column, source)
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    return dict(standard_columns(cells, source, comma=comma))
+
+
 def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
     """Give persons what a table has of their households."""
-    cells = {name: [row.get(name) for row in table.rows] for name in table.columns}
-    columns = standard_columns(cells, table.name, comma=table.comma)
+    columns = _standard([*table.rows], table.columns, table.name, comma=table.comma)
     key = next((name for name in ("household_id", "id") if name in columns), None)
     if key is None:
         raise ConfigError(f"{table.name} has no column 'household_id'")
     households: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
         label, values = f"{table.name}, row {number}", dict(zip(columns, row, strict=True))
-        id = str(_attribute(values.pop(key) or "", f"{label}, column {key!r}"))
+        number = values.pop(key)
+        id = _household("" if number is None else _attribute(number, f"{label}, column {key!r}"))
         if id in households:
             raise ConfigError(f"{label}: household {id!r} appears twice")
         households[id] = {}
@@ -160,18 +169,22 @@ def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
             if name != "home" and name in COLUMNS:
                 raise ConfigError(f"{table.name}: column {name!r} is of persons, not of households")
             if value not in (None, ""):
-                at = f"{label}, column {excerpt(name)}"
-                households[id][name] = value if name == "home" else _attribute(value, at)
+                households[id][name] = value if name == "home" else _known(name, value, label)
             if name == "home" and value and city is not None and value not in city:
                 raise ConfigError(f"{label}: the city has no place {excerpt(value)}")
     for person in people:
         profile = person.get("profile") or {}
         own_household = profile.get("household_id", profile.get("household"))
-        if own_household is not None and str(own_household) not in households:
+        if own_household is not None and _household(own_household) not in households:
             subject = f"household {own_household!r} of citizen {person['id']!r}"
             raise ConfigError(f"{table.name} has no row of {subject}")
-        for name, value in households.get(str(own_household), {}).items():
+        for name, value in households.get(_household(own_household), {}).items():
             (person if name == "home" else profile).setdefault(name, value)
+
+
+def _household(id: Any) -> str:
+    """Return the id of a household as a text: pandas writes `1.0` where cells are empty."""
+    return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
 def _person(
@@ -200,11 +213,17 @@ def _person(
     for name in attributes:
         value = row.get(name)
         if value is not None and value != "":
-            value = _attribute(value, f"{label}, column {excerpt(name)}")
-            if name in NUMBERS and not isinstance(value, int | float):
-                raise ConfigError(f"{label}, column {name!r} must be a number, got {value!r:.80}")
+            value = _known(name, value, label)
             person.setdefault("profile", {})[name] = value
     return person
+
+
+def _known(name: str, value: Any, label: str) -> Any:
+    """Return an attribute, which must be a number if it has a name that says so."""
+    value = _attribute(value, f"{label}, column {excerpt(name)}")
+    if name in NUMBERS and not isinstance(value, int | float):
+        raise ConfigError(f"{label}, column {name!r} must be a number, got {value!r:.80}")
+    return value
 
 
 def _check_attribute(name: Any, source: str) -> None:
@@ -212,6 +231,8 @@ def _check_attribute(name: Any, source: str) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
         rule = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
         raise ConfigError(f"{source}: {rule}")
+    if name.lower() in OFFICES:  # another column of its meaning came first
+        return
     if near := difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.8):
         raise ConfigError(
             f"{source}: unknown column {excerpt(name)}: did you mean {near[0]!r}? If it is an "
@@ -279,4 +300,5 @@ def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
 
 def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
     table = import_package("pyarrow.parquet", "Parquet", "tables").read_table(file)
-    return list(table.column_names), table.to_pylist(), False
+    rows = [{k: None if v != v else v for k, v in row.items()} for row in table.to_pylist()]
+    return list(table.column_names), rows, False  # NaN is an empty cell

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -12,13 +13,15 @@ from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra
-from moothall.society.people.generator import completed
+from moothall.society.people.generator import NEEDS, completed
 from moothall.society.people.offices import NUMBERS, standard_columns
 from moothall.society.people.params import PeopleParams
 from moothall.society.people.table import NUMBER, read_people
 
 Table = dict[str, Any]
 Persons = list[dict[str, Any]]
+_DRAWN: Final = ("home", "work", "age", "gender", "education", "household", "skill", "pay", *NEEDS)
+"""Columns that are drawn where nobody has a value."""
 _OF_FRIENDS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
 
 
@@ -75,6 +78,10 @@ def _array(cells: Any, name: str) -> Any:
     some = [each for each in cells if each is not None]
     if not some or not all(isinstance(e, int | float) or _is_number(e) for e in some):
         return np.array(cells, object)
+    if len(some) == len(cells) and all(type(e) is int or "." not in str(e) for e in cells):
+        whole = [int(each) for each in cells]  # a float has 53 bits
+        if max(map(abs, whole)) < 1 << 63:
+            return np.array(whole, np.int64)
     numbers = np.array(["nan" if each is None else each for each in cells], np.float64)
     return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
 
@@ -108,15 +115,33 @@ def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
         arrays["money"][row] = status.get("money", 0)
         if population.places:
             arrays["place"][row] = population.place_number(status.get("place"))
-    statuses = persons[:1]
-    names = {
-        name
+    paths = {
+        name: column.key or (name,)
         for name, column in declared.items()
-        if name not in COMMIT_COLUMNS
-        and not column.own
-        and any(column.of_status(name, {**each}, lambda _: 0) is not None for each in statuses)
+        if name not in COMMIT_COLUMNS and not column.own
     }
+    many = _paths_of(persons, {path[0] for path in paths.values() if len(path) > 1})
+    names = {name for name, path in paths.items() if path in many}
+    drawn = names & {*_DRAWN} if hasattr(population.city, "by_kind") else ()
+    for name in sorted(each for each in drawn if many[paths[each]] < len(persons)):
+        first = next(
+            each["id"] for each in persons if not _paths_of([each], paths[name][:1])[paths[name]]
+        )
+        raise ConfigError(
+            f"citizen {first} has no {name!r}, and others have one: completed(rows, city) draws "
+            "what is missing"
+        )
     return names | ({*_OF_FRIENDS, "school", "jobless", "occupation", "money"} & {*arrays})
+
+
+def _paths_of(persons: Iterable[Mapping[str, Any]], outer: Collection[str]) -> Counter[Any]:
+    """Return how many persons have each part of a status, by its path; parts of `outer`, too."""
+    many: Counter[Any] = Counter()
+    for person in persons:
+        many.update((name,) for name in person)
+        for name in outer:
+            many.update((name, each) for each in person.get(name) or ())
+    return many
 
 
 def _add_attributes(population: Any, persons: Sequence[Mapping[str, Any]]) -> None:

@@ -167,7 +167,8 @@ def measured(population: Population) -> tuple[int, int, dict[str, Any]]:
         except Exception as error:
             error.add_note(f"in metric {name!r} of the population")
             raise
-        own[name] = value.item() if getattr(value, "ndim", None) == 0 else value
+        value = value.item() if getattr(value, "ndim", None) == 0 else value
+        own[name] = int(value) if type(value) is bool else value  # tables have numbers
         if not isinstance(own[name], Real):
             raise ConfigError(f"metric {name!r} must be a number, got {value!r:.80}")
     return home, work, own
