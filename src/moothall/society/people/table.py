@@ -169,7 +169,9 @@ def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
             if name != "home" and name in COLUMNS:
                 raise ConfigError(f"{table.name}: column {name!r} is of persons, not of households")
             if value not in (None, ""):
-                households[id][name] = value if name == "home" else _known(name, value, label)
+                households[id][name] = (
+                    value if name == "home" else _attribute_named(name, value, label)
+                )
             if name == "home" and value and city is not None and value not in city:
                 raise ConfigError(f"{label}: the city has no place {excerpt(value)}")
     for person in people:
@@ -213,12 +215,12 @@ def _person(
     for name in attributes:
         value = row.get(name)
         if value is not None and value != "":
-            value = _known(name, value, label)
+            value = _attribute_named(name, value, label)
             person.setdefault("profile", {})[name] = value
     return person
 
 
-def _known(name: str, value: Any, label: str) -> Any:
+def _attribute_named(name: str, value: Any, label: str) -> Any:
     """Return an attribute, which must be a number if it has a name that says so."""
     value = _attribute(value, f"{label}, column {excerpt(name)}")
     if name in NUMBERS and not isinstance(value, int | float):

@@ -79,9 +79,9 @@ def _array(cells: Any, name: str) -> Any:
     if not some or not all(isinstance(e, int | float) or _is_number(e) for e in some):
         return np.array(cells, object)
     if len(some) == len(cells) and all(type(e) is int or "." not in str(e) for e in cells):
-        whole = [int(each) for each in cells]  # a float has 53 bits
-        if max(map(abs, whole)) < 1 << 63:
-            return np.array(whole, np.int64)
+        integers = [int(each) for each in cells]  # a float has 53 bits
+        if max(map(abs, integers)) < 1 << 63:
+            return np.array(integers, np.int64)
     numbers = np.array(["nan" if each is None else each for each in cells], np.float64)
     return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
 
