@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from moothall import (
     Context,
     NativeSpace,
     ReActAgent,
+    Reply,
     ScriptedModel,
 )
 
@@ -73,3 +76,41 @@ def test_seconds_of_the_run_that_asked_another_agent_stand_still_too(
         reply = boss.reply_sync("Go.", budget=budget)
     assert (reply.stop_reason, reply.steps[0].error) == ("done", None)
     assert 0 <= budget.spent.seconds < SECONDS
+
+
+@pytest.mark.parametrize("loop_ends", (False, True))
+def test_person_may_answer_once_the_run_that_asked_another_agent_was_cancelled(
+    loop_ends: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, decided, ended = threading.Event(), threading.Event(), threading.Event()
+    replies: list[Reply] = []
+
+    class Late:
+        def approve(self, request: ApprovalRequest) -> bool:
+            asked.set()
+            return decided.wait(20)
+
+    def consult() -> str:
+        """Ask the clerk."""
+        beneath = clerk("pay")
+        beneath.approver = Late()
+        replies.append(beneath.reply_sync("Go."))
+        ended.set()
+        return "Done."
+
+    async def main() -> None:
+        boss = ReActAgent("boss", ScriptedModel([{"name": "consult"}]), actions=[consult])
+        run = asyncio.create_task(boss.reply("Go.", budget=Budget(seconds=60)))
+        await asyncio.to_thread(asked.wait, 20)
+        run.cancel()
+        with suppress(asyncio.CancelledError):
+            await run
+        if not loop_ends:
+            decided.set()
+            await asyncio.to_thread(ended.wait, 20)
+
+    asyncio.run(main())
+    decided.set()
+    assert ended.wait(20)
+    assert replies[0].steps[0].result["result"] == "paid"
+    assert [each for each in caplog.records if each.name == "asyncio"] == []

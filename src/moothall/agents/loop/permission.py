@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
@@ -67,20 +68,25 @@ class PausableLimit:
         if asyncio.get_running_loop() is self._loop:
             function()
         else:
-            self._loop.call_soon_threadsafe(function)
+            with suppress(RuntimeError):  # the loop has ended, and the calls with it
+                self._loop.call_soon_threadsafe(function)
 
     def _stop(self) -> None:
-        if not self._waiting and not self._timeout.expired():  # asyncio refuses an expired one
-            self._timeout.reschedule(None)
+        if not self._waiting:
+            self._reschedule(None)
         self._budget.stand_still(True)
         self._waiting += 1
 
     def _go_on(self) -> None:
         self._waiting -= 1
         self._budget.stand_still(False)
-        if not self._waiting and not self._timeout.expired():
+        if not self._waiting:
             remaining = self._budget.remaining_seconds()
-            self._timeout.reschedule(None if remaining is None else self._loop.time() + remaining)
+            self._reschedule(None if remaining is None else self._loop.time() + remaining)
+
+    def _reschedule(self, when: float | None) -> None:
+        with suppress(RuntimeError):  # the time is over, or the calls are
+            self._timeout.reschedule(when)
 
 
 async def permits(
