@@ -160,11 +160,11 @@ def test_mcp_server_that_forgot_its_sessions_gets_a_new_one_and_the_call_again(
     with served(server) as url, NativeSpace() as space:
         space.add(MCPAgent("kit", url, access=ACCESS_PERMITTED))
         me = space.add(Agent("me"))
-        for number in range(4):
+        for number in range(2):
             assert me.ask("kit", "t", say=str(number)).result(20) == f"did {number}"
             server.forget()
-        assert server.ran == ["0", "1", "2", "3"]
-        assert server.begun == 4
+        assert server.ran == ["0", "1"]
+        assert server.begun == 2
 
 
 @pytest.mark.parametrize("refusal", ("examples of javascript", "mcp 1.9", "empty"))
