@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall import ConfigError
+from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
 from moothall.society.clock import Clock
+from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import shares, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work
 from moothall.society.population.books import RowBooks
+from moothall.society.population.population import Population
 from moothall.society.services.economy import (
     BRACKETS,
     Bank,
@@ -37,6 +41,12 @@ def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str
     for id, status in citizens.items():
         made.enter(id, status)
     return made
+
+
+class Jobs(RowBlock):
+    """Where a citizen works."""
+
+    columns = {"work": Column("place", None)}  # noqa: RUF012
 
 
 def settled(made: Books, *wanted: tuple[str, Want]) -> list[Answer]:
@@ -121,6 +131,21 @@ def test_firm_pays_at_most_the_seconds_of_a_step() -> None:
     assert made.balances["c1"] == 2 * (416 + 208)
 
 
+def test_firm_pays_no_second_of_a_step_twice_by_a_message_either() -> None:
+    firm = Firm("firm-1", "0,0", 10_000)
+    people = Population(
+        {"place": [0, 0], "work": [0, 0], "home": [1, 1]}, Grid(2, 1, capacity=None), [Jobs()]
+    )
+    people.services = ["firm-1"]
+    agent = people.promote(1)
+    made = RowBooks(people.city, {"firm-1": firm}, people)
+    made.enter("1", agent.memory.status)
+    work = Work("0,0", 900)
+    answers = made.settle([Submission("1", work, "want"), Submission("1", work, "message", firm)])
+    assert [each.done for _, each in answers] == [True, False]
+    assert made.balances["1"] == 625
+
+
 def test_wages_come_before_purchases_and_who_is_heard_later_may_get_less() -> None:
     firm = Firm("firm-1", "shop-1", 1000, wage=4000, price=100, stock=15, sells=True)
     worker, buyer = {"work": "shop-1"}, {"money": 900}
@@ -134,7 +159,7 @@ def test_wages_come_before_purchases_and_who_is_heard_later_may_get_less() -> No
     )
     assert [each.done for each in answers[2:]] == [True, True]
     (unpaid,) = (each for each in answers[:2] if not each.done)
-    assert "firm-1 has 0 cents, not 1000" in unpaid.reason
+    assert "firm-1 has 0 cents, and the wage is more" in unpaid.reason
     assert {each.value for each in answers[2:]} == {900, 600}
     assert (firm.stock, firm.asked, firm.sold) == (0, 18, 15)
     assert "sold out" in settled(made, ("c3", Buy("shop-1", "goods", 900)))[0].reason
@@ -180,7 +205,7 @@ def test_economy_work_and_purchases_need_an_open_place_and_presence() -> None:
     assert "closed" in settled(made, ("c2", Buy(shop, "", 500)))[0].reason
 
 
-@pytest.mark.parametrize("skill", ("high", -5, True, None))
+@pytest.mark.parametrize("skill", ("high", -5, math.nan, 10**30, None))
 def test_wage_of_an_unusable_skill_is_that_of_the_common_one(skill: Any) -> None:
     firm = Firm("firm-1", "work-1", 1000, wage=4000)
     made = books(firm, c1={"work": "work-1", "profile": {"skill": skill}})
@@ -375,6 +400,7 @@ def test_economy_is_made_for_a_city() -> None:
         lambda: Firm("f", "p", -1),
         lambda: Firm("f", "p", price=0),
         lambda: Firm("f", "p", wage=-1),
+        lambda: Firm("f", "p", wage=10**12 + 1),
         lambda: Firm("f", "p", stock=-1),
         lambda: Firm("f", "p", output=-1),
         lambda: Bank(money=-1),

@@ -51,24 +51,32 @@ class Jobs(RowBlock):
         """Nothing."""
 
 
-class Overtime(Firm):
-    """A firm that has a rule of its own, so that it is asked one by one."""
+class Alone:
+    """A service that is asked one by one."""
 
     def settle(self, books: Books, sender: str, want: Any) -> Any:
-        return super().settle(books, sender, want)
+        return super().settle(books, sender, want)  # type: ignore[misc]
+
+
+class FirmAlone(Alone, Firm):
+    """A firm that is asked one by one."""
+
+
+class BankAlone(Alone, Bank):
+    """A bank that is asked one by one."""
 
 
 class Mild(Government):
     """A government with a rule of its own for the tax."""
 
-    def due(self, id: str, gross: int) -> int:
-        return super().due(id, gross) // 2
+    def due(self, rows: Any, gross: Any) -> Any:
+        return super().due(rows, gross) // 2
 
 
-def services(given: dict[str, Any]) -> list[Any]:
+def services(given: dict[str, Any], alone: bool) -> list[Any]:
     """A bank, a government, and a firm at each place, as drawn."""
     firms = [
-        (Overtime if place == given["strange"] else Firm)(
+        (FirmAlone if alone or place == given["strange"] else Firm)(
             f"firm-{number}",
             place,
             given["firms"][number][0],
@@ -81,7 +89,8 @@ def services(given: dict[str, Any]) -> list[Any]:
         for number, place in enumerate(PLACES[:4])
     ]
     state = Mild if given["strange"] == "home-1" else Government
-    made = [Bank(money=given["capital"], interest=given["interest"]), *firms]
+    bank = BankAlone if alone else Bank
+    made = [bank(money=given["capital"], interest=given["interest"]), *firms]
     if not given["stateless"]:
         made.append(state(money=given["treasury"], reserve=given["capital"], month=2, seed=3))
     return made
@@ -93,7 +102,7 @@ worlds = st.fixed_dictionaries(
         "firms": st.lists(
             st.tuples(
                 st.sampled_from([0, 500, 20_000, 10**8]),
-                st.sampled_from([0, 1, 2500, 10**13, 10**30]),
+                st.sampled_from([0, 1, 2500, 10**12]),
                 st.sampled_from([0, 1, 7, 1000, 10**6]),
             ),
             min_size=4,
@@ -141,10 +150,10 @@ def want(kind: Any, place: str, number: int) -> Any:
     return Save(number) if kind is Save else Pay("bank", number)
 
 
-def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
-    """Money, states and answers after each step, by columns or citizen by citizen."""
+def lived(given: dict[str, Any], alone: bool) -> list[Any]:
+    """Money, states and answers after each step; all wants at once, or each `alone`."""
     city: Any = CITY if given["at_once"] else Plain(CITY)
-    them = services(given)
+    them = services(given, alone)
     by_id = {each.id: each for each in sorted(them, key=lambda each: id_order(each.id))}
     people = given["people"]
     population = Population(
@@ -157,14 +166,9 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
         city,
         [Jobs()],
     )
-    books: Books
-    if in_rows:
-        population.services = list(by_id)
-        books = RowBooks(city, by_id, population)
-    else:
-        books = RowBooks(city, by_id)
-        for row in range(CITIZENS):
-            books.enter(str(row + 1), population.status_of(row))
+    books = RowBooks(city, by_id)
+    for row in range(CITIZENS):
+        books.enter(str(row + 1), population.status_of(row))
     seen = []
     for step, wants in enumerate(given["steps"]):
         books.step = 48 if step % 3 < 2 else 95  # the last of the day closes it
@@ -185,6 +189,7 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
             state["government"]["state"]["taxed"] = {id: n for id, n in taxed.items() if any(n)}
         money = [books.balances[str(row + 1)] for row in range(CITIZENS)]
         outcomes = [(answers[n].done, answers[n].value or 0) for n in range(len(wants))]
+        assert all(each.done or each.reason for each in answers.values())
         seen.append((money, state, outcomes))
     return seen
 
@@ -213,8 +218,8 @@ SHORT = {
 
 def test_wages_and_goods_that_do_not_suffice_for_all_go_to_some_in_columns_too() -> None:
     found = []
-    for in_rows in (True, False):
-        (_, _, wages), (_, _, goods) = lived(SHORT, in_rows)
+    for alone in (True, False):
+        (_, _, wages), (_, _, goods) = lived(SHORT, alone)
         found.append((wages, goods))
         assert {done for done, _ in wages} == {True, False}
         assert sorted(value for _, value in goods) == [0, 0, 56]
@@ -224,9 +229,9 @@ def test_wages_and_goods_that_do_not_suffice_for_all_go_to_some_in_columns_too()
 @given(worlds)
 @example(SHORT)
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]) -> None:
-    for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):
-        for found, expected in zip(rows, one_by_one, strict=True):
+def test_services_settle_many_wants_as_they_settle_one_by_one(given: dict[str, Any]) -> None:
+    for many, one_by_one in zip(lived(given, False), lived(given, True), strict=True):
+        for found, expected in zip(many, one_by_one, strict=True):
             assert found == expected
 
 

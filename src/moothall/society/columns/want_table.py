@@ -10,7 +10,7 @@ from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
 from moothall.society.kernel import wants as kernel
-from moothall.society.kernel.wants import KINDS, PARTY, Answer, Want, fields_in_rows
+from moothall.society.kernel.wants import KINDS, PARTY, WORD, Answer, Want, fields_in_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,11 @@ def _repeated(number: Any, count: int) -> Any:
     return np.ndarray((count,), number.dtype, number, 0, (0,))
 
 
-def encoded(want: Want, population: Register) -> list[int] | None:
-    """Return the numbers of a full agent's want; None if the population lacks one for it."""
+def encoded(want: Want, population: Register, *, texts: bool = True) -> list[int] | None:
+    """Return the numbers of an agent's want, without `texts`; None if there is none for it."""
     try:
         return [
-            population.encoded(content, getattr(want, name))
+            population.encoded(content, getattr(want, name)) if texts or content != WORD else -1
             for name, content in fields_in_rows(type(want)).items()
         ]
     except (KeyError, ConfigError):

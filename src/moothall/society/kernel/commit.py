@@ -9,7 +9,7 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -65,7 +65,14 @@ class Service:
             sender: the id of the sender
             want: a want of a kind that the service takes
         """
-        raise NotImplementedError(f"{type(self).__name__} must define `settle`")
+        if not hasattr(self, "settle_rows"):
+            raise NotImplementedError(f"{type(self).__name__} must define `settle`")
+        answer: Answer = books.settle_alone(self, sender, want)
+        return answer
+
+    def refusal(self, books: Books, sender: str, want: Want) -> str:
+        """Return why `settle_rows` refuses an agent's want, in words; empty for the usual words."""
+        return ""
 
     def after_step(self, books: Books) -> None:
         """Called in id order after all wants of a step are settled; a failure ends the run."""
@@ -98,11 +105,11 @@ class Books:
         where: the place of each citizen; None on the way
         statuses: the statuses of agents, by id
         travelled: the number of citizens on their way in the last step
-        worked: the seconds that citizens have worked in this step
         owing: the services that may owe money to citizens
     """
 
     balances: Any
+    settle_alone: Any
     where: Mapping[str, str | None]
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
@@ -113,7 +120,6 @@ class Books:
         self.seconds: int = 900
         self.clock: Clock = Clock()
         self.travelled: int = 0
-        self.worked: Counter[str] = Counter[str]()
         self.statuses: dict[str, dict[str, Any]] = {}
         self.by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self.by_kind: dict[type[Want], Service] = {}
@@ -180,19 +186,22 @@ class Books:
             is_id = isinstance(to, str)
             reason = self.pay(sender, to, want.cents) if is_id else f"there is no {to!r:.80} to pay"
             return Answer(want, not reason, reason)
-        place = getattr(want, "place", None)
-        if service is not None:
+        if service is None:
+            service, missing = self.service_for(want)
+        else:
             missing = f"{service.id} does not take {kind.__name__}"
             service = service if kind in service.takes else None
-        elif place is not None:
-            service = self.by_place[kind].get(str(place))
-            missing = f"no service at {place} takes {kind.__name__}"
-        else:
-            service = self.by_kind.get(kind)
-            missing = f"no service takes {kind.__name__}"
         if service is None:
             return Answer(want, False, missing)
         return ask_service(service, self, sender, want)
+
+    def service_for(self, want: Want) -> tuple[Service | None, str]:
+        """Return the service that settles a want, and what to say if there is none."""
+        kind, place = type(want), getattr(want, "place", None)
+        if place is None:
+            return self.by_kind.get(kind), f"no service takes {kind.__name__}"
+        missing = f"no service at {place} takes {kind.__name__}"
+        return self.by_place[kind].get(str(place)), missing
 
     def state_dict(self) -> dict[str, Any]:
         """Return the money and state of the services, which citizens' states do not have."""

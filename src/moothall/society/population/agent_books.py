@@ -5,16 +5,16 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
 from moothall.society.arrays import np
-from moothall.society.columns.want_table import Table
+from moothall.society.columns.want_table import BY_SERVICE, NO_SERVICE, Table
 from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.wants import WORD, Answer
 from moothall.society.population.agent_register import AgentRegister
-from moothall.society.population.population import Population
 
 _RICHEST: Final = 1 << 62
 
@@ -200,10 +200,16 @@ def rows_renumbered(services: Iterable[Any], population: Any) -> Iterator[None]:
 
 
 def answers_of_agents(
-    table: Table, single: list[tuple[int, Submission]], population: Population
+    books: Any, table: Table, single: list[tuple[int, Submission]]
 ) -> Iterator[tuple[Any, Answer]]:
     """Yield the outcomes of full agents' wants, each sender's in its order."""
     entry: dict[int, int] = {}
     for row, each in single:
         at = entry[row] = entry[row] + 1 if row in entry else table.rows_of(row, row + 1).start
-        yield each.token, table.answer(at, each.want, population)
+        answer = table.answer(at, each.want, books.population)
+        if table.reason[at] in (NO_SERVICE, BY_SERVICE):
+            service, words = books.service_for(each.want)
+            if service is not None:
+                words = books.refusals.get(at) or service.refusal(books, each.sender, each.want)
+            answer = replace(answer, reason=words or answer.reason)
+        yield each.token, answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from moothall.society.arrays import np
@@ -33,7 +33,7 @@ class AgentRegister(Register):
 
     only_agents: bool = True
 
-    def __init__(self, city: Any, seed: int, services: Iterable[str]) -> None:
+    def __init__(self, city: Any, seed: int, services: Mapping[str, Any]) -> None:
         super().__init__(np.zeros(0, np.uint64), city, (), seed, None)
         self.declared: dict[str, Column] = {**MONEY, **PLACES, **_READ}
         self.arrays: dict[str, Any] = {
@@ -43,6 +43,8 @@ class AgentRegister(Register):
         self.statuses: dict[str, dict[str, Any]] = {}
         self.is_stale: bool = False
         self._rows: dict[str, int] = {}
+        for each in services.values() if city is None else ():
+            self.place_number(each.place)
 
     def leave(self, id: str) -> int | None:
         """Let an agent leave; return the row that it has until the next renewal, if it has one."""

@@ -31,7 +31,7 @@ from moothall.society.kernel.wants import (
 from moothall.society.population import moves
 from moothall.society.population.agent_books import AgentBooks, answers_of_agents, rows_renumbered
 from moothall.society.population.messages import Messages
-from moothall.society.population.settling import Settlers, one_by_one
+from moothall.society.population.settling import Settlers, one_by_one, settle_alone
 from moothall.society.services.firm import Firm
 
 
@@ -108,7 +108,7 @@ class RowBooks(AgentBooks):
         """Settle wants of full agents and messages, and `tables` of rows; answer the former."""
         by_kind = wants_by_kind(submitted, self.seed, self.step)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
-        self.worked.clear()
+        self.worked: Any = np.zeros(len(self.population), np.int64)  # seconds in this step
         rows = self._agent_rows
         pool, apart, set_out = self.population.pool, [], None
         if pool is not None:
@@ -123,8 +123,10 @@ class RowBooks(AgentBooks):
                 self.answers[kind] = tables[kind]
                 continue
             single, later = list[tuple[int, Submission]](), []
-            # Where all are agents, answers say why in words; only the ways of all are one question.
-            in_table = (kind is Move and self._has_ways) or not self._population.only_agents
+            in_table = not self._population.only_agents or (
+                self._has_ways if kind is Move else self._settlers_of(kind).in_tables
+            )
+            self.refusals: dict[int, str] = {}  # of entries of the table, in words
             numbers: list[list[int]] = []
             for each in by_kind[kind]:
                 row = rows.get(each.sender)
@@ -148,7 +150,7 @@ class RowBooks(AgentBooks):
                 else:
                     self.settle_table(combined)
                 self.answers[kind] = combined
-                answered += answers_of_agents(combined, single, self.population)
+                answered += answers_of_agents(self, combined, single)
             for each in later:  # nobody of the population: they come last
                 answered.append((each.token, self.settle_one(each)))
         if pool is not None:
@@ -247,6 +249,7 @@ class RowBooks(AgentBooks):
         np.add.at(self.balances.cents, -1 - to[~rows], cents[~rows])
 
     one_by_one = one_by_one
+    settle_alone = settle_alone
 
     def column(self, name: str, rows: Any, default: int) -> Any:
         """Return a column of some citizens as it is now; `default` if there is no such column."""
@@ -259,7 +262,8 @@ class RowBooks(AgentBooks):
             return values
         for at in np.flatnonzero(population.full[rows]) if population.agents else ():
             status = population.status_of(int(rows[at]))
-            with suppress(ConfigError):  # a status may name what is no place
+            values[at] = default
+            with suppress(ConfigError, ValueError, OverflowError):  # no place, or no number
                 value = column.of_status(name, status, population.place_number)
                 values[at] = int(value) if isinstance(value, int | float) else default
         return values

@@ -9,9 +9,9 @@ from typing import Any
 from moothall.society.arrays import np
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import in_rows
-from moothall.society.columns.want_table import Table
+from moothall.society.columns.want_table import Table, encoded
 from moothall.society.kernel.commit import Service, ask_service
-from moothall.society.kernel.wants import Want, Work
+from moothall.society.kernel.wants import Answer, Want, Work, fields_in_rows
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
 
@@ -34,6 +34,9 @@ class Settlers:
             self.services.append(books.by_kind[kind])
         # They neither read nor change what others do, and may settle beside them.
         self.apart: bool = {type(each) for each in self.services} == {Feed}
+        # Where all are agents too; but the texts of their posts would stay for ever.
+        self.in_tables: bool = bool(self.services) and not self.apart
+        self.in_tables &= all(map(_takes_rows, self.services))
         groups: dict[Any, int] = {}
         self.group: Any = np.array(
             [groups.setdefault(_ledger_of(each) or each, len(groups)) for each in self.services],
@@ -68,15 +71,36 @@ class Settlers:
             first: Any = self.services[int(of[mine][0])]
             if (ledger := _ledger_of(first)) is not None:
                 Firm.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
-            elif in_rows(type(first), "settle", "settle_rows"):
+            elif _takes_rows(first):
                 some = at[mine]
                 first.settle_rows(books, table, some[books.hearing_order(table.sender[some])])
             else:
                 one_by_one(books, first, table, at[mine])
 
 
+def _takes_rows(service: Service) -> bool:
+    return in_rows(type(service), "settle", "settle_rows")
+
+
 def _ledger_of(service: Service) -> Any:
-    return service.ledger if isinstance(service, Firm) else None
+    return service.ledger if isinstance(service, Firm) and _takes_rows(service) else None
+
+
+def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
+    """Settle one want by a service's rule for the wants of many."""
+    population, row = books.population, books.population.find_row(sender)
+    numbers = encoded(want, population, texts=False)
+    if row is not None and numbers is not None:
+        values = np.array([numbers], np.int64).T
+        table = Table(
+            type(want), np.array([row]), dict(zip(fields_in_rows(type(want)), values, strict=True))
+        )
+        table.set_outcomes(wants.BY_SERVICE)
+        service.settle_rows(books, table, np.array([0]))
+        if not table.reason[0]:
+            return Answer(want, True, value=table.value.item(0) if table.has_value else None)
+    reason = service.refusal(books, sender, want) or wants.REFUSED[wants.BY_SERVICE]
+    return Answer(want, False, reason)
 
 
 def one_by_one(
@@ -90,5 +114,6 @@ def one_by_one(
         sender = population.id_of(int(table.sender[at]))
         answer = ask_service(service, books, sender, table.want(at, population))
         table.reason[at] = 0 if answer.done else wants.BY_SERVICE
+        books.refusals[int(at)] = answer.reason
         if answer.done and type(answer.value) is int:
             table.value[at], table.has_value = answer.value, True

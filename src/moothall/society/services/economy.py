@@ -32,7 +32,7 @@ from moothall.society.columns.ledger import (
 from moothall.society.columns.register import nobody
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
-from moothall.society.kernel.wants import Answer, Save, Want
+from moothall.society.kernel.wants import Save, Want
 from moothall.society.services.accounts import citizens_of, pay_citizens
 from moothall.society.services.firm import STAFF, Firm
 from moothall.society.services.labour import LabourMarket
@@ -84,34 +84,33 @@ class Bank(Service):
         """The sum of all deposits, in cents."""
         return int(self.deposits.array.sum()) + sum(map(int, self.deposits.departed.values()))
 
-    def settle(self, books: Books, sender: str, want: Want) -> Answer:
-        """Settle a deposit (cents above 0) or a withdrawal (below 0)."""
+    def refusal(self, books: Books, sender: str, want: Want) -> str:
+        """Return why a deposit (cents above 0) or a withdrawal (below 0) is refused."""
         assert type(want) is Save
         cents, has = want.cents, self.deposits.get(sender, 0)
         if type(cents) is not int or cents == 0:
-            problem = f"cents must be a whole number other than 0, got {cents!r:.40}"
-            return Answer(want, False, problem)
+            return f"cents must be a whole number other than 0, got {cents!r:.40}"
         if cents < 0 and has < -cents:
-            return Answer(want, False, f"{sender} has saved {has} cents, not {-cents}")
-        payer, payee = (sender, self.id) if cents > 0 else (self.id, sender)
-        reason = books.pay(payer, payee, abs(cents))
-        if reason:
-            return Answer(want, False, reason)
-        self.deposits[sender] = has + cents
-        return Answer(want, True, value=has + cents)
+            return f"{sender} has saved {has} cents, not {-cents}"
+        payer = sender if cents > 0 else self.id
+        return f"{payer} has {books.balances.get(payer, 0)} cents, not {abs(cents)}"
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
-        """Settle the wants of many citizens; one by one if a citizen has several."""
+        """Settle the wants of many citizens, as heard; one by one if a citizen has several."""
         deposits = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]
         money = books.population.arrays["money"]
         fine = (cents > 0) & (cents <= money[sender])
         fine |= (cents < 0) & (deposits.array[sender] + cents >= 0)
-        moved = cents * fine
-        again = bool((sender[1:] == sender[:-1]).any())
-        if again or -moved[moved < 0].sum() > books.balances[self.id]:
+        if (sender[1:] == sender[:-1]).any():
             books.one_by_one(self, table, entries)
             return
+        moved, cash = cents * fine, books.balances[self.id]
+        if -moved[moved < 0].sum() > cash:
+            for at, more in enumerate(moved.tolist()):
+                fine[at] &= cash + more >= 0
+                cash += more if fine[at] else 0
+            moved *= fine
         money[sender] -= moved
         deposits.array[sender] += moved
         books.balances[self.id] += int(moved.sum())
@@ -197,23 +196,13 @@ class Government(Service):
         """Store the incomes and taxes of a population in an array."""
         self.taxed = ByRow(population, 2)
 
-    def due(self, id: str, gross: int) -> int:
-        """Return the tax to withhold from a wage, at most the wage."""
-        income, paid = self.taxed.get(id, (0, 0))
-        return int(withheld(gross, income, paid, self.brackets))
-
-    def collected(self, id: str, gross: int, tax: int) -> None:
-        """Record a wage and the tax withheld from it."""
-        income, paid = self.taxed.get(id, (0, 0))
-        self.taxed[id] = [income + gross, paid + tax]
-
-    def due_rows(self, rows: Any, gross: Any) -> Any:
-        """Return `due` for citizens of a population."""
+    def due(self, rows: Any, gross: Any) -> Any:
+        """Return the taxes to withhold from citizens' wages, each at most the wage."""
         income, paid = self.taxed.array.T
         return withheld(gross, income[rows], paid[rows], self.brackets)
 
-    def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
-        """Do `collected` for citizens of a population, each once."""
+    def collected(self, rows: Any, gross: Any, tax: Any) -> None:
+        """Record wages of citizens, each once, and the taxes withheld from them."""
         income, paid = self.taxed.array.T
         income[rows] += gross
         paid[rows] += tax

@@ -8,12 +8,15 @@ from typing import Any, ClassVar, Final
 from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns import town
-from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded, in_rows
+from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.wants import Answer, Buy, Want, Work
+from moothall.society.kernel.wants import Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
 """The kinds of places that employ, with their staff in thousandths of the capacity."""
+
+MOST: Final = 10**12
+"""The largest wage, price, stock and output of a firm: columns have room for what it comes to."""
 
 
 def wage_for(cents_an_hour: int, skill: int, seconds: int) -> int:
@@ -75,8 +78,8 @@ class Firm(Service):
         self.ledger = None  # first, so that firms share the keys of their `__dict__`
         self.at = 0
         for name, value in (("wage", wage), ("stock", stock), ("output", output)):
-            check_integer(f"{id}: {name}", value, 0, None)
-        check_integer(f"{id}: price", price, 1, None)
+            check_integer(f"{id}: {name}", value, 0, MOST)
+        check_integer(f"{id}: price", price, 1, MOST)
         self.wage = wage
         self.price = price
         self.stock = stock
@@ -86,83 +89,53 @@ class Firm(Service):
         self.asked = self.sold = self.paid = self.worked = 0
         self.month_asked = self.month_sold = 0
 
-    def settle(self, books: Books, sender: str, want: Want) -> Answer:
-        """Pay a wage, or sell goods."""
-        if isinstance(want, Work):
-            return self._work(books, sender, want)
-        assert isinstance(want, Buy)
-        return self._sell(books, sender, want)
+    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+        """Pay wages, or sell goods."""
+        self.settle_together(books, table, entries, self.ledger, np.full(len(entries), self.at))
 
-    def _work(self, books: Books, sender: str, want: Work) -> Answer:
-        status = books.status_of(sender)
-        seconds = want.seconds
-        if status.get("work") != self.place:
-            return Answer(want, False, f"{sender} is not employed at {self.place}")
-        at_home = status.get("home") is not None and books.where.get(sender) == status["home"]
-        reason = self._barred(books, sender, at_home)
-        if reason:
-            return Answer(want, False, reason)
-        seconds_left = books.seconds - books.worked[sender]
-        if type(seconds) is not int or not 1 <= seconds <= seconds_left:
-            most = f"the {seconds_left} left of this step"
-            reason = f"seconds must be from 1 to {most}, got {seconds!r:.40}"
-            return Answer(want, False, reason)
-        skill = (status.get("profile") or {}).get("skill", 1000)
-        gross = wage_for(self.wage, skill if type(skill) is int and skill >= 0 else 1000, seconds)
-        government: Any = books.services.get("government")
-        taxes = hasattr(government, "due")
-        payer = "government" if self.public and government is not None else self.id
-        if books.balances[payer] < gross:
-            return Answer(want, False, f"{payer} has {books.balances[payer]} cents, not {gross}")
-        tax = government.due(sender, gross) if taxes else 0
-        if tax:
-            books.pay(payer, "government", tax)
-        if gross > tax:
-            books.pay(payer, sender, gross - tax)
-        if taxes:
-            government.collected(sender, gross, tax)
-        self.worked += seconds
-        self.paid += gross
-        books.worked[sender] += seconds
-        return Answer(want, True, value=gross - tax)
+    def refusal(self, books: Books, sender: str, want: Want) -> str:
+        """Return why a wage is not paid, or nothing sold."""
+        status, place, works = books.status_of(sender), books.where.get(sender), type(want) is Work
+        if works and status.get("work") != self.place:
+            return f"{sender} is not employed at {self.place}"
+        if not works and not self.sells:
+            return f"{self.id} sells nothing"
+        at_home = works and place is not None and place == status.get("home")
+        if books.city is not None and not at_home and place != self.place:
+            return f"{sender} is not at {self.place}"
+        if hasattr(books.city, "is_open") and not books.city.is_open(self.place, books.clock.time):
+            return f"{self.place} is closed"
+        return self._unpaid(books, sender, want) if works else self._unsold(books, sender, want)
 
-    def _sell(self, books: Books, sender: str, want: Buy) -> Answer:
-        if not self.sells:
-            return Answer(want, False, f"{self.id} sells nothing")
-        reason = self._barred(books, sender)
-        if reason:
-            return Answer(want, False, reason)
+    def _unpaid(self, books: Any, sender: str, want: Any) -> str:
+        spare = books.seconds - books.worked.item(books.population.row_of(sender))
+        if type(want.seconds) is not int or not 1 <= want.seconds <= spare:
+            return (
+                f"seconds must be from 1 to the {spare} left of this step, got {want.seconds!r:.40}"
+            )
+        payer = "government" if self.public and "government" in books.services else self.id
+        return f"{payer} has {books.balances[payer]} cents, and the wage is more"
+
+    def _unsold(self, books: Any, sender: str, want: Any) -> str:
         if type(want.cents) is not int or want.cents < 1:
-            return Answer(want, False, f"cents must be 1 or more, got {want.cents!r:.40}")
-        demand = want.cents // self.price
-        self.asked += demand
-        units = min(demand, self.stock)
-        if not units:
-            short = f"{self.id} has sold out" if demand else f"a unit costs {self.price} cents"
-            return Answer(want, False, short)
-        cents = units * self.price
-        reason = books.pay(sender, self.id, cents)
-        if reason:
-            return Answer(want, False, reason)
-        self.stock -= units
-        self.sold += units
-        return Answer(want, True, value=cents)
+            return f"cents must be 1 or more, got {want.cents!r:.40}"
+        if not (units := min(want.cents // self.price, self.stock)):
+            is_short = want.cents >= self.price
+            return f"{self.id} has sold out" if is_short else f"a unit costs {self.price} cents"
+        return f"{sender} has {books.balances.get(sender, 0)} cents, not {units * self.price}"
 
     @classmethod
     def keep_together(cls, services: Iterable[Service], books: Any) -> None:
-        """Store the numbers of firms that settle as `Firm` does in arrays, if int64 has room."""
-        firms = [each for each in services if type(each).settle is cls.settle]
-        try:
-            ledger = ServiceLedger(firms, cls.state_names, books)
-        except OverflowError:
-            return
+        """Store the numbers of firms in arrays."""
+        firms = [each for each in services if isinstance(each, cls)]
+        ledger = ServiceLedger(firms, cls.state_names, books)
         for name in ("sells", "public"):
-            ledger.arrays[name] = np.array([getattr(each, name) for each in firms])
+            ledger.arrays[name] = np.array([getattr(each, name) for each in firms], bool)
 
     @staticmethod
     def settle_together(books: Any, table: Any, entries: Any, ledger: Any, of: Any) -> None:
         """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
-        sender, place = table.sender[entries], table.fields["place"][entries]
+        sender, place = table.sender[entries], ledger.place[of]
         here = np.ones(len(sender), bool)
         if books.city is not None:
             arrays = books.population.arrays
@@ -173,17 +146,9 @@ class Firm(Service):
         here &= town.open_at(books, ledger.place, books.clock.time)[of]
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
-        if again or not rule(books, table, entries, ledger, of, here):
+        if (again or not rule(books, table, entries, ledger, of, here)) and len(sender) > 1:
             firms = [ledger.services[number] for number in of.tolist()]
             books.one_by_one(firms, table, entries)
-
-    def _barred(self, books: Books, sender: str, at_home: bool = False) -> str:
-        """Return why a citizen cannot act here, or for it at home; empty if it can."""
-        city = books.city
-        if city is not None and not at_home and books.where.get(sender) != self.place:
-            return f"{sender} is not at {self.place}"
-        is_open = not hasattr(city, "is_open") or city.is_open(self.place, books.clock.time)
-        return "" if is_open else f"{self.place} is closed"
 
     def end_day(self) -> None:
         """Add the day's counts to the month's, and reset them."""
@@ -206,22 +171,20 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
     taxes = hasattr(government, "due")
-    methods = (("due", "due_rows"), ("collected", "collected_rows"))
-    if taxes and not all(in_rows(type(government), *each) for each in methods):
-        return False
     wages, purses = ledger.arrays["wage"], books.balances.cents
 
     def earned(first: int, until: int) -> tuple[Any, ...]:
         """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
         part = slice(first, until)
-        workers, place = sender[part], table.fields["place"][entries[part]]
+        workers, place = sender[part], ledger.place[of[part]]
         fine = here[part] & (books.column("work", workers, -1) == place)
-        at = np.flatnonzero(fine & (seconds[part] >= 1) & (seconds[part] <= books.seconds))
+        fine &= (seconds[part] >= 1) & (seconds[part] <= books.seconds - books.worked[workers])
+        at = np.flatnonzero(fine)
         workers = workers[at]
         skill = books.column("skill", workers, 1000)
         np.putmask(skill, skill < 0, 1000)
         gross = wage_for(wages[of[part][at]], skill, seconds[part][at])
-        tax = government.due_rows(workers, gross) if taxes else np.zeros(len(at), np.int64)
+        tax = government.due(workers, gross) if taxes else np.zeros(len(at), np.int64)
         return at + first, gross, tax, skill.max(initial=0, keepdims=True)
 
     parts = books.population.spread(earned, len(sender))
@@ -245,6 +208,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
         paid = np.flatnonzero(able)
         at, sender, firm, seconds = at[paid], sender[paid], firm[paid], seconds[paid]
         gross, tax, public = gross[paid], tax[paid], public[paid]
+    books.worked[sender] += seconds
     books.population.arrays["money"][sender] += gross - tax
     np.subtract.at(purses, ledger.purse[firm], np.where(public, 0, gross))
     np.add.at(ledger.arrays["worked"], firm, seconds)
@@ -252,7 +216,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     if government is not None:
         books.balances["government"] += int(tax.sum() - gross[public].sum())
     if taxes:
-        government.collected_rows(sender, gross, tax)
+        government.collected(sender, gross, tax)
     done, net = np.zeros(len(entries), bool), np.zeros(len(entries), np.int64)
     done[at], net[at] = True, gross - tax
     table.done(entries, done, net)
