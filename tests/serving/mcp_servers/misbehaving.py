@@ -47,7 +47,17 @@ TOOLS = [
                 "login",
                 "blocks",
             ),
-            *("bad", "refuse", "children", "environment", "deep", "help", "count", "close"),
+            *(
+                "bad",
+                "refuse",
+                "children",
+                "environment",
+                "deep",
+                "help",
+                "count",
+                "close",
+                "ask_next",
+            ),
         )
     ),
 ]
@@ -131,8 +141,13 @@ class Server:
             self.text(id, "a value", structuredContent=args["value"])
         elif name == "fail":
             self.text(id, "the disk is full", isError=True)
+        elif name == "ask_next":  # when the next call arrives
+            self.asked["q2"] = id
         elif name == "wait":
-            pass
+            if "q2" in self.asked:
+                form = {"type": "object", "properties": {"size": {"type": "integer"}}}
+                asks = {"message": "Which one?", "requestedSchema": form}
+                self.send(id="q2", method="elicitation/create", params=asks)
         elif name == "stuck":
             print("no disk", file=sys.stderr, flush=True)
         elif name == "die":

@@ -34,6 +34,7 @@ from moothall import (
     action,
 )
 from moothall.serving import MCPAgent
+from serving.company.conftest import until
 from serving.mcp_servers.conftest import command
 from serving.mcp_servers.misbehaving import TOOLS
 from serving.mcp_servers.test_sessions import Server, served
@@ -254,6 +255,41 @@ def test_mcp_question_of_a_server_goes_to_the_approver_of_the_agent_that_calls(
     agent = ReActAgent("a", calling("odd_ask"), actions=[server()], approver=approver)
 
     assert '"decline"' in agent.reply_sync("go").messages[-2]["content"]
+
+
+@pytest.mark.parametrize("has_another_caller", (False, True))
+def test_mcp_question_that_may_be_of_several_callers_calls_is_asked_of_none(
+    server: Make, tmp_path: Path, has_another_caller: bool
+) -> None:
+    asked, log = list[str](), tmp_path / "log"
+    odd = server(env={"LOG": str(log)})
+
+    def agent(id: str, *calls: Call) -> ReActAgent:
+        def say(question: Question) -> str:
+            asked.append(id)
+            return "12"
+
+        approver = CallbackApprover(lambda request: True, answer=say)
+        return ReActAgent(id, ScriptedModel([[*calls], "done"]), actions=[odd], approver=approver)
+
+    async def main() -> str:
+        first, second = Call("1", "odd_ask_next", {}), Call("2", "odd_wait", {})
+        if not has_another_caller:  # its own calls at once
+            reply = asyncio.create_task(agent("ada", first, second).reply("go"))
+            await until(lambda: bool(asked))
+            reply.cancel()
+            return "asked"
+        reply = asyncio.create_task(agent("ada", first).reply("go"))
+        await until(lambda: log.exists() and "called ask_next" in log.read_text())
+        other = asyncio.create_task(agent("bo", second).reply("go"))
+        answer = (await reply).messages[-2]["content"]
+        other.cancel()
+        return answer
+
+    answer = asyncio.run(asyncio.wait_for(main(), 20))
+    assert (asked, answer) == (
+        ([], '{"action": "decline"}') if has_another_caller else (["ada"], "asked")
+    )
 
 
 @pytest.mark.parametrize("tool", ("ask", "sample"))

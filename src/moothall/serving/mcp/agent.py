@@ -378,7 +378,11 @@ class MCPAgent(Agent):
         with self._state_lock:
             self._call_counts[0] += 1
         try:
-            return await connection.request(checked, label, None if context is None else ask)
+            if context is None:
+                return await connection.request(checked, label)
+            agent, run_id = id(context.agent), context.run_id
+            caller = (agent, run_id, context.thread, context.sender)
+            return await connection.request(checked, label, ask, caller)
         except Exception as error:
             with self._state_lock:
                 self._call_counts[1] += 1

@@ -88,14 +88,17 @@ class ServerConnection:
 
     # -- for callers, on any loop or in any thread -------------------------------------------------
 
-    async def request(self, send: Send, label: str, ask: Ask | None = None) -> Any:
+    async def request(
+        self, send: Send, label: str, ask: Ask | None = None, caller: object = None
+    ) -> Any:
         """Send a request, and return its answer; if cancelled, cancel it at the server too.
 
         Raises:
             ActionError: the server refuses it, or it took too long
             MCPServerError: the server cannot be reached, or ended meanwhile
         """
-        request = ServerRequest(send, label, asyncio.get_running_loop().create_future(), ask)
+        answer = asyncio.get_running_loop().create_future()
+        request = ServerRequest(send, label, answer, ask, caller)
         request.trace = tracing.carry()
         self._thread.enter(self._take, request)
         try:
@@ -372,11 +375,20 @@ class ServerConnection:
 
     async def _elicit(self, context: Any, params: Any) -> Any:
         """Ask the person behind a request what the server asks meanwhile."""
+        from mcp_types import ElicitResult
+
         reference = _REQUEST.get()
         request = None if reference is None else reference()
         if request is None:  # older revisions do not say which request asks
-            asking = [each for each in self._requests if each.ask is not None]
-            request = asking[-1] if asking else next(reversed(self._requests), None)
+            if len({each.caller for each in self._requests}) > 1:
+                logger.warning(
+                    "%s asked a question while the calls of several callers were under way, and "
+                    "did not say in which: it is declined",
+                    self.name,
+                )
+                return ElicitResult(action="decline")
+            not_asking = (each for each in reversed(self._requests) if each.asking is None)
+            request = next(not_asking, None)
         return await self._ask_person(request, params)
 
     async def _opens(self, request: ServerRequest, error: MCPError) -> bool:

@@ -24,6 +24,7 @@ class ServerRequest:
     label: str  # how errors name it
     answer: asyncio.Future[Any]
     ask: Ask | None  # asks the person behind the caller, on the caller's loop
+    caller: object = None  # equal for requests behind which is the same person
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     asking: asyncio.Future[Any] | None = None
