@@ -70,6 +70,8 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert ids(journal, needs_person=True) == ["four"]
     assert ids(journal, recorded="order refund") == ["one", "two", "four"]
     assert ids(journal, recorded="100%") == ["three"]
+    for word in ("äPFEL", "Äpfel", "äpfel", "ÄPFEL"):
+        assert ids(journal, recorded=f"{word} act") == ["one", "four"]  # in a step, too
     assert ids(journal, recorded="scripted", thread="anna") == ["one", "two", "four"]  # in a step
     assert journal.runs(text="scripted") == []
     assert journal.runs(recorded="nowhere") == []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
 from math import isnan
+from string import ascii_lowercase, ascii_uppercase
 from textwrap import fill
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -57,9 +58,9 @@ _STATE: Final = (
 
 _RECORDED: Final = (
     "(number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\') OR number IN "
-    "(SELECT place >> 32 FROM entries WHERE lower(data) LIKE ? ESCAPE '\\'))"
+    "(SELECT place >> 32 FROM entries WHERE {in_data}))"
 )
-
+_ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 _OPEN: Final = "SELECT run FROM waits WHERE NOT taken AND place > 0"
 
@@ -201,8 +202,12 @@ def _text(name: str, value: object) -> str:
 def _patterns(name: str, text: str | None) -> Iterator[str]:
     """Yield a pattern for each word that must occur."""
     for word in _text(name, text or "").casefold().split():
-        quoted = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        yield f"%{quoted}%"
+        yield _pattern(word)
+
+
+def _pattern(word: str) -> str:
+    quoted = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{quoted}%"
 
 
 Terms: TypeAlias = Iterator[tuple[str, Sequence[Any]]]
@@ -219,6 +224,15 @@ def _one_term(
 def _all_words(term: str, name: str, value: Any, _: StateNow) -> Terms:
     for word in _patterns(name, value):
         yield term, [word] * term.count("?")
+
+
+def _recorded_words(name: str, value: Any, _: StateNow) -> Terms:
+    for word in _text(name, value or "").split():
+        # SQLite's `lower` knows no letters beyond ASCII: these are looked for in each form.
+        forms = (word.lower(), word.title(), word.upper())
+        patterns = {_pattern(each.translate(_ASCII_LOWER)): None for each in forms}
+        in_data = " OR ".join(["lower(data) LIKE ? ESCAPE '\\'"] * len(patterns))
+        yield _RECORDED.format(in_data=in_data), [_pattern(word.casefold()), *patterns]
 
 
 def _of_thread(name: str, value: Any, _: StateNow) -> Terms:
@@ -310,7 +324,7 @@ FILTERS: Final[dict[str, RunFilter]] = {
     "recorded": RunFilter(
         "words that all occur in the task, the reply or a recorded step; texts of a step that have "
         "over 2,000 characters are not looked at",
-        partial(_all_words, _RECORDED),
+        _recorded_words,
         ("--recorded", "WORDS", "Only runs that have these words in any step."),
     ),
     "forked_from": RunFilter(
