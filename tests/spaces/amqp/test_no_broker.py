@@ -93,6 +93,21 @@ def test_amqp_add_and_observe_on_a_running_loop_do_not_wait_for_a_silent_broker(
     log.wait_for("an observer of everything could not be added")
 
 
+def test_amqp_remove_with_drain_of_an_agent_that_waits_for_the_broker_does_not_wait(
+    make_space: MakeSpace,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        space = make_space(amqp_options=AMQPOptions("127.0.0.1", silent.getsockname()[1]))
+
+        async def use() -> None:
+            agent = space.add(Agent("a"))
+            async with asyncio.timeout(WAIT_S):
+                await space.aremove(agent, drain=True)
+
+        asyncio.run(use())
+        assert space.ids() == []
+
+
 def test_amqp_add_without_broker_leaves_agent_free_for_another_space(
     broker: Broker, make_space: MakeSpace
 ) -> None:

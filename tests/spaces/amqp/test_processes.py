@@ -55,6 +55,14 @@ def test_messages_between_processes_go_by_id(make_space: MakeSpace, start: Any) 
     assert space.ids() == ["here"]
 
 
+def test_amqp_all_ids_names_each_agent_of_all_processes_once(make_space: MakeSpace) -> None:
+    here, there, without_agents = make_space(), make_space(), make_space()
+    here.add(Agent("here"))
+    there.add(Agent("there"))
+    assert asyncio.run(here.all_ids()) == ["here", "there"]
+    assert asyncio.run(without_agents.all_ids()) == ["here", "there"]
+
+
 @pytest.mark.parametrize("by", ("name", "class"))
 def test_amqp_discovered_actions_of_another_process_are_callable_by_the_model(
     make_space: MakeSpace, start: Any, by: str

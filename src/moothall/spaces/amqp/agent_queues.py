@@ -222,6 +222,10 @@ class AgentQueues:
 
     # -- agents leave ------------------------------------------------------------------------------
 
+    def has(self, mailbox: Mailbox) -> bool:
+        """Return whether an agent has had its queue at the broker."""
+        return mailbox in self._queues
+
     async def take_no_more(self, mailbox: Mailbox) -> None:
         """Have the broker route no more messages to an agent; it is still brought what waits.
 

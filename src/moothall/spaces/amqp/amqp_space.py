@@ -154,8 +154,9 @@ class AMQPSpace(Space):
 
     async def all_ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents of all processes."""
+        self._start()
         future = self._thread.run(self._router.requests.all_ids, group)
-        return [*self.ids(group), *await asyncio.wrap_future(future)]
+        return [*dict.fromkeys([*self.ids(group), *await asyncio.wrap_future(future)])]
 
     async def _count_everywhere(self) -> dict[str, Any]:
         return await self._router.statistics()
@@ -226,6 +227,10 @@ class AMQPSpace(Space):
                 super(AMQPSpace, self)._settle_in(mailbox, waits=False)
 
         self._thread.spawn(add())
+
+    async def _finish(self, mailbox: Mailbox) -> None:
+        if self._router.agent_queues.has(mailbox):  # else nothing waits: it has no broker yet
+            await super()._finish(mailbox)
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
         await self._router.agent_queues.take_no_more(mailbox)

@@ -127,6 +127,8 @@ class OpenRequests:
 
     async def all_ids(self, group: str | None = None) -> list[str]:
         """Ask all processes for the ids of their agents, until none answers for a moment."""
+        if not self.mailboxes:  # else the first agent has opened it
+            await self.broker.open()
         answers = await self.ask_processes(group=group)
         return sorted({id for each in answers for id in map(str, each.get("ids", ()))})
 
