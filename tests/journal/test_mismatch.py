@@ -348,13 +348,18 @@ def test_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> No
 
         failing = agent(Call("c", "act", {}), ValueError("down"))
         assert failing.reply_sync("go", run_id="R").stop_reason == "error"
+        # A person tries something else in a fork.
+        tried = agent("", "", "Other.", prompt="Be quick.").reply_sync(
+            "go", run_id=journal.fork("R")
+        )
+        assert (tried.text, tried.run_id) == ("Other.", "R.1")
         changed = agent("", ValueError("down"), prompt="Be quick.")
         reply = changed.reply_sync("go", run_id="R")
-        assert (reply.stop_reason, reply.run_id) == ("error", "R.1")
+        assert (reply.stop_reason, reply.run_id) == ("error", "R.changed")
         # The same fork goes on, not a second one.
         reply = agent("", "", "", "Yes.", prompt="Be quick.").reply_sync("go", run_id="R")
-        assert (reply.text, reply.run_id) == ("Yes.", "R.1")
-        assert [each.id for each in journal.runs()] == ["R", "R.1"]
+        assert (reply.text, reply.run_id) == ("Yes.", "R.changed")
+        assert [each.id for each in journal.runs()] == ["R", "R.1", "R.changed"]
         assert done == [1]
         # Another task or conversation is not a program that has changed.
         with pytest.raises(RunMismatch, match="task"):

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from moothall.actions.message import REPLYING, check_message
+from moothall.actions.message import MAX_ID, REPLYING, check_message
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, Outline, RunPart
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
+_CHANGED: Final = ".changed"
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
@@ -353,6 +355,9 @@ def _note_run(part: RunPart, thread: Thread) -> None:
 
 
 def _fork_of(journal: Journal, run_id: str) -> str:
-    """Return the last fork of a run; make the first one."""
-    forks = journal.runs(forked_from=run_id)
-    return forks[-1].id if forks else journal.fork(run_id)
+    """Return the fork in which a changed program goes on with a run, not one of a person."""
+    fork = f"{run_id[: MAX_ID - len(_CHANGED)]}{_CHANGED}"
+    if not any(each.id == fork for each in journal.runs(forked_from=run_id)):
+        with suppress(ConfigError):  # another process has made it meanwhile
+            journal.fork(run_id, fork)
+    return fork
