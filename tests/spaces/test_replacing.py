@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -95,6 +97,36 @@ def test_replace_ends_what_does_not_end_within_a_second(space: NativeSpace, me: 
     space.replace(old, Worker(2))
     with pytest.raises(AgentStopped, match="died and is started again"):
         hanging.result(WAIT_S)
+    assert me.ask("worker", "which").result(WAIT_S) == 2
+
+
+class Leaver(Worker):
+    """Leaves once it is let go."""
+
+    async def before_remove(self) -> None:
+        self.holding.set()
+        await asyncio.to_thread(self.let_go.wait, WAIT_S)
+
+
+def test_replace_of_an_agent_that_is_removed_meanwhile_leaves_the_new_one_outside(
+    space: NativeSpace, me: Agent
+) -> None:
+    old, new = space.add(Leaver(1)), Worker(2)
+
+    async def remove() -> None:  # on a loop it does not wait
+        space.remove(old)
+
+    with ThreadPoolExecutor() as threads:
+        replacing = threads.submit(space.replace, old, new)
+        assert old.holding.wait(WAIT_S)
+        asyncio.run(remove())
+        old.let_go.set()
+        with pytest.raises(AgentNotFound, match="not in this space"):
+            replacing.result(WAIT_S)
+    with suppress(AgentNotFound):  # it has left
+        space.remove(old)
+    assert (new.space, space.ids()) == (None, ["me"])
+    space.add(new)
     assert me.ask("worker", "which").result(WAIT_S) == 2
 
 

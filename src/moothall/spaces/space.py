@@ -181,7 +181,7 @@ class Space:
         another agent takes the place. Call it in a thread without a running event loop: it waits.
 
         Raises:
-            AgentNotFound: the old agent is not in this space
+            AgentNotFound: the old agent is not in this space, or is removed meanwhile
             DefinitionError: the new one has another id, is in a space, or keeps messages in lanes
                 where the old one does not
             RuntimeError: called where an event loop is running, which it would block
@@ -201,6 +201,8 @@ class Space:
         if not mailbox.retired:
             await retire(mailbox)
             mailbox.retired = True
+        if mailbox.leaving is not None or not mailbox.open:  # it was removed meanwhile
+            raise not_here(mailbox.agent)
         await succeed(mailbox, new, partial(self._came, new))
         resume, mailbox.suspended, mailbox.retired = mailbox.suspended, None, False
         if resume is not None:
