@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,34 @@ def test_ag_ui_question_is_an_interrupt_that_a_resume_answers(
     (told,) = [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
     assert result in told
     assert events[-1]["outcome"] == {"type": "success"}
+    run(url, user("paint"), resume=[entry], status=400)  # once
+
+
+def test_ag_ui_late_answer_to_a_withdrawn_question_gets_the_rest_of_the_run(serve: Serve) -> None:
+    give_up, painted = threading.Event(), threading.Event()
+
+    async def paint(context: Context[Any]) -> str:
+        """Paint the door."""
+
+        async def ask() -> str:
+            return await context.ask_person("What colour?")
+
+        asking = asyncio.create_task(ask())
+        await asyncio.to_thread(give_up.wait, 20)
+        asking.cancel()
+        await asyncio.wait((asking,))
+        painted.set()
+        return "painted white"
+
+    script = ScriptedModel([Call("c", "paint", {}), "Done."])
+    url = serve(asgi(ReActAgent("bot", script, actions=[paint])))
+    (asked,) = run(url, user("paint"))[-1]["outcome"]["interrupts"]
+    give_up.set()
+    assert painted.wait(20)
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"answer": "red"}}
+    events = run(url, user("paint"), resume=[entry], runId="r2")
+    (told,) = [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
+    assert (told, events[-1]["outcome"]) == ("painted white", {"type": "success"})
     run(url, user("paint"), resume=[entry], status=400)  # once
 
 

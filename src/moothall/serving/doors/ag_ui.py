@@ -197,7 +197,7 @@ class AGUIDoor:
         return job.asking.open
 
     def _drop_idle(self, job: wire.AGUIRun, keys: set[str]) -> None:
-        if keys & job.asking.open.keys():
+        if keys & (job.asking.open.keys() | job.asking.withdrawn):
             self._drop(job.run_id)
 
     def _drop(self, run_id: str) -> None:
@@ -224,11 +224,13 @@ class AGUIDoor:
         if job is None:
             return await self._resumed_from_journal(agent, caller, run_id, answers, body)
         is_own = (job.agent, job.caller, job.thread) == (agent, caller, thread)
-        if not is_own or not job.asking.open.keys() >= answers.keys():
+        asked, withdrawn = job.asking.open, job.asking.withdrawn & answers.keys()
+        if not is_own or not asked.keys() | withdrawn >= answers.keys():
             raise wire.no_run()
         del self._waiting[run_id]
-        for key, entry in answers.items():
-            job.asking.settle(key, wire.read(job.asking.open[key], entry))
+        job.asking.withdrawn -= withdrawn  # once; the run has gone on without these answers
+        for key in answers.keys() - withdrawn:
+            job.asking.settle(key, wire.read(asked[key], answers[key]))
         return job
 
     async def _resumed_from_journal(

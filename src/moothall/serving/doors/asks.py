@@ -117,6 +117,7 @@ class OpenAsks:
 
     def __init__(self, changed: Callable[[Ask], object], most_s: float) -> None:
         self.open: dict[str, Ask] = {}
+        self.withdrawn: set[str] = set()  # the keys of what was asked and needs no answer any more
         self._changed = changed
         self._most_s = most_s
 
@@ -146,6 +147,7 @@ class OpenAsks:
             return None
         finally:
             if self.open.pop(ask.key, None) is not None:  # cancelled, or too late
+                self.withdrawn.add(ask.key)
                 self._changed(ask)
 
     def settle(self, key: str, value: Any) -> None:
