@@ -20,8 +20,10 @@ from moothall import (
     Action,
     Budget,
     Context,
+    Conversation,
     DualActAgent,
     Journal,
+    MaxTurns,
     ReActAgent,
     ScriptedModel,
     Waiting,
@@ -437,6 +439,31 @@ def test_openai_response_is_in_progress_until_somebody_answers_and_then_fetched(
         more = responses.create(model="shop", input="Again.", previous_response_id=made.id)
         assert more.status == "in_progress"
         assert "Bought." in json.dumps(seen)
+
+
+def test_openai_group_that_goes_on_later_hears_what_was_said_once(
+    serve: Serve, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        seen[:] = [str(each["content"]) for each in messages if each["role"] != "system"]
+        if messages[-1]["role"] != "tool" and "Buy." in seen[-1]:
+            return call("buy", item="tea")
+        return "Bought."
+
+    with Journal(tmp_path / "runs.db") as journal:
+        clerk = shop(id="clerk")
+        clerk.model = ScriptedModel(answer)
+        group = Conversation([clerk], id="shop", until=MaxTurns(1), journal=journal)
+        responses = client(serve(asgi(group))).responses
+        made = responses.create(model="shop", input="Buy.")
+        assert made.status == "in_progress"
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+        responses.create(model="shop", input="And?", previous_response_id=made.id)
+        assert len([each for each in seen if "Buy." in each]) == 1
 
 
 def test_openai_caller_cancels_its_own_response_that_waits(serve: Serve, tmp_path: Path) -> None:

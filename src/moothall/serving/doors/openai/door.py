@@ -201,6 +201,7 @@ class OpenAIDoor:
                     request.conversation, request.offered = before, request_read.tools
                     request.must_call = request_read.must_call
                 else:
+                    self._served.forget(agent, thread)  # what a run that went on later has left
                     for message in before:
                         await agent.observe(message, thread)
                 if request_read.stream:
