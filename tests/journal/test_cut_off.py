@@ -26,8 +26,10 @@ from moothall import (
     NativeSpace,
     ReActAgent,
     Reply,
+    RunHeld,
     ScriptedModel,
     SQLiteMemory,
+    StateError,
     Usage,
     action,
 )
@@ -115,6 +117,34 @@ async def test_action_that_is_cut_off_with_its_run_is_in_doubt_until_a_person_de
         assert reply.usage == Usage(30, 6)
         assert [*map(bare, memory.messages())] == reply.messages
         assert journal.replay("R") == reply
+
+
+@on_a_loop
+async def test_first_of_two_answers_at_once_to_a_call_in_doubt_counts(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        till = Till(journal)
+        await till.cut_off(till.agent(till.waits))
+        other = sqlite3.connect(tmp_path / "j", isolation_level=None)
+        for run in [journal.fork("R") for _ in range(5)]:
+            (wait,) = journal.waiting(run)
+            together = threading.Barrier(2)
+
+            def answer(value: str, key: str = wait.key, run: str = run) -> str | None:
+                together.wait(20)  # noqa: B023
+                try:
+                    journal.answer(run, key, value, by=value)
+                except (StateError, RunHeld):
+                    return None
+                return value
+
+            other.execute("BEGIN IMMEDIATE")  # both have read before one writes
+            asked = asyncio.gather(*(asyncio.to_thread(answer, e) for e in ("repeat", "skip")))
+            await asyncio.wait((asked,), timeout=0.2)
+            other.rollback()
+            counted = [each for each in await asked if each is not None]
+            (decided,) = [e.data for e in journal.entries(run) if e.kind == "decided"]
+            assert counted == [decided["decision"]]
+        other.close()
 
 
 @on_a_loop

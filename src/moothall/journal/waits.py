@@ -31,7 +31,6 @@ from moothall.journal.wait import (
     DECISIONS,
     KINDS,
     RESUME,
-    Decision,
     Wait,
     WaitKind,
     kinds_of,
@@ -214,12 +213,10 @@ class Waits(DueRuns):
         with self._store.reading() as db:
             number = self._store.number(db, run_id)
             entries = [entry for entry, _ in self._store.read(db, number, run_id)]
-        undecided = {(each.path, each.key) for each in Doubt.among(entries)}
-        for doubt in Doubt.among(entries, decided=True):
-            at = (doubt.path, doubt.key)
-            if at in undecided and doubt_key(*at) == key:  # perhaps again: its repetition, too
-                self.decide(run_id, {doubt.number: value}, by)
-                return
+        # Perhaps again: its repetition, too. Another may answer until the run is open.
+        is_open = any(doubt_key(each.path, each.key) == key for each in Doubt.among(entries))
+        if is_open and self.decide(run_id, value, by, only=key):
+            return
         decision = as_text(DECISIONS.recorded(value))
         for each in self.decided(run_id=run_id):
             if each.key == key:
@@ -233,9 +230,16 @@ class Waits(DueRuns):
         raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
 
     def decide(
-        self, run_id: str, decisions: Mapping[int, Decision] | Decision, by: str | None
+        self,
+        run_id: str,
+        decisions: Any,
+        by: str | None,
+        only: str | None = None,
     ) -> list[Doubt]:
-        """Record decisions about calls in doubt; return these."""
+        """Record decisions about calls in doubt; return these.
+
+        `only` is the key of the one call that is decided about, unless that was done before.
+        """
         check_text("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
@@ -243,7 +247,11 @@ class Waits(DueRuns):
                 (entry for part in run.past_entries.values() for entry in part),
                 key=lambda e: e.sequence,
             )
-            decided = decisions_for(Doubt.among(entries, decided=True), decisions)
+            doubts = Doubt.among(entries, decided=only is None)
+            if only is not None:
+                doubts = [each for each in doubts if doubt_key(each.path, each.key) == only]
+                decisions = {each.number: decisions for each in doubts}
+            decided = decisions_for(doubts, decisions)
             for doubt, data in decided:
                 run.note(doubt.path, "decided", data if by is None else {**data, "by": by})
             run.commit_now()
