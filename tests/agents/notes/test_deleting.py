@@ -38,6 +38,18 @@ def test_notes_of_a_thread_go_with_its_runs_unlike_those_of_others(tmp_path: Pat
     assert not (notes / "anna").exists()
 
 
+def test_notes_that_another_conversation_wrote_under_a_key_that_is_a_threads_id_stay(
+    tmp_path: Path,
+) -> None:
+    notes = tmp_path / "notes"
+    with Journal(tmp_path / "runs.db") as journal:
+        for thread in ("acme", "acme/1", "bob"):
+            noted(notes, journal, thread, by=lambda context: "acme")
+    (notes / "acme" / "by-hand.md").write_text("Acme likes pears")  # nobody says whose it is
+    assert forget_thread(notes, "acme") == 3
+    assert [each.stem for each in notes.rglob("*.md")] == ["bob"]
+
+
 def test_notes_of_a_sub_agent_go_with_its_callers_thread(tmp_path: Path) -> None:
     bank = Bank(tmp_path / "notes")
     helper = bank.agent(call("note", name="x", text="Anna likes pears"), "Noted.", id="helper")

@@ -121,8 +121,8 @@ class NoteFolder:
 def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
     """Delete the notes of a conversation, and of those below it, `THREAD/…`.
 
-    These are the notes in the conversation's own folder, and all notes below `folder` whose head
-    names it as where they were written. Git keeps what it has committed.
+    These are all notes below `folder` whose head names it as where they were written, and those
+    in the conversation's own folder whose head names none. Git keeps what it has committed.
 
     Args:
         folder: a folder of `Notes`
@@ -143,7 +143,7 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
         is_own = thread_folder == own_folder or own_folder in thread_folder.parents
         for name in filter(note.is_name, files):
             path = thread_folder / name
-            if path.is_symlink() or not (is_own or _is_of(path, thread)):
+            if path.is_symlink() or not _is_of(path, thread, is_own):
                 continue
             try:
                 path.unlink(missing_ok=True)
@@ -156,9 +156,10 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
     return count
 
 
-def _is_of(path: Path, thread: str) -> bool:
+def _is_of(path: Path, thread: str, is_own: bool) -> bool:
+    """Return whether a note is of a thread; `is_own` counts where its head names none."""
     try:
         owner = note.read("", path.read_text(errors="replace"), trusted=True).thread
     except OSError:
-        return False
-    return owner is not None and (owner == thread or owner.startswith(f"{thread}/"))
+        return is_own
+    return is_own if owner is None else f"{owner}/".startswith(f"{thread}/")
