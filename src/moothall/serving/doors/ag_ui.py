@@ -224,13 +224,13 @@ class AGUIDoor:
         if job is None:
             return await self._resumed_from_journal(agent, caller, run_id, answers, body)
         is_own = (job.agent, job.caller, job.thread) == (agent, caller, thread)
-        asked, withdrawn = job.asking.open, job.asking.withdrawn & answers.keys()
-        if not is_own or not asked.keys() | withdrawn >= answers.keys():
+        open_asks, late_keys = job.asking.open, job.asking.withdrawn & answers.keys()
+        if not is_own or not open_asks.keys() | late_keys >= answers.keys():
             raise wire.no_run()
         del self._waiting[run_id]
-        job.asking.withdrawn -= withdrawn  # once; the run has gone on without these answers
-        for key in answers.keys() - withdrawn:
-            job.asking.settle(key, wire.read(asked[key], answers[key]))
+        job.asking.withdrawn -= late_keys  # once; the run has gone on without these answers
+        for key in answers.keys() - late_keys:
+            job.asking.settle(key, wire.read(open_asks[key], answers[key]))
         return job
 
     async def _resumed_from_journal(
