@@ -85,6 +85,8 @@ async def retire(mailbox: Mailbox) -> None:
 async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> None:
     """Give a paused mailbox to an agent, and run its `after_add`; `took` comes in between."""
     old = mailbox.agent
+    if mailbox.leaving is not None or not mailbox.open:  # it was removed meanwhile
+        raise not_here(old)
     if old is not new and old.space_mailbox is mailbox:
         old.space_mailbox = None
     mailbox.agent = new

@@ -201,8 +201,6 @@ class Space:
         if not mailbox.retired:
             await retire(mailbox)
             mailbox.retired = True
-        if mailbox.leaving is not None or not mailbox.open:  # it was removed meanwhile
-            raise not_here(mailbox.agent)
         await succeed(mailbox, new, partial(self._came, new))
         resume, mailbox.suspended, mailbox.retired = mailbox.suspended, None, False
         if resume is not None:
