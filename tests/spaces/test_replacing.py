@@ -108,9 +108,7 @@ class Leaver(Worker):
         await asyncio.to_thread(self.let_go.wait, WAIT_S)
 
 
-def test_replace_of_an_agent_that_is_removed_meanwhile_leaves_the_new_one_outside(
-    space: NativeSpace, me: Agent
-) -> None:
+def test_replace_beside_remove_leaves_the_successor_outside(space: NativeSpace, me: Agent) -> None:
     old, new = space.add(Leaver(1)), Worker(2)
 
     async def remove() -> None:  # on a loop it does not wait
