@@ -90,6 +90,7 @@ def test_margins_of_an_attribute_of_ones_own_count_what_rows_have(city: City) ->
         ({"age": {"0-20": 1, "21+": -2}}, "must be a count or a share"),
         ({"gender": {"female": 0}}, "all counts are 0"),
         ({"money": {"1": 1}}, "margins of .money. cannot be met; there are: age"),
+        ({"cars": {"0": 1, "1": 2}}, "margins of .cars. cannot be met; there are: age"),
         ({"age, faith": {"1, a": 1}}, "cannot be met"),
         ({"age, gender": {"0-17": 1}}, "must have a value for age, gender"),
         ({"age": {"0-17": 90, "18+": 10}}, "age 0-17: asked for 270, found"),

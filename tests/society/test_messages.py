@@ -1,4 +1,4 @@
-"""Messages in a society: sent in one step, handled in the next, in the order (sender, sequence)."""
+"""Messages in a society: sent in one step, handled in the next."""
 
 from __future__ import annotations
 

@@ -272,8 +272,17 @@ def test_trajectories_are_read_again_after_a_kill(tmp_path: Path, citizens: Any)
         with pytest.raises(Stop):
             lived(out, citizens, journal, run_id="r", save_every=4, progress=stop)
         assert {row["step"] for row in Trajectories(out)} == set(range(10))
+    so_far: list[int] = []
     with Journal(tmp_path / "two") as journal:
-        lived(out, citizens, journal, run_id="r", save_every=4)
+        lived(
+            out,
+            citizens,
+            journal,
+            run_id="r",
+            save_every=4,
+            progress=lambda row: so_far.append(max(each["step"] for each in Trajectories(out))),
+        )
+    assert so_far == [7, 8, 9, 10, 11]
     assert list(Trajectories(out)) == list(Trajectories(whole))
     table = Trajectories(out)
     assert [(row["step"], row["citizen"]) for row in table][:3] == [(0, "1"), (0, "2"), (0, "3")]
@@ -282,6 +291,13 @@ def test_trajectories_are_read_again_after_a_kill(tmp_path: Path, citizens: Any)
     assert table.of(7)[2]["act"] == "sleep"
     placed = [sum((at or "").startswith("home") for at in table.at(n).values()) for n in range(12)]
     assert all(each >= at_home for each, at_home in zip(placed, home, strict=True))
+
+
+def test_trajectories_leave_out_a_row_that_a_kill_has_cut(tmp_path: Path) -> None:
+    file = tmp_path / "trajectories.csv"
+    for cut in ("0,2,home-1,,sle", "0,2", "0"):
+        file.write_text(f"step,citizen,place,to,act\n0,1,home-1,,sleep\n{cut}")
+        assert [row["citizen"] for row in Trajectories(tmp_path)] == ["1"]
 
 
 def test_objects_and_columns_write_the_same_trajectories_as_parquet_and_csv(

@@ -128,6 +128,7 @@ class Tables:
             begins = self.trajectories and step < last
             self._open(NAME, has_where, step, header(self.values) if begins else b"")
             if follows:
+                path.with_suffix(".parquet").unlink(missing_ok=True)
                 os.truncate(path, len(text))
             else:
                 write_whole(path, lambda to: Path(to).write_bytes(text))
@@ -139,6 +140,7 @@ class Tables:
         """Go on with a table that has the steps before `step`, or begin it anew with `first`."""
         path = self.folder / f"{name}.csv"
         if follows and path.exists():
+            path.with_suffix(".parquet").unlink(missing_ok=True)  # of a run that has stopped
             os.truncate(path, _size_before(path, step))
         elif not follows:
             for suffix in (".csv", ".parquet"):

@@ -192,7 +192,8 @@ class Trajectories:
                 raise ConfigError(f"{self.path} cannot be read: {error_text(error)}") from error
             return
         with self.path.open(encoding="utf-8", newline="") as lines:
-            rows = csv.reader(lines)
+            # Where a run was killed, the last row may be cut.
+            rows = csv.reader(line for line in lines if line.endswith("\n"))
             names = next(rows, [])
             if tuple(names)[: len(COLUMNS)] != COLUMNS:
                 yield {name: [] for name in names}  # for the error that tells the columns

@@ -121,6 +121,14 @@ def test_persons_with_gaps_are_refused_in_columns_and_attributes_may_have_some(
     assert made.status_of(4)["profile"]["owns"] == "car"
 
 
+@pytest.mark.parametrize(("name", "word"), (("gender", "diverse"), ("education", "phd")))
+def test_person_with_a_word_that_no_column_has_is_refused(city: City, name: str, word: str) -> None:
+    people = make_people(city, 3, seed=1)
+    people[1]["profile"][name] = word
+    with pytest.raises(ConfigError, match=f'citizen 2: {name} must be one of .*, got "{word}"'):
+        Population(people, city)
+
+
 def test_whole_numbers_of_an_attribute_keep_all_their_digits() -> None:
     made = Population({"parcel": np.array(["123456789012345678", "5"])}, blocks=[])
     assert made.columns["parcel"].tolist() == [123456789012345678, 5]

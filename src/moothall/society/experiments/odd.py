@@ -147,8 +147,8 @@ class _OddPage:
             "that fits acts, and its blocks clean up. The order of turns has no effect.",
             f"3. The commit stage settles what they want, kind by kind ({wants}), within a kind in "
             "an order of the citizens that is drawn in each step, and writes.",
-            "4. Messages and answers are delivered in the next step, in the order of sender and "
-            "sequence.",
+            "4. Messages and answers are delivered in the next step, in that order of their "
+            "senders.",
         ]
         workflow = [
             f"- {name}: {one_line(json.dumps(in_words(self._workflow(name))), 1000)}"

@@ -74,7 +74,7 @@ class Perception:
         id: the citizen's id, as in messages
         status: the citizen's state
         place: the id of the citizen's place; None on the way, or without a city
-        messages: the messages of the step before, in the order (sender, sequence)
+        messages: the messages of the step before, as their senders were heard
         answers: the answers to its wants of the step before, in the order of the wants
         feed: posts that the citizen reads instead of those of its society's feed
         name_of: returns the name of an agent by its id; empty for none

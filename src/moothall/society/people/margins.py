@@ -23,7 +23,8 @@ from moothall.build import excerpt
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
 from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
-from moothall.society.people.offices import plain_numbers
+from moothall.society.people.means import ATTRIBUTES
+from moothall.society.people.offices import NUMBERS, plain_numbers
 from moothall.society.people.table import COLUMNS, read_table
 
 _HOUSEHOLD_ATTRIBUTES: Final = {
@@ -33,7 +34,7 @@ _HOUSEHOLD_ATTRIBUTES: Final = {
     "household": HOUSEHOLDS,
 }
 """What households are chosen for, with the words of each; None: a number."""
-_RESERVED: Final = (*COLUMNS, "income", "occupation")
+_RESERVED: Final = (*COLUMNS, *ATTRIBUTES, *NUMBERS, "household_id")
 _RANGE: Final = re.compile(r"\s*([0-9]{1,3})\s*(?:[-–]\s*([0-9]{1,3})|(\+))?\s*")
 _DRAWS_PER_HOME: Final = 12
 """How many households are drawn for each home."""

@@ -22,6 +22,7 @@ Table = dict[str, Any]
 Persons = list[dict[str, Any]]
 _DRAWN: Final = ("home", "work", "age", "gender", "education", "household", "skill", "pay", *NEEDS)
 """Columns that are drawn where nobody has a value."""
+_WORDS: Final = ("gender", "education")  # whose last word stands for no other
 _OF_FRIENDS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
 
 
@@ -106,6 +107,9 @@ def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
     _add_attributes(population, persons)
     for row, person in enumerate(persons):
         profile = dict(person.get("profile") or {})
+        for name in profile.keys() & declared.keys() & {*_WORDS}:
+            where = f"citizen {person['id']}: {name}"
+            declared[name].number_of(where, profile[name], population.place_number)
         if "pay" in declared and "income" in profile:
             profile["income"] = round(profile["income"])
         status = {**person, "profile": profile}
