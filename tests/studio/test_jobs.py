@@ -272,3 +272,50 @@ def test_run_stopped_while_it_waits_asks_nobody_until_it_is_resumed(
             assert studio.cards.decide(again["number"], permit) == "permitted"
             assert told.until("job", run=run, state="ended")["reason"] == "done"
     assert (folder / "a").exists()
+
+
+def test_message_to_a_run_that_cannot_resume_is_heard_once(studio: Studio, folder: Path) -> None:
+    """Its folder was away; the person presses Resume again, with the same message."""
+    with OpenAIServer(HANG, text("One."), text("Two.")) as server:
+        run = studio.jobs.start(replace(order(folder, server), review=None))
+        server.wait_for_request()
+        studio.jobs.stop(run)
+        with ThreadPoolExecutor(1) as thread:  # Playwright has a loop run in this one
+            rests = until(lambda: studio.jobs.state(run) is None)
+            thread.submit(asyncio.run, rests).result()
+        away = folder.rename(folder.with_name("away"))
+        with pytest.raises(MoothallError, match="does not exist"):
+            studio.jobs.resume(run, text="Be brief.")
+        assert studio.jobs.messages_for(run) == []
+        away.rename(folder)
+        studio.jobs.resume(run, text="Be brief.")
+        while server.requests[-1].body["messages"][-1]["content"] != "Be brief.":
+            server.wait_for_request()
+
+
+def test_research_is_told_nothing_while_it_runs(studio: Studio, folder: Path) -> None:
+    with OpenAIServer(HANG) as server:
+        run = studio.jobs.start(ResearchOrder(["Why?"], str(folder), model=f"{server.url}#m"))
+        server.wait_for_request()
+        with pytest.raises(ConfigError, match="a run of research takes no message"):
+            studio.jobs.steer(run, "Hurry.")
+        studio.jobs.stop(run)
+
+
+def test_run_that_waits_here_and_is_ended_elsewhere_is_no_longer_under_way_here(
+    tmp_path: Path, folder: Path
+) -> None:
+    """It is stopped at another studio's page, or deleted."""
+    write = call("write_file", json.dumps({"file_name": "a", "content": "x"}))
+    with OpenAIServer(calls(write), calls(write)) as server, a_studio(tmp_path) as studio:
+        told = Told(studio)
+        runs = [studio.jobs.start(replace(order(folder, server), review=None)) for _ in range(2)]
+        with ThreadPoolExecutor(1) as thread, a_studio(tmp_path) as other:
+            for run in runs:
+                rests = until(lambda run=run: studio.journal.run(run).state == "waiting")
+                thread.submit(asyncio.run, rests).result()
+            other.jobs.stop(runs[0])
+            other.journal.delete(runs[1])
+        for run in runs:
+            assert told.until("job", run=run, state="ended")["reason"] == "cancelled"
+        assert studio.jobs.running() == []

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall import ConfigError, MoothallError, NoSuchRun, Person, RunHeld, RunMismatch, StateError
+from moothall import ConfigError, MoothallError, NoSuchRun, RunHeld, RunMismatch, StateError
 from moothall.build import Stop, cancel_run, guard
 from moothall.journal import Outline
-from moothall.studio.cards import RunApprover
-from moothall.studio.cards.plan import PlanDesk
+from moothall.studio.cards.agents import agent_for
 from moothall.studio.hub import Hub, in_thread
 from moothall.studio.orders import has_resume, resume_of
-from moothall.studio.orders.act import act_agent, check_journal_apart, model_keys
 from moothall.studio.orders.order import (
     ActOrder,
     ResearchOrder,
@@ -30,7 +27,7 @@ from moothall.studio.orders.order import (
     with_more,
     without_keys,
 )
-from moothall.studio.orders.research import check_research, make_researcher, write_report
+from moothall.studio.orders.research import write_report
 from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.run_view import rests
@@ -126,7 +123,12 @@ class Jobs:
                 job.messages.append(text)
             job.resumed.set()
             # Until it is under way: the next page then finds it among the jobs.
-            in_thread(f"moothall-{job.run_id}", partial(self._run, job))
+            try:
+                in_thread(f"moothall-{job.run_id}", partial(self._run, job))
+            except BaseException as error:
+                if text and not isinstance(error, RunMismatch):  # a fork of it takes the message
+                    job.messages.remove(text)  # it is sent again
+                raise
 
     def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE, text: str = "") -> str:
         """Resume a stopped run by its recorded order; return its id, or that of a copy.
@@ -178,6 +180,7 @@ class Jobs:
 
         One that cannot be resumed is tried again after a minute.
         """
+        self._forget_ended()
         now, journal = time.monotonic(), self._hub.journal
         for run_id in journal.waits.run_ids():
             job = self._jobs.get(run_id)
@@ -196,6 +199,19 @@ class Jobs:
                 self._retry_times.pop(run_id, None)
             except MoothallError as error:
                 logger.error("run %r cannot go on: %s", run_id, error)
+
+    def _forget_ended(self) -> None:
+        """Forget the runs that waited, and that another process ended or deleted."""
+        for job in [each for each in list(self._jobs.values()) if each.waits]:
+            state = "cancelled"
+            with suppress(NoSuchRun):
+                run = self._hub.journal.run(job.run_id)
+                if run.held or run.state == "waiting":
+                    continue
+                state = run.state
+            with self._starting:
+                if self._jobs.get(job.run_id) is job:  # it has not been resumed meanwhile
+                    self._publish_end(job, state, "")
 
     def stop(self, run_id: str) -> None:
         """Cancel a run, no matter who began it; `resume`, or its program, continues it.
@@ -240,7 +256,7 @@ class Jobs:
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
         job = self._job(run_id)
-        if job.order is None:
+        if not isinstance(job.order, ActOrder):
             raise ConfigError(f"a run of {job.command} takes no message")
         job.messages.append(text.strip())
         self._hear(job)
@@ -294,7 +310,9 @@ class Jobs:
 
     def _run(self, job: _BackgroundRun, started: Future[None]) -> None:
         if job.order is not None:
-            job.agent = _agent_for(job.run_id, job.order, self._hub, job.resumed.wait)
+            job.agent = agent_for(
+                job.run_id, job.order, self._hub.journal, self._hub.cards, job.resumed.wait
+            )
             check_program(self._hub.journal, job.run_id, job.agent)
             self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
             job.work = partial(job.agent.reply, job.order.task, run_id=job.run_id)
@@ -357,35 +375,3 @@ class TabHub(ServedHub):
 
     jobs: Jobs
     user: You
-
-
-def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
-    """Return an order's agent; one that acts awaits `resumed()` before each call."""
-    journal, cards = hub.journal, hub.cards
-    agent: Any
-    if not isinstance(order, ActOrder):
-        check_research(order)
-        plans = PlanDesk(cards, run_id)
-        review = plans.review if order.review_plan else None
-        agent = make_researcher(order, journal, os.environ.get("MOOTHALL_KEY"), review)
-        agent.approver, plans.tools, plans.by_model = cards, agent.tools, order.model is not None
-        return agent
-    check_journal_apart(order, journal.path)
-    key, own_key = model_keys(order, {})  # a key of moothall.toml is for the command that read it
-    options: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
-    options["approver"] = RunApprover(cards, task=order.task, folder=order.root)
-    if order.review == "me":
-        person = Person("you", approver=options["approver"])
-        agent = act_agent(order, reviewer=person, **options)
-    else:
-        agent = act_agent(order, **options)
-
-    async def wait_for_resumption(agent: Any, about: dict[str, Any]) -> None:
-        await resumed()
-
-    # A dual act calls nothing itself: its members wait.
-    reviewed = hasattr(agent, "human_agent")
-    for each in (agent.human_agent, agent.reactive_agent) if reviewed else (agent,):
-        each.register_hook("pre_reasoning", "studio", wait_for_resumption)
-        each.register_hook("pre_acting", "studio", wait_for_resumption)
-    return agent
