@@ -99,6 +99,13 @@ async def test_commit_citizen_without_a_place_arrives_in_the_next_step() -> None
     assert ann.status["place"] == "b"
 
 
+async def test_commit_citizen_on_its_way_without_a_city_arrives() -> None:
+    way = {"to": "b", "arrives": 2, "mode": None, "from": "a", "left": 0}
+    ann, ben = wanting(moving=way), wanting(id=2, place="c", work="d")
+    await after(3, ann, ben, services=[Bank()])
+    assert (ann.status["place"], ben.status["place"]) == ("b", "c")
+
+
 async def test_commit_of_services_at_one_place_lets_the_first_settle() -> None:
     class Stall(Service):
         takes = (Buy,)

@@ -106,11 +106,14 @@ class AgentBooks(Books):
         ends = ((status["place"], "at_place"), ((status["moving"] or {}).get("to"), "coming_to"))
         for place, name in ends:
             if place is not None:
-                number, many = self._population.place_number(place), getattr(self, name)
-                if number >= len(many):
-                    many = np.append(many, np.zeros(number + 1 - len(many), np.int64))
-                    setattr(self, name, many)
-                many[number] += by
+                number, counts = (
+                    self._population.place_number(place),
+                    (self.at_place, self.coming_to),
+                )
+                if number >= len(self.at_place):  # without a city each name is a place
+                    more = np.zeros(number + 1 - len(self.at_place), np.int64)
+                    self.at_place, self.coming_to = (np.append(each, more) for each in counts)
+                getattr(self, name)[number] += by
 
     def write_settled(self, id: str, status: Mapping[str, Any]) -> None:
         """Write money, place, home and movement of a status into the columns of its citizen."""

@@ -122,7 +122,7 @@ def arrive(books: Any) -> None:
     there = on_way[arrays["arrives"][on_way] <= books.step + 1]
     if not len(there):
         return
-    to, count = arrays["moving_to"][there], len(books.population.places)
+    to, count = arrays["moving_to"][there], len(books.at_place)
     arrived = np.bincount(to, minlength=count)
     books.coming_to -= arrived
     books.at_place += arrived
