@@ -16,8 +16,10 @@ from moothall.foundation.text.scripts import UNSPACED
 
 __all__ = [
     "STOP_WORDS",
+    "UNSPACED",
     "WORD",
     "degree_of",
+    "has_unspaced",
     "is_stop_word",
     "is_unspaced",
     "language_of",
@@ -111,6 +113,11 @@ def language_of(all_words: Iterable[str]) -> str:
 def is_unspaced(word: str) -> bool:
     """Return whether a word begins in a script without spaces between words, such as Chinese."""
     return _UNSPACED.match(word) is not None
+
+
+def has_unspaced(text: str) -> bool:
+    """Return whether a text has any character of such a script."""
+    return not text.isascii() and _UNSPACED.search(text) is not None
 
 
 def degree_of(language: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
@@ -21,6 +22,14 @@ _DASH: Final = re.compile(r"\s*(?:[–—]|--)\s*")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
+# Numbers of Chinese, Japanese and Korean stand beside letters: 1998年5月3日, 12万人.
+_DAY: Final = re.compile(r"(\d{4})[年년] ?(\d{1,2})[月월] ?(\d{1,2})[日일]")
+_POWERS: Final = {"万": 4, "萬": 4, "만": 4, "亿": 8, "億": 8, "억": 8}
+_MYRIAD: Final = re.compile(rf"(\d+(?:[.,]\d+)*)([{''.join(_POWERS)}]?)")
+_MYRIADS: Final = re.compile(rf"(?:\d+(?:[.,]\d+)*[{''.join(_POWERS)}])+(?:\d[\d,]*)?")
+_BORDER: Final = re.compile(
+    rf"(?<=\d)(?=[{vocabulary.UNSPACED}])|(?<=[{vocabulary.UNSPACED}])(?=\d)"
+)
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
 _HALF: Final = re.compile(r"\bhalf an? ")
 _AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
@@ -139,10 +148,20 @@ def _measured(text: str) -> frozenset[str]:
 
 def _folded(text: str) -> str:
     """Return a text in which its values are found: half a million is 0.5 million."""
-    folded = values.spelled_out(_HALF.sub("0.5 ", values.fold(text)))
+    folded = values.fold(text)
+    if vocabulary.has_unspaced(folded):
+        folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(r" \1-\2-\3 ", folded)))
+    folded = values.spelled_out(_HALF.sub("0.5 ", folded))
     if _AND_A_HALF.search(folded):
         folded = values.spelled_out(_AND_A_HALF.sub(r"\1.5", folded))
     return _MINUS.sub("-", folded)
+
+
+def _number_of(match: re.Match[str]) -> str:
+    """Return a number of ten thousands and hundred millions, such as 12万, in figures."""
+    parts = _MYRIAD.findall(match[0])
+    total = sum(Decimal(n.replace(",", "")).scaleb(_POWERS.get(of, 0)) for n, of in parts)
+    return f" {total.normalize():f} " if total else match[0]
 
 
 def _initials(words: list[str]) -> str:
