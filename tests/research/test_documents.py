@@ -370,6 +370,19 @@ def test_html_articles_without_a_heading_are_all_read() -> None:
     assert document.text.count(text) == 9
 
 
+def test_html_page_with_one_small_article_is_read_whole() -> None:
+    page = (
+        "<body><nav>Home</nav><h1>Tides</h1><p>Tides are low on Monday, and high on Tuesday.</p>"
+        "<article><p>The ferry is late today.</p></article><p>The lock opens at nine.</p></body>"
+    )
+    assert read("a.html", page).text.splitlines()[::2] == [
+        "Tides",
+        "Tides are low on Monday, and high on Tuesday.",
+        "The ferry is late today.",
+        "The lock opens at nine.",
+    ]
+
+
 def test_document_that_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
     assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better

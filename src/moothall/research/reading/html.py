@@ -32,6 +32,11 @@ _SHORT, _LITTLE = 25, 200
 
 # Tags of trafilatura's own form.
 _TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
+_BESIDE = "//*[{}]".format(
+    " or ".join(
+        f"self::{e}" for e in ("head", "nav", "aside", "header", "footer", "script", "style")
+    )
+)
 _EMPTY_ROOT = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby']"
 
 # What names the authors, the day, the DOI and the journal.
@@ -208,9 +213,16 @@ def _anchors(tree: Any) -> Anchors:
 
 
 def _main(tree: Any) -> Any:
-    """Return the part of a page that is marked as the main one, if exactly one is."""
-    parts = map(tree.xpath, ("//*[@role='main']", "//article", "//main"))
-    return next((elements[0] for elements in parts if len(elements) == 1), None)
+    """Return the part of a page that is marked as the main one, if exactly one is.
+
+    An article beside more text than it has itself is none.
+    """
+    for path in ("//*[@role='main']", "//article", "//main"):
+        if len(elements := tree.xpath(path)) == 1:
+            length = len(_line(tree)) - sum(len(_line(each)) for each in tree.xpath(_BESIDE))
+            if path != "//article" or 2 * len(_line(elements[0])) >= length:
+                return elements[0]
+    return None
 
 
 def _publication(tree: Any) -> Publication | None:
