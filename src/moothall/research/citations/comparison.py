@@ -160,7 +160,7 @@ def _folded(text: str) -> str:
 def _number_of(match: re.Match[str]) -> str:
     """Return a number of ten thousands and hundred millions, such as 12万, in figures."""
     parts = _MYRIAD.findall(match[0])
-    total = sum(Decimal(n.replace(",", "")).scaleb(_POWERS.get(of, 0)) for n, of in parts)
+    total = sum(Decimal(n.replace(",", "")).scaleb(_POWERS.get(sign, 0)) for n, sign in parts)
     return f" {total.normalize():f} " if total else match[0]
 
 
