@@ -32,7 +32,7 @@ _SHORT, _LITTLE = 25, 200
 
 # Tags of trafilatura's own form.
 _TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
-_BESIDE = "//*[{}]".format(
+_MARGINS = "//*[{}]".format(
     " or ".join(
         f"self::{e}" for e in ("head", "nav", "aside", "header", "footer", "script", "style")
     )
@@ -219,7 +219,7 @@ def _main(tree: Any) -> Any:
     """
     for path in ("//*[@role='main']", "//article", "//main"):
         if len(elements := tree.xpath(path)) == 1:
-            length = len(_line(tree)) - sum(len(_line(each)) for each in tree.xpath(_BESIDE))
+            length = len(_line(tree)) - sum(len(_line(each)) for each in tree.xpath(_MARGINS))
             if path != "//article" or 2 * len(_line(elements[0])) >= length:
                 return elements[0]
     return None
