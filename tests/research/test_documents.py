@@ -626,6 +626,8 @@ def test_html_cell_over_several_rows_is_said_in_each() -> None:
         "Alba | Tuesday | low",
         "Berg | none",
     ]
+    note = "<table><tr><td rowspan=2><img></td><th>Note</th></tr><tr><td>A tip.</td></tr></table>"
+    assert read("a.html", f"<p>Tides</p>{note}").text.split() == ["Tides", "|", "Note", "A", "tip."]
 
 
 def test_html_reference_to_a_sign_of_windows_is_that_sign() -> None:

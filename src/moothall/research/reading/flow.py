@@ -97,16 +97,17 @@ def say_merged(tree: Any) -> None:
                 while above.get(column, (0, None))[0]:
                     more, merged = above[column]
                     above[column] = more - 1, merged
+                    column += _span(merged, "colspan")
                     if (copies_left := copies_left - 1) < 0:
                         return
+                    if not 0 < len("".join(merged.itertext()).strip()) <= _LONGEST_MERGED:
+                        continue  # such as a picture
                     copied = deepcopy(merged)
                     copied.tail = None
                     row.append(copied) if cell is None else cell.addprevious(copied)
-                    column += _span(merged, "colspan")
                 if cell is None:
                     continue
-                rows = _span(cell, "rowspan")
-                if rows > 1 and len("".join(cell.itertext())) <= _LONGEST_MERGED:
+                if (rows := _span(cell, "rowspan")) > 1:
                     above[column] = rows - 1, cell
                 column += _span(cell, "colspan")
 
