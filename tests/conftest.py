@@ -23,7 +23,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from faults.table import pytest_terminal_summary as pytest_terminal_summary
-from packages import NOBODY
+from packages import trust_nobody
 
 TESTS = Path(__file__).resolve().parent
 
@@ -34,7 +34,7 @@ os.environ["MOOTHALL_OFFLINE"] = "1"
 # at every step take four times as long. Programs of a clean environment compute in several.
 os.environ["OMP_THREAD_LIMIT"] = "1"
 # No test trusts an authority of the world: to read the system's takes each HTTP client 30 ms.
-os.environ.setdefault("SSL_CERT_FILE", NOBODY)
+trust_nobody()
 # Hundreds of programs are started: none is to compile again what another has.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -18,11 +18,20 @@ from uv import find_uv_bin
 FOLDER = Path(__file__).resolve().parents[1] / "build" / "packages"
 NOBODY = str(Path(__file__).resolve().with_name("nobody.pem"))
 """An authority whose key is gone, which the tests trust and who gets a package does not."""
+OUTSIDE = "SSL_CERT_FILE_OUTSIDE"
+
+
+def trust_nobody() -> None:
+    """Have clients trust that authority alone, those of workers and programs, too."""
+    if OUTSIDE not in os.environ:
+        os.environ[OUTSIDE] = os.environ.get("SSL_CERT_FILE", "")
+    os.environ["SSL_CERT_FILE"] = NOBODY
 
 
 def outside() -> dict[str, str]:
     """The environment of a program that gets something from an index."""
-    return {k: v for k, v in os.environ.items() if v != NOBODY}
+    its = {**os.environ, "SSL_CERT_FILE": os.environ[OUTSIDE]}
+    return {k: v for k, v in its.items() if v or k != "SSL_CERT_FILE"}
 
 
 def node() -> str:

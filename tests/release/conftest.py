@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from packages import NOBODY
+from packages import outside
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Install = Callable[..., Path]
@@ -20,8 +20,9 @@ Install = Callable[..., Path]
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> None:
     """Have programs trust the authorities of the system: these tests ask the index."""
-    if os.environ["SSL_CERT_FILE"] == NOBODY:
-        del os.environ["SSL_CERT_FILE"]
+    its = outside()
+    del os.environ["SSL_CERT_FILE"]
+    os.environ.update(its)
 
 
 def build(to: Path, **environment: str) -> Path:
