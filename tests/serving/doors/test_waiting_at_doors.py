@@ -355,6 +355,32 @@ def test_ag_ui_interrupt_outlives_its_server_and_its_conversation_goes_on(tmp_pa
     assert seen[:3] == ["Hello.", "Good day.", "Buy."]
 
 
+def test_ag_ui_answer_goes_on_in_its_own_request_also_beside_a_look_of_the_server(
+    serve: Serve, tmp_path: Path
+) -> None:
+    begun, answered, let_go = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Journal):
+        def answer(self, *args: Any, **named: Any) -> None:
+            super().answer(*args, **named)
+            begun.wait(5)  # the server looks for what can go on every two seconds
+            answered.set()
+
+    def take() -> str:
+        begun.set()
+        return "at once" if answered.is_set() else str(let_go.wait(20))
+
+    with Slow(tmp_path / "runs.db") as journal:
+        take_it = Action("take", take, "Take.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([call("take"), "Taken."])
+        url = serve(asgi(ReActAgent("shop", model, actions=[take_it], journal=journal)))
+        (asked,) = run(url, user("Take."))[-1]["outcome"]["interrupts"]
+        entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+        events = run(url, user("Take."), resume=[entry])
+        let_go.set()
+        assert events[-1]["outcome"] == {"type": "success"}
+
+
 # -- MCP -------------------------------------------------------------------------------------------
 
 

@@ -489,7 +489,7 @@ class Company:
                     self._to_resume.discard(name)
                     keep((asyncio.create_task(self._resume_stopped(agent)),))
                 try:
-                    choices = (None, None, self._space.resumes_waiting)
+                    choices = (None, None, self._is_due)
                     keep(await agent.resuming.begin_decided(*choices, at_end=self._went_on))
                 except MoothallError as error:  # such as a server of the journal that restarts
                     self._not_looked_up(agent, error)
@@ -500,6 +500,10 @@ class Company:
                     task.cancel()
                 await asyncio.wait(under_way)
             raise
+
+    def _is_due(self, run: Any) -> bool:
+        is_answered = self._served is not None and run.id in self._served.answered_runs
+        return not is_answered and self._space.resumes_waiting(run)
 
     async def _resume_stopped(self, agent: RecordedAgent) -> None:
         async def at_end(resumed: Any) -> None:

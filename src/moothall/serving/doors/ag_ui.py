@@ -260,19 +260,26 @@ class AGUIDoor:
         if question is None or not asks.keys() >= answers.keys():
             raise wire.no_run()
 
-        def answer() -> None:
-            for key, entry in answers.items():
-                journal.answer(run_id, key, wire.read(asks[key], entry), by=caller)
-
-        try:
-            await in_thread(answer)
-        except StateError as error:
-            raise BadRequest(str(error)) from error
         tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
         names, calls_shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
         job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)
         request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
+
+        def answer() -> None:
+            for key, entry in answers.items():
+                journal.answer(run_id, key, wire.read(asks[key], entry), by=caller)
+
+        answered_runs = self._served.answered_runs
+        answered_runs.add(run_id)  # until the task below has ended
+        try:
+            await in_thread(answer)
+        except BaseException as error:
+            answered_runs.discard(run_id)
+            if isinstance(error, StateError):
+                raise BadRequest(str(error)) from error
+            raise
         job.task = asyncio.create_task(self._work(job, agent, request, None))
+        job.task.add_done_callback(lambda task: answered_runs.discard(run_id))
         return job
 
 

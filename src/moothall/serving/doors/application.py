@@ -171,7 +171,7 @@ class _Doors:
                     resuming = keep_resuming(
                         lambda: self._served.offered.values(),
                         _LOOK_S,
-                        lambda run: not is_task(run.id),
+                        lambda run: not (is_task(run.id) or run.id in self._served.answered_runs),
                     )
                     going_on.append(asyncio.create_task(resuming))
                 try:

@@ -167,7 +167,11 @@ class MCPDoor:
 
     def _begin(self, job: MCPCall) -> None:
         job.task = asyncio.create_task(self._done(job))
-        job.task.add_done_callback(lambda task: job.news.put_nowait(None))
+        job.task.add_done_callback(lambda task: self._on_end(job))
+
+    def _on_end(self, job: MCPCall) -> None:
+        self._served.answered_runs.discard(str(job.run_id))
+        job.news.put_nowait(None)
 
     async def _done(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
         """Call an action; return its outcome as a result, or what its run waits for."""
@@ -239,8 +243,13 @@ class MCPDoor:
         """Give a run that waits its answer; another one that was given before counts."""
         journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
         assert job.run_id is not None
-        with suppress(StateError):
-            await in_thread(lambda: journal.answer(job.run_id, key, answer, by=job.caller))
+        self._served.answered_runs.add(job.run_id)  # until the task of `_begin` has ended
+        try:
+            with suppress(StateError):
+                await in_thread(lambda: journal.answer(job.run_id, key, answer, by=job.caller))
+        except BaseException:
+            self._served.answered_runs.discard(job.run_id)
+            raise
 
     async def _progress(
         self, ctx: ServerRequestContext[Any], job: MCPCall, event: Event | str

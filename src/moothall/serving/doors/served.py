@@ -110,6 +110,7 @@ class Served:
         self._owns_space = self._space is None
         self._given_up: set[str] = set()
         self._senders: dict[str, tuple[Agent, float]] = {}
+        self.answered_runs: set[str] = set()  # the runs whose callers answer and go on with them
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self._guard = guard()
