@@ -169,7 +169,7 @@ async def test_rows_added_only_where_a_place_has_room() -> None:
 
 
 class Adds(RowBlock):
-    columns = {"age": Column("int8")}  # noqa: RUF012
+    columns = {"age": Column("int8"), "den": Column("place", None)}  # noqa: RUF012
 
     def __init__(self, **given: Any) -> None:
         super().__init__()
@@ -189,6 +189,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"age": "old"}, {}, r"add: age must be one number, or 3, one for each row, got \"old\""),
     ({"age": None}, {}, r"add: age must be one number, or 3, one for each row, got null"),
     ({"age": 1000}, {}, "age must fit its column of int8"),
+    ({"den": 3}, {}, "den must be the number of a place, or -1"),
     ({}, {"network": Network.small_world(3, neighbours=2, seed=1)}, "it has a network"),
     ({"die": 1}, {}, "citizen 1 leaves with 4 cents"),
     ({"die": 1, "heirs": "2"}, {}, r"remove: heirs must be one number, or 3, .*, got \"2\""),

@@ -16,7 +16,7 @@ from moothall.society.columns.column import Column, untouched
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
 from moothall.society.kernel.draw import number_of, words_of
-from moothall.society.kernel.wants import PARTY, fields_in_rows, id_order
+from moothall.society.kernel.wants import PARTY, PLACE, fields_in_rows, id_order
 from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
@@ -182,8 +182,8 @@ def _fitting(population: Population, name: str, values: Any) -> Any:
     fits = np.isfinite(cast) if own.kind == "f" else cast == values
     if not fits.all():
         raise ConfigError(f"add: {name} must fit its column of {own}")
-    is_place = name in ("place", "home") and len(cast)
-    if is_place and not -1 <= cast.min() <= cast.max() < len(population.places):
+    is_place = population.declared[name].dtype == PLACE
+    if is_place and len(cast) and not -1 <= cast.min() <= cast.max() < len(population.places):
         raise ConfigError(f"add: {name} must be the number of a place, or -1")
     return cast
 
