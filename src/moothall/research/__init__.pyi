@@ -19,12 +19,16 @@ from moothall.research.folder.index import search_folder as search_folder
 from moothall.research.pool import ResourcePool as ResourcePool
 from moothall.research.recording import report_so_far as report_so_far
 from moothall.research.report import Report as Report
+from moothall.research.report import end_in_words as end_in_words
 from moothall.research.researcher import Researcher as Researcher
 from moothall.research.steps import Evaluate as Evaluate
 from moothall.research.steps import Narrate as Narrate
 from moothall.research.steps import Plan as Plan
 from moothall.research.steps import Research as Research
 from moothall.research.steps import Update as Update
+from moothall.research.web.catalogues import CATALOGUES as CATALOGUES
+from moothall.research.web.catalogues import SEARCH_ENGINES as SEARCH_ENGINES
+from moothall.research.web.catalogues import SearchOptions as SearchOptions
 from moothall.research.web.scholarly import search_arxiv as search_arxiv
 from moothall.research.web.scholarly import search_crossref as search_crossref
 from moothall.research.web.search import search_web as search_web

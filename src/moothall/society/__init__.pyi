@@ -19,6 +19,7 @@ from moothall.society.city.places import Routes as Routes
 from moothall.society.city.places import needs as needs
 from moothall.society.city.plane import Plane as Plane
 from moothall.society.city.routes import Route as Route
+from moothall.society.clock import DAY_S as DAY_S
 from moothall.society.columns.column import Column as Column
 from moothall.society.columns.ledger import BRACKETS as BRACKETS
 from moothall.society.columns.rows import Rows as Rows
@@ -31,6 +32,7 @@ from moothall.society.experiments.pictures import draw_map as draw_map
 from moothall.society.experiments.results import Results as Results
 from moothall.society.experiments.sensitivity import Sensitivity as Sensitivity
 from moothall.society.experiments.study import Experiment as Experiment
+from moothall.society.experiments.sweep import SweepProgress as SweepProgress
 from moothall.society.kernel.citizen import AgentType as AgentType
 from moothall.society.kernel.citizen import CitizenAgent as CitizenAgent
 from moothall.society.kernel.citizen import CitizenAgentParams as CitizenAgentParams
@@ -54,6 +56,8 @@ from moothall.society.kernel.wants import Save as Save
 from moothall.society.kernel.wants import Unfollow as Unfollow
 from moothall.society.kernel.wants import Want as Want
 from moothall.society.kernel.wants import Work as Work
+from moothall.society.metrics import METRICS as METRICS
+from moothall.society.metrics import charts as charts
 from moothall.society.people.generator import citizens as citizens
 from moothall.society.people.generator import completed as completed
 from moothall.society.people.generator import make_people as make_people
@@ -78,4 +82,5 @@ from moothall.society.survey import Question as Question
 from moothall.society.survey import Respondent as Respondent
 from moothall.society.survey import Survey as Survey
 from moothall.society.survey import SurveyAnswer as SurveyAnswer
+from moothall.society.tables import Tables as Tables
 from moothall.society.trajectories import Trajectories as Trajectories

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall import ConfigError, Report
 from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
+from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
 from moothall.research.recording import KIND
-from moothall.research.report import COMPLETED, end_in_words
-from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
+from moothall.research.report import COMPLETED
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
 from moothall.studio.page import (

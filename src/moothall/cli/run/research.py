@@ -33,8 +33,7 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import WholeNumberType
 from moothall.journal import REASONS
 from moothall.models import Call
-from moothall.research.report import end_in_words
-from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
+from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
 from moothall.studio.orders import (
     ResearchOrder,
     check_research,

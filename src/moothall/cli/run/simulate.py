@@ -29,8 +29,7 @@ from moothall.cli.values import NumberType, WholeNumberType, above_0
 from moothall.studio.orders import SimulateOrder, check_simulation, is_unbounded, without_keys
 
 if TYPE_CHECKING:
-    from moothall.society import Experiment, Results
-    from moothall.society.experiments.sweep import SweepProgress
+    from moothall.society import Experiment, Results, SweepProgress
 
 MANY_STEPS: Final = 100_000_000
 """Ask before more agent-steps than this: hours for agents, minutes for citizens in columns."""

@@ -25,12 +25,11 @@ from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.watch import print_line
 from moothall.cli.shared_options import as_usage_error
-from moothall.society.metrics import METRICS
+from moothall.society import METRICS
 from moothall.studio.orders import SimulateOrder, check_simulation, record_order, society_of
 
 if TYPE_CHECKING:
-    from moothall.society import Society
-    from moothall.society.tables import Tables
+    from moothall.society import Society, Tables
 
 _PACKAGES: Final = ("moothall", "numpy", "scipy")
 
@@ -150,7 +149,7 @@ def _tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
     """Return the tables of a run; None without --out."""
     if order.out is None:
         return None
-    from moothall.society.tables import Tables
+    from moothall.society import Tables
 
     settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
     settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
@@ -221,7 +220,7 @@ def _progress_line(
 
 def _state_hash(town: Society, order: SimulateOrder) -> str:
     """Return the hash of the state; by rules, of what agents and rows both have: no memories."""
-    from moothall.society.tables import Tables
+    from moothall.society import Tables
 
     if order.model is not None:
         return _hash(town, town.state_dict())

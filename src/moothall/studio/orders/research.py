@@ -13,7 +13,7 @@ from moothall import ConfigError, FileError, MissingExtra, PageError
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.models import budget_of, made_model
 from moothall.models.named_models import check_model
-from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, SearchOptions
+from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions
 
 if TYPE_CHECKING:
     from moothall import Action, Report, Researcher

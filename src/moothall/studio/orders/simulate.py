@@ -13,7 +13,8 @@ from moothall.build import counted
 from moothall.models import budget_of, made_model
 from moothall.models.named_models import check_model
 from moothall.models.names import is_remote
-from moothall.society.clock import DAY_S, seconds_of
+from moothall.society import DAY_S
+from moothall.society.clock import seconds_of
 
 if TYPE_CHECKING:
     from moothall.journal import Journal

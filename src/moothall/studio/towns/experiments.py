@@ -23,8 +23,7 @@ from moothall.studio.page import Field, PageForm, report_page
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
-    from moothall.society import Experiment
-    from moothall.society.experiments.sweep import SweepProgress
+    from moothall.society import Experiment, SweepProgress
     from moothall.studio.hub import Hub
 
 _AT_ONCE: Final = 4

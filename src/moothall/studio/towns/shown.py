@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.build import counted
-from moothall.society.clock import DAY_S, seconds_of
+from moothall.society import DAY_S
+from moothall.society.clock import seconds_of
 from moothall.studio.towns.map import TownMap
 
 if TYPE_CHECKING:

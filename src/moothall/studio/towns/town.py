@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, MoothallError
 from moothall.build import error_text
-from moothall.society.metrics import METRICS, charts
+from moothall.society import METRICS, charts
 from moothall.studio.orders.order import record_order
 from moothall.studio.orders.simulate import SimulateOrder, society_of
 from moothall.studio.towns.frame import with_head
