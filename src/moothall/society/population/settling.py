@@ -32,17 +32,26 @@ class Settlers:
                     self.services.append(service)
         elif kind in books.by_kind:
             self.services.append(books.by_kind[kind])
+        kinds = {type(each) for each in self.services}
+        self._takes_rows = {each: in_rows(each, "settle", "settle_rows") for each in kinds}
         # They neither read nor change what others do, and may settle beside them.
-        self.apart: bool = {type(each) for each in self.services} == {Feed}
+        self.apart: bool = kinds == {Feed}
         # Where all are agents too; but the texts of their posts would stay for ever.
         self.in_tables: bool = bool(self.services) and not self.apart
-        self.in_tables &= all(map(_takes_rows, self.services))
+        self.in_tables &= all(self._takes_rows.values())
         groups: dict[Any, int] = {}
         self.group: Any = np.array(
-            [groups.setdefault(_ledger_of(each) or each, len(groups)) for each in self.services],
+            [
+                groups.setdefault(self._ledger_of(each) or each, len(groups))
+                for each in self.services
+            ],
             np.int32,
         )
         self.at: Any = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
+
+    def _ledger_of(self, service: Any) -> Any:
+        is_firm = isinstance(service, Firm) and self._takes_rows[type(service)]
+        return service.ledger if is_firm else None
 
     def settle(self, books: Any, table: Table) -> None:
         """Have each service settle the wants addressed to it."""
@@ -69,21 +78,13 @@ class Settlers:
         for group in groups.tolist():
             mine = slice(None) if len(groups) == 1 else np.flatnonzero(group_of == group)
             first: Any = self.services[int(of[mine][0])]
-            if (ledger := _ledger_of(first)) is not None:
+            if (ledger := self._ledger_of(first)) is not None:
                 Firm.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
-            elif _takes_rows(first):
+            elif self._takes_rows[type(first)]:
                 some = at[mine]
                 first.settle_rows(books, table, some[books.hearing_order(table.sender[some])])
             else:
                 one_by_one(books, first, table, at[mine])
-
-
-def _takes_rows(service: Service) -> bool:
-    return in_rows(type(service), "settle", "settle_rows")
-
-
-def _ledger_of(service: Service) -> Any:
-    return service.ledger if isinstance(service, Firm) and _takes_rows(service) else None
 
 
 def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
