@@ -22,7 +22,8 @@ def test_suite_collects_the_same_cases_for_each_space(request: pytest.FixtureReq
             without.append(item.nodeid)
             continue
         name = callspec.params["make_space"]
-        test, _, ids = item.nodeid.rstrip("]").partition("[")
+        # What stands behind an @ is the group of tests that one worker runs.
+        test, _, ids = item.nodeid.partition("@")[0].rstrip("]").partition("[")
         others = ids.split("-")
         others.remove(name)
         cases[name].append(f"{test}[{'-'.join(others)}]")

@@ -86,9 +86,11 @@ def test_transfers_check_their_arguments() -> None:
 
 def test_contribution_is_withheld_beside_the_tax() -> None:
     government = Government(contribution=124)
-    for gross in (1000, 20_000):
-        plain = tax_on(gross, BRACKETS)
-        assert government.due("c1", gross) - plain == pytest.approx(gross * 124 // 1000, abs=2)
+    government.of_population(Population(10, City.generate(seed=1, citizens=10), seed=1))
+    gross = np.array([1000, 20_000])
+    plain = np.array([tax_on(each, BRACKETS) for each in gross.tolist()])
+    withheld = government.due(np.array([0, 1]), gross) - plain
+    assert withheld.tolist() == pytest.approx((gross * 124 // 1000).tolist(), abs=2)
 
 
 async def test_poor_and_old_of_a_drawn_town_have_what_the_census_says() -> None:

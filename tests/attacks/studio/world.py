@@ -88,6 +88,7 @@ class World:
                 {"change": "resume", "run": self.done, "more": {"max_tokens": 9}},
             ],
             "/studio/doors/accept": [{"id": "sums"}],
+            "/studio/static/tabs/{name}.js": [{"name": "runs"}],
             "/studio/cards/{number}": [self._card(kind) for kind in CARDS],
             "/studio/society/control": [{"do": "step"}, {"do": "pause"}],
             "/studio/society/citizen": [{"id": "3"}],

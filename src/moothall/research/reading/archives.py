@@ -195,8 +195,9 @@ def read_epub(data: bytes) -> Document:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(home), inside))
         if path not in packed.names:
             continue
+        page_bytes = packed.read(path)
         try:
-            page = read_html(packed.read(path), None, path, local=True)
+            page = read_html(page_bytes, None, path, local=True)
         except UnreadableDocument:  # such as a cover that a script shows
             missing.append(path.rpartition("/")[2])
             continue
