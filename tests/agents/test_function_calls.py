@@ -148,6 +148,12 @@ def journal() -> float:
         return per_turn(lambda turns: agent_with(add, turns, journal=f"{folder}/{turns}.db"), reply)
 
 
+def agent_made() -> float:
+    """Return how many functions the making of an agent with one action calls."""
+    agent_with(add, 0)
+    return float(min(counted(lambda: agent_with(add, 0)) for _ in range(3)))
+
+
 def first_reply() -> float:
     """Return how many functions the first reply of an agent calls."""
 
@@ -292,6 +298,7 @@ KINDS: dict[str, Callable[[], float]] = {
     "turn, plain action": plain_action,
     "turn, stream and hook": stream_and_hook,
     "turn, journal": journal,
+    "agent with one action": agent_made,
     "first reply": first_reply,
     "ask in a space": ask_in_a_space,
     "request of a door": request_of_a_door,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from moothall.actions.capability import Action
 from moothall.foundation.errors import DefinitionError
@@ -27,7 +27,6 @@ class _Joining(Offering, Protocol):
     def merged_with(self, other: Any) -> _Joining: ...
 
 
-@runtime_checkable
 class ActionSource(Protocol):
     """An agent whose actions come and go, such as those of a server."""
 
@@ -63,7 +62,8 @@ class ActionRegistry:
             DefinitionError: the argument is not an action, or an agent's action has a taken name
         """
         source: Any = action
-        if isinstance(source, ActionSource):
+        # Not isinstance, by which Python looks for a protocol's members at each agent made.
+        if callable(getattr(source, "server_actions", None)):
             self.sources = (*self.sources, source)
             return
         offers = getattr(action, "offers", None)
