@@ -361,6 +361,19 @@ def test_budgets_are_shown_and_changed(folder: Path) -> None:
     assert done.returncode == 2
 
 
+def test_budgets_take_a_journal_before_the_subcommand_rather_than_the_variable(
+    folder: Path,
+) -> None:
+    with Journal(folder / "other.db") as journal:
+        Budget(tokens=9, journal=journal, name="service").reserve(tokens=7).settle(tokens=5)
+    done = moothall("budgets", "--journal", "other.db", "reset", "service", cwd=folder)
+    assert "  0 of 9 tokens spent\n" in done.stdout
+    done = moothall("budgets", cwd=folder)
+    assert "  5 of 100 tokens spent" in done.stdout
+    both = ("--journal", "other.db", "reset", "service", "--journal", "runs.db")
+    assert "  0 of 100 tokens spent" in moothall("budgets", *both, cwd=folder).stdout
+
+
 def test_old_conversations_of_memories_are_forgotten(folder: Path) -> None:
     done = moothall("memory", "prune", "memory", "--older", "1h", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "memory: 0 conversations forgotten\n")

@@ -98,6 +98,19 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert "permitted by eva: pay(coins=3)\n" in recorded
 
 
+def test_approvals_name_the_journal_that_stands_before_the_subcommand(folder: Path) -> None:
+    with Journal(folder / "other.db"):
+        pass
+    with Journal(folder / "runs.db") as journal:
+        first, second = (each.key for each in journal.waiting(kind="approval"))
+        journal.answer("r", second, True)
+        journal.answer("r", "batch-1", 1)
+    args = ("approvals", "--journal", "runs.db", "permit", first)
+    done = journal_programs.moothall(*args, cwd=folder, MOOTHALL_JOURNAL="other.db")
+    assert done.returncode == 0, done.stderr
+    assert "moothall resume r --journal runs.db --agent MODULE:AGENT" in done.stdout
+
+
 def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:
     with Journal(folder / "runs.db") as journal:
         key = journal.waiting(kind="approval")[0].key
@@ -165,12 +178,12 @@ def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
                 idempotent=True,
             )
         )
-        agent.reply_sync("Go.", run_id="r")
+        agent.reply_sync("Go.", run_id="r 1")
     waiting = moothall("waiting", "--journal", "crashed.db", cwd=tmp_path).stdout
-    assert waiting.startswith("r\n  clerk was cut off")
-    assert "`moothall resume r --journal crashed.db`" in waiting
+    assert waiting.startswith("r 1\n  clerk was cut off")
+    assert "`moothall resume 'r 1' --journal crashed.db`" in waiting
     needs_me = moothall("runs", "--needs-me", "--journal", "crashed.db", cwd=tmp_path).stdout
-    assert "\nr   stopped" in needs_me
+    assert "\nr 1  stopped" in needs_me
     assert needs_me.endswith("\n1 of them needs you: moothall waiting --journal crashed.db\n")
 
 

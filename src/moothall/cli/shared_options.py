@@ -146,9 +146,22 @@ def mismatch_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def is_typed(name: str) -> bool:
-    """Return whether the command line gives a parameter of the command that is running."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.COMMANDLINE
+    """Return whether the command line gives a parameter of the command, or of one above it."""
+    context: click.Context | None = click.get_current_context()
+    while context is not None:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            return True
+        context = context.parent
+    return False
+
+
+def chosen_journal(group_journal: str | None, journal: str | None) -> str | None:
+    """Return the journal that is typed behind a subcommand, else that of its group.
+
+    The group's may be typed, too: it comes before the variable, which both read.
+    """
+    source = click.get_current_context().get_parameter_source("journal")
+    return journal if source is click.core.ParameterSource.COMMANDLINE else group_journal
 
 
 def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:

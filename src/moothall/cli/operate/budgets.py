@@ -11,6 +11,7 @@ from moothall.budget import LIMITS, Left, Spent, StoredBudget
 from moothall.build import escaped
 from moothall.cli.shared_options import (
     as_usage_error,
+    chosen_journal,
     journal_option,
     json_data_option,
     limit_options,
@@ -56,9 +57,9 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 
 
 def _changed(
-    journal: str | None, group_journal: str | None, change: Callable[[Any], StoredBudget]
+    group_journal: str | None, journal: str | None, change: Callable[[Any], StoredBudget]
 ) -> None:
-    with open_journal(journal or group_journal) as books, as_usage_error():
+    with open_journal(chosen_journal(group_journal, journal)) as books, as_usage_error():
         _print(change(books))
         if stopped := books.runs(state="budget", limit=_MOST_SHOWN):
             click.echo(f"Runs that a spent budget has stopped: {_names(stopped)}")
@@ -77,7 +78,7 @@ def _names(runs: Sequence[Outline]) -> str:
 @click.pass_obj
 def reset(group_journal: str | None, name: str, journal: str | None) -> None:
     """Have nothing be spent of the budget NAME; what living processes have reserved stays so."""
-    _changed(journal, group_journal, lambda books: books.budgets.reset(name))
+    _changed(group_journal, journal, lambda books: books.budgets.reset(name))
 
 
 @command.command(short_help="Give back what dead processes had reserved.")
@@ -89,7 +90,7 @@ def release(group_journal: str | None, name: str, journal: str | None) -> None:
 
     Their last calls may have reached a provider and cost something all the same.
     """
-    _changed(journal, group_journal, lambda books: books.budgets.release(name))
+    _changed(group_journal, journal, lambda books: books.budgets.release(name))
 
 
 @command.command(short_help="Set limits of a budget.")
@@ -110,7 +111,7 @@ def limit(
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
     cleared: dict[str, Any] = dict.fromkeys(_BY_NAME) if clear else {}
     _changed(
-        journal, group_journal, lambda books: books.budgets.limit(name, **{**cleared, **new_limits})
+        group_journal, journal, lambda books: books.budgets.limit(name, **{**cleared, **new_limits})
     )
 
 
@@ -120,7 +121,7 @@ def limit(
 @click.pass_obj
 def delete(group_journal: str | None, name: str, journal: str | None) -> None:
     """Delete the budget NAME. Whoever uses it begins a new one, of which nothing is spent."""
-    with open_journal(journal or group_journal) as books, as_usage_error():
+    with open_journal(chosen_journal(group_journal, journal)) as books, as_usage_error():
         books.budgets.delete(name)
 
 

@@ -16,6 +16,7 @@ from moothall.build import escaped
 from moothall.cli.recorded_runs import next_lines
 from moothall.cli.shared_options import (
     as_usage_error,
+    chosen_journal,
     is_typed,
     journal_option,
     json_data_option,
@@ -76,7 +77,7 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         click.echo(
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
         )
-        resume = f"moothall resume {escaped(run.id)}{_option(journal)}"
+        resume = f"{escaped(shlex.join(('moothall', 'resume', run.id)))}{_option(journal)}"
         click.echo(f"  its program, or `{resume}`, goes on with it")
     if not waits and not asking_runs and not stopped:
         click.echo("Nothing waits.")
@@ -188,7 +189,7 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 @click.pass_obj
 def show(group_journal: str | None, hash: str, journal: str | None) -> None:
     """Show the call that waits under HASH: its arguments, and where their values come from."""
-    with open_journal(journal or group_journal) as store:
+    with open_journal(chosen_journal(group_journal, journal)) as store:
         wait = _wait_of(store, hash)
     click.echo(f"{escaped(wait.key)}\n  {wait}")
     fields = {"run": wait.run, "agent": wait.agent, "thread": wait.thread, "step": wait.step}
@@ -228,7 +229,7 @@ def permit(
             decision |= DECISION_KINDS.to_json(ChangedArgs(json.loads(changed_args)))
         except (ValueError, RecursionError, ConfigError) as error:
             raise click.UsageError(f"--args must be a JSON object: {error}") from None
-    _decide(journal or group_journal, hash, decision | for_run or True, by)
+    _decide(chosen_journal(group_journal, journal), hash, decision | for_run or True, by)
 
 
 @approvals.command(short_help="Refuse a call.")
@@ -250,7 +251,7 @@ def refuse(
     if reason and for_run:
         raise click.UsageError("--reason is for this call alone: leave out --for")
     decision = {"refused": reason} if reason else False
-    _decide(journal or group_journal, hash, for_run or decision, by)
+    _decide(chosen_journal(group_journal, journal), hash, for_run or decision, by)
 
 
 def _decide(journal: str | None, hash: str, decision_json: Any, by: str | None) -> None:
