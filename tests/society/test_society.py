@@ -42,6 +42,7 @@ from moothall.society import (
     RowBlock,
     Rows,
     Save,
+    Service,
     SocialBlock,
     SocialBlockParams,
     Society,
@@ -220,6 +221,30 @@ async def test_society_citizens_may_leave_and_come_in_a_step() -> None:
         assert [row["money"] for row in rows] == [3, 3]  # what left took its money along
         assert first.space is None
         assert sorted(society.ids()) == ["2", "9"]
+
+
+async def test_society_citizens_may_leave_and_come_at_the_end_of_a_step() -> None:
+    seen: list[tuple[int, Any, tuple[str, ...]]] = []
+
+    def look(me: CitizenAgent) -> None:
+        seen.append((me.perceived.step, me.id, me.perceived.present))
+
+    class Registry(Service):
+        def after_step(self, books: Any) -> None:
+            if books.step == 0:
+                society.add(living(look, id=9, home="b", money=3))
+                society.remove("2")
+
+    first, second = living(look, id=1, home="b"), living(look, id=2, home="b", money=50)
+    async with Society([first, second], town(), services=[Registry("registry")]) as society:
+        rows = await society.run(steps=2)
+        assert seen == [
+            (0, 1, ("1", "2")),
+            (0, 2, ("1", "2")),
+            (1, 1, ("1", "9")),
+            (1, 9, ("1", "9")),
+        ]
+        assert [row["money"] for row in rows] == [3, 3]
 
 
 async def test_society_citizen_added_and_removed_in_one_step_never_came() -> None:
@@ -611,6 +636,30 @@ async def test_society_run_that_is_cancelled_is_broken_off_and_continues_from_a_
         assert len(await society.run(steps=3)) == 3
     with pytest.raises(SpaceClosed):
         await society.step()
+
+
+async def test_society_citizen_that_left_in_a_step_broken_off_may_come_again() -> None:
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    waits = True
+
+    async def wait(me: CitizenAgent) -> None:
+        if waits:
+            me.space.remove("2")
+            loop.call_soon_threadsafe(began.set)
+            await asyncio.Event().wait()
+
+    async with Society([living(wait), living(print, id=2, money=3)]) as society:
+        state = society.state_dict()
+        running = asyncio.create_task(society.run(steps=3))
+        await began.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        waits = False
+        society.add(living(print, id=2))
+        society.load_state_dict(state)
+        assert [row["money"] for row in await society.run(steps=2)] == [3, 3]
 
 
 async def test_society_turn_that_waits_for_ever_is_ended() -> None:

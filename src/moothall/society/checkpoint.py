@@ -205,6 +205,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         else:
             society._detach(mailboxes[id])  # it had left
     society.broken = "a state was loaded in part"
+    society.forget_step()
     if population is not None:
         _put(population, arrays)
         population.network = _network_of(population, arrays, data["nodes"])

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from moothall import Agent, ConfigError, DuplicateAgent, InvalidArguments, StateError
 from moothall.build import Delivery, Mailbox, Router, Space, tracing
 from moothall.society.clock import Clock
+from moothall.society.columns.lives import Changes
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
@@ -179,6 +180,8 @@ class Steps(Space):
             if isinstance(agent, CitizenAgent):
                 messages = [each.envelope.to_dict() for each in mail] if mail else ()
                 id = mailbox.id
+                if id not in where:  # it came while the rows had their turns
+                    continue
                 status, answers = agent.memory.status, mailbox.answers
                 agent.perceived = Perception(
                     view, id, status, where[id], messages, answers, name_of=self._name_of
@@ -251,6 +254,9 @@ class Steps(Space):
         delivered += router.deliver(sent)
         if self.population is not None:
             delivered += deliver_to_rows(self, sent, False, utterances)
+        if self._come or self._removed:  # by a service, after the wants of the step
+            self._update_membership()
+            total = books.total
         # In id order, independent of the order of turns.
         books.faults.now.sort(key=lambda each: each[0])
         failed = [(self.number, source, text) for _, source, text in books.faults.now]
@@ -422,6 +428,15 @@ class Steps(Space):
                 self._fail(mailbox, str(error), "could not come")
                 self._detach(mailbox)
                 self._removed.clear()
+
+    def forget_step(self) -> None:
+        """Forget who came, left, was born or died in a step that was broken off."""
+        leavers, self._removed, self._come, self.new_agent_rows = self._removed, [], [], []
+        for id in leavers:
+            if id not in self.router.mailboxes:
+                self._leave_books(id)
+        if self.population is not None:
+            self.population.changes = Changes()
 
     def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Enter a citizen into the books, and route its calls of models through the society."""

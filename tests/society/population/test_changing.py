@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from moothall import Journal
-from moothall.foundation.errors import ConfigError
+from moothall.foundation.errors import ConfigError, StateError
 from moothall.society import (
+    CitizenAgent,
     City,
     Column,
     Feed,
@@ -23,6 +24,7 @@ from moothall.society import (
     Plane,
     Population,
     RowBlock,
+    Service,
     Society,
     Trajectories,
     make_economy,
@@ -241,3 +243,36 @@ async def test_rows_leave_and_come_in_a_town_with_friends_savings_and_a_feed() -
         await society.run(steps=20)
         assert not society.failures
         assert people.status_of(people.row_of("43"))["plan"]
+
+
+async def test_births_of_a_step_that_failed_are_not_repeated_after_a_saved_state() -> None:
+    fails = [4]
+
+    class Stumbles(Service):
+        def after_step(self, books: Any) -> None:
+            if fails == [books.step]:
+                fails.clear()
+                raise RuntimeError("amid")
+
+    async with lives() as whole, lives(services=[Stumbles("stumbles")]) as society:
+        await whole.run(steps=9)
+        await society.run(steps=3)
+        state = society.state_dict()
+        with pytest.raises(StateError, match="amid"):
+            await society.run(steps=6)
+        society.load_state_dict(state)
+        await society.run(steps=6)
+        assert columns(society) == columns(whole)
+
+
+async def test_citizen_added_by_a_rule_of_rows_is_refused_and_ends_no_run() -> None:
+    class Calls(RowBlock):
+        def step_rows(self, rows: Any) -> None:
+            if rows.step == 1:
+                society.add(CitizenAgent("ann"))
+
+    async with Society(Population(3, blocks=[Calls()])) as society:
+        assert len(await society.run(steps=3)) == 3
+        ((step, who, why),) = society.failures
+        assert (step, who) == (1, "ann")
+        assert "is not of the society's population" in why
