@@ -29,6 +29,7 @@ from moothall.society.services.economy import (
     adapted,
     make_economy,
 )
+from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm, wage_for
 from moothall.society.society import Society
 
@@ -463,8 +464,25 @@ def test_services_that_lived_in_another_society_are_refused_unless_a_state_is_lo
         with pytest.raises(ConfigError, match=r"service '.*' has lived in another society"):
             second.run_sync(steps=1)
         second.load_state_dict(state)
+        with pytest.raises(ConfigError, match=r"service '.*' has lived in another society"):
+            first.run_sync(steps=1)
         second.run_sync(steps=1)
         assert second.number == 3
+
+
+def test_services_settle_in_the_rows_of_the_society_that_lives_not_of_the_one_made_last() -> None:
+    city = City.generate(seed=1, citizens=40)
+    shared, separate = ([*make_economy(city, seed=1), Feed()] for _ in range(2))
+    with (
+        Society(40, city, services=shared) as society,
+        Society(40, city, services=separate) as alone,
+    ):
+        for hours in (9, 15):
+            with Society(5, city, services=shared):
+                assert society.run_sync(steps=hours, step="1h") == alone.run_sync(
+                    steps=hours, step="1h"
+                )
+        assert society.state_dict() == alone.state_dict()
 
 
 @pytest.mark.parametrize(

@@ -174,17 +174,22 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
     return by_id
 
 
-def take_services(services: Mapping[str, Service], society: object) -> None:
+def take_services(services: Mapping[str, Service], society: object, books: Any) -> None:
     """Have a society begin with its services; one keeps what it did in the society before."""
+    rows, are_kept = id(books.population), True
     for service in services.values():
-        if vars(service).setdefault(_OWNER, society) is not society:
+        attributes = vars(service)
+        are_kept &= attributes["_rows_of"] == rows
+        if attributes.setdefault(_OWNER, society) is not society:
             raise ConfigError(
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
             )
+    if not are_kept:  # a society that was made later had them keep its own rows
+        books.keep_rows()
 
 
-def free_services(services: Mapping[str, Service]) -> None:
-    """Let services whose state was loaded live in any society."""
+def give_services(services: Mapping[str, Service], society: object) -> None:
+    """Let services live in the society whose state they were given, and in no other."""
     for service in services.values():
-        vars(service).pop(_OWNER, None)
+        vars(service)[_OWNER] = society

@@ -12,7 +12,7 @@ from moothall import StateError
 from moothall.agents.replies.state import memory_state, restore_memory
 from moothall.build import APPENDED, Envelope, Record
 from moothall.foundation.lazily import is_ours
-from moothall.society.arguments import free_services
+from moothall.society.arguments import give_services
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
@@ -237,7 +237,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     load_states(owners_of(society), data)
     society.city = society.changed.city()
     society.books.load_state_dict(data["services"])
-    free_services(society.services)
+    give_services(society.services, society.token)
     society.broken = ""
 
 

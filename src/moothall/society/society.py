@@ -167,7 +167,6 @@ class Society(Experiments):
         self.clock: Clock = Clock(start)
         self.facts: Any = facts
         self._start_time = self.clock.start.isoformat()
-        self._token = object()
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.books: RowBooks = self.new_books()
         self.changed: Changed = Changed(city)
@@ -455,7 +454,7 @@ class Society(Experiments):
         tables: Tables | None,
     ) -> None:
         last = self.number if state.ended else state.first + count
-        arguments.take_services(self.services, self._token)
+        arguments.take_services(self.services, self.token, self.books)
         before = len(self.metrics) - len(state.rows)
         if tables is not None:
             tables.begin(self, state.rows, last)

@@ -73,6 +73,7 @@ class Steps(Space):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.token: object = object()  # what stands for it in its services
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
         self.failures: list[tuple[int, str, str]] = []

@@ -50,6 +50,7 @@ class Service:
     takes: ClassVar[tuple[type[Want], ...]] = ()
     deposits: Mapping[str, int] = MappingProxyType({})
     _lives_in: object  # the society that has used it
+    _rows_of: int  # which citizens it keeps rows of, by the identity of their register
 
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id

@@ -199,6 +199,7 @@ def rows_renumbered(services: Iterable[Any], population: Any) -> Iterator[None]:
     yield
     for service, state in states:
         service.of_population(population)
+        vars(service)["_rows_of"] = id(population)
         service.load_state_dict(state)
 
 

@@ -29,10 +29,9 @@ from moothall.society.kernel.wants import (
     wants_by_kind,
 )
 from moothall.society.population import moves
-from moothall.society.population.agent_books import AgentBooks, answers_of_agents, rows_renumbered
+from moothall.society.population.agent_books import AgentBooks, answers_of_agents
 from moothall.society.population.messages import Messages
-from moothall.society.population.settling import Settlers, one_by_one, settle_alone
-from moothall.society.services.firm import Firm
+from moothall.society.population.settling import Settlers, keep_rows, one_by_one, settle_alone
 
 
 class RowBooks(AgentBooks):
@@ -46,13 +45,11 @@ class RowBooks(AgentBooks):
         self.balances: Any = Balances(self, {id: each.money for id, each in services.items()})
         self.where: Mapping[str, str | None] = Where(self)
         self.answers: dict[type[Want], Table] = {}
-        self._settlers: dict[type[Want], Settlers] = {}
+        self.settlers: dict[type[Want], Settlers] = {}
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
         self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
         self.row_services: list[Any] = [each for each in ordered if hasattr(each, "of_population")]
-        with rows_renumbered(self.row_services, population):
-            pass  # of services that have something already
-        Firm.keep_together(ordered, self)
+        self.keep_rows()
         self.messages: Messages | None = None
         arrays, count = population.arrays, len(population.places)
         self.at_place: Any = np.zeros(count, np.int64)
@@ -203,9 +200,9 @@ class RowBooks(AgentBooks):
         return np.argsort(keys, kind="stable")
 
     def _settlers_of(self, kind: type[Want]) -> Settlers:
-        if kind not in self._settlers:
-            self._settlers[kind] = Settlers(self, kind)
-        return self._settlers[kind]
+        if kind not in self.settlers:
+            self.settlers[kind] = Settlers(self, kind)
+        return self.settlers[kind]
 
     def _pay_all(self, table: Table) -> None:
         """Settle payments in order; one that the sender cannot afford in its turn is refused."""
@@ -248,6 +245,7 @@ class RowBooks(AgentBooks):
         np.add.at(money, to[rows], cents[rows])
         np.add.at(self.balances.cents, -1 - to[~rows], cents[~rows])
 
+    keep_rows = keep_rows
     one_by_one = one_by_one
     settle_alone = settle_alone
 

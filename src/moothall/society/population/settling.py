@@ -11,7 +11,8 @@ from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import in_rows
 from moothall.society.columns.want_table import Table, encoded
 from moothall.society.kernel.commit import Service, ask_service
-from moothall.society.kernel.wants import Answer, Want, Work, fields_in_rows
+from moothall.society.kernel.wants import Answer, Want, Work, fields_in_rows, id_order
+from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
 
@@ -85,6 +86,17 @@ class Settlers:
                 first.settle_rows(books, table, some[books.hearing_order(table.sender[some])])
             else:
                 one_by_one(books, first, table, at[mine])
+
+
+def keep_rows(books: Any) -> None:
+    """Have the services keep rows of these books' population, and no more those of others."""
+    with rows_renumbered(books.row_services, books.population):
+        pass  # of services that have something already
+    services = sorted(books.services.values(), key=lambda each: id_order(each.id))
+    Firm.keep_together(services, books)
+    books.settlers.clear()
+    for service in services:
+        vars(service)["_rows_of"] = id(books.population)
 
 
 def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
