@@ -284,6 +284,49 @@ def test_conversation_carries_what_a_member_of_a_participant_has_read(
     assert (bank.paid, len(bank.asked)) == (["anna@example.org"] * 2, 2)
 
 
+@pytest.mark.parametrize("way", ("observe", "interrupt"))
+def test_conversation_knows_where_a_text_is_from_that_comes_while_one_speaks(
+    way: str, tmp_path: Path
+) -> None:
+    bank = Bank()
+    read_page, pay = bank.actions()
+
+    async def main() -> None:
+        speaks, told = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            id = "slow"
+
+            async def reply(self, text: Any) -> Reply:
+                speaks.set()
+                await told.wait()
+                return Reply("Well.")
+
+            async def observe(self, message: Any) -> None: ...
+
+        @action(guard=())
+        async def tell(text: str) -> str:
+            """Tell the others."""
+            if way == "observe":
+                await talk.observe(text)
+            else:
+                talk.interrupt(text)
+            told.set()
+            return "told"
+
+        payer = bank.agent("payer", ATTACK, HONEST, "done", actions=[pay])
+        talk = Conversation([Slow(), payer], max_turns=2, journal=tmp_path / "runs.db")
+        replying = asyncio.create_task(talk.reply(TASK))
+        await speaks.wait()
+        script = (READ, call("tell", text=PAGE), "done")
+        await bank.agent("reader", *script, actions=[read_page, tell]).reply("Read it to them.")
+        await replying
+
+    asyncio.run(main())
+    assert bank.paid == ["anna@example.org"]
+    assert len(bank.asked) == 1
+
+
 def test_space_carries_what_the_sender_has_read() -> None:
     bank = Bank()
     read_page, pay = bank.actions()

@@ -22,7 +22,7 @@ from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
 from moothall.agents.replies.record import Record, dump_state, load_state
 from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
-from moothall.agents.replies.reply_context import note_sources, own_reply
+from moothall.agents.replies.reply_context import note_sources, own_reply, sources_of_asker
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
 from moothall.agents.replies.resume import end_of, has_ended, run_recorded
 from moothall.agents.replies.thread import Interruption, Thread, steer
@@ -149,12 +149,13 @@ class Conversation(Group):
         Raises:
             MailboxFull: a hundred interruptions and observations wait already
         """
-        content = checked_content(text, "interrupt")
-        return steer(self._thread_to_steer(thread), content, self._keep_for_all)
+        sourced_text = checked_content(text, "interrupt"), sources_of_asker(self)[0]
+        return steer(self._thread_to_steer(thread), sourced_text, self._keep_for_all)
 
-    def _keep_for_all(self, content: Content, thread: Thread) -> None:
-        """Keep a text for everyone to hear in the reply under way, or in the next one."""
-        self._keep((content, ()), thread)
+    def _keep_for_all(self, sourced_text: tuple[Content, list[str]], thread: Thread) -> None:
+        """Keep a text, and its sources, for everyone to hear in the reply under way or the next."""
+        content, outside = sourced_text
+        self._keep((content, (), outside), thread)
 
     def as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered."""
@@ -165,17 +166,18 @@ class Conversation(Group):
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Let every participant observe a message; while one speaks, after the turn."""
         content = checked_content(message.get("content"), "observe")
+        outside = sources_of(message)
         # A reply that leads here, of any thread, holds the turn until this returns.
         if thread.underway is not None or own_reply(self) is not None:
-            self._keep_for_all(content, thread)
+            self._keep_for_all((content, outside), thread)
             return
         await thread.turns.take()
         try:
             now = self._state_of(thread)
             if now.run is not None:  # heard when that run resumes, or in the next
-                self._keep_for_all(content, thread)
+                self._keep_for_all((content, outside), thread)
                 return
-            now.add(None, content, outside=sources_of(message))
+            now.add(None, content, outside=outside)
             participants = Participants(self._setup, now, thread.id, self._as_once())
             # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
@@ -233,8 +235,8 @@ class Conversation(Group):
             now.steps.clear()
         elif record.state is None:
             now.begin()
-            for content, known_to in (*thread.take_texts(), (request.content, ())):
-                now.add(None, content, known_to=known_to)
+            for content, known_to, outside in (*thread.take_texts(), (request.content, (), ())):
+                now.add(None, content, known_to=known_to, outside=outside)
         if self.until is not None:
             self.until.begin(now.kept, "u")
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)

@@ -26,7 +26,8 @@ def prepare(state: ConversationState, record: Record[ConversationState], setup: 
     state.check(setup.agents, f"run {record.run_id!r}")
     if state is record.state:
         for each in record.received:
-            state.add(None, each["content"], known_to=each["known_to"])
+            sources = each.get("outside", ())
+            state.add(None, each["content"], known_to=each["known_to"], outside=sources)
 
 
 async def resumed(

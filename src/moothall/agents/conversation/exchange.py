@@ -257,11 +257,13 @@ class Exchange:
 
     # -- what is said while somebody speaks --------------------------------------------------------
 
-    def interrupt(self, content: Content) -> None:
-        """Interrupt the speakers with this text; everyone else hears it after this turn."""
+    def interrupt(self, sourced_text: tuple[Content, list[str]]) -> None:
+        """Interrupt the speakers with a text and its sources; others hear it after this turn."""
+        content, outside = sourced_text
         marked = Utterance(1, None, content).heard(self._state.agents)
         informed: list[str] = []
-        self._later((content, informed), self._request.state)  # raises MailboxFull if too many wait
+        # Raises MailboxFull if too many wait.
+        self._later((content, informed, outside), self._request.state)
         for id in self._participants.speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
@@ -274,9 +276,11 @@ class Exchange:
 
     def hear(self) -> None:
         """Add the texts that came during the turn to the transcript."""
-        for content, known_to in self._request.state.take_texts():
-            self._state.add(None, content, known_to=known_to)
-            self._record.hear({"content": content, "known_to": list(known_to)})
+        for content, known_to, outside in self._request.state.take_texts():
+            self._state.add(None, content, known_to=known_to, outside=outside)
+            note_sources(self._request, outside)
+            sources = {"outside": outside} if outside else {}
+            self._record.hear({"content": content, "known_to": list(known_to), **sources})
 
 
 def reason_of(error: BaseException | None) -> StopReason:

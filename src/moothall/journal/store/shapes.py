@@ -207,7 +207,7 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     if entry == "over" and kind in _REPLIES:
         return _REPLY | _REPLIES[kind]
     if entry == "heard" and kind == "Conversation":
-        return {"content": object, "known_to": object}
+        return {"content": object, "known_to": object, "outside?": [str]}
     if entry == "heard" and kind == "DualActAgent":
         return {"content": str, "by_r": bool}
     return {}
