@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -42,6 +42,7 @@ from moothall import (
     Question,
     ReActAgent,
     ScriptedModel,
+    Waiting,
     action,
 )
 from moothall.models import ModelReply
@@ -193,6 +194,23 @@ def test_a2a_agent_passes_a_question_on_and_the_answer_back(serve: Serve, stream
         await alone.aclose()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("approver", (None, Waiting()))
+def test_a2a_agent_answers_no_question_that_nobody_has_answered(
+    serve: Serve, approver: Waiting | None
+) -> None:
+    peer = Peer()
+    far = A2AAgent("far", serve(sdk(peer, True)), approver=approver)
+
+    async def main() -> None:
+        reply = await far.reply("ask", int)
+        assert (reply.text, reply.stop_reason) == ("Which colour?", "unreadable")
+        assert (await far.reply("blue")).text == "You said: blue"
+        await far.aclose()
+
+    asyncio.run(main())
+    assert [said for _, said in peer.texts] == ["ask", "blue"]
 
 
 def test_a2a_agent_streams_text_as_it_comes(serve: Serve) -> None:
@@ -354,6 +372,42 @@ def test_a2a_agent_asks_for_what_came_of_a_task_whose_stream_has_states_alone(se
     card = Route("/.well-known/agent-card.json", get_card)
     far = A2AAgent("far", serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])])))
     assert far.reply_sync("Hello").text == "Here."
+
+
+@pytest.mark.parametrize("faults", (0, 2))
+def test_a2a_agent_asks_nobody_again_when_the_stream_of_an_answer_breaks_off(
+    serve: Serve, faults: int
+) -> None:
+    asked: list[str] = []
+    about = {"id": "t", "contextId": "c"}
+    question = {"messageId": "m", "parts": [{"text": "Which?"}]}
+    waiting = {**about, "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": question}}
+    artifact = {"artifactId": "a", "parts": [{"text": "Red it is."}]}
+    ended = {**about, "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]}
+    statuses = iter((*[503] * faults, 200))  # of a proxy, while the server starts anew
+
+    def answer(question: Question) -> str:
+        asked.append(question.text)
+        if len(asked) > 1:
+            raise NobodyToAsk("it was answered")
+        return "red"
+
+    async def get_card(request: Request) -> JSONResponse:
+        return JSONResponse({**naming("/rpc"), "capabilities": {"streaming": True}})
+
+    async def call(request: Request) -> PlainTextResponse:
+        body = await request.json()
+        if body["method"] == "GetTask":
+            return PlainTextResponse(json.dumps({"result": ended}), next(statuses))
+        is_new = "taskId" not in body["params"]["message"]
+        events = f"data: {json.dumps({'result': {'task': waiting}})}\n\n" if is_new else ""
+        return PlainTextResponse(events, media_type="text/event-stream")
+
+    card = Route("/.well-known/agent-card.json", get_card)
+    url = serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])]))
+    far = A2AAgent("far", url, approver=CallbackApprover(lambda request: True, answer=answer))
+    assert far.reply_sync("Paint").text == "Red it is."
+    assert asked == ["Which?"]
 
 
 def streaming(updates: Iterable[dict[str, Any]]) -> Starlette:
@@ -525,6 +579,29 @@ def test_a2a_agent_goes_to_no_address_of_another_kind_that_a_card_names(serve: S
         A2AAgent("far", serve(broken({"supportedInterfaces": [file]}))).reply_sync("Hello")
 
 
+def test_a2a_agent_sends_no_message_again_to_a_server_that_ends_without_an_answer() -> None:
+    posts: list[bytes] = []
+    card = json.dumps(naming("/rpc")).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while (request := await reader.readuntil(b"\r\n\r\n")).startswith(b"GET"):
+                writer.write(head % len(card) + card)
+            posts.append(request)
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            far = A2AAgent("far", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            with pytest.raises(ModelError, match="no answer"):
+                await far.reply("Order tea")
+            await far.aclose()
+
+    asyncio.run(main())
+    assert len(posts) == 1
+
+
 def test_a2a_agent_whose_token_is_missing_says_where_it_belongs(serve: Serve) -> None:
     closed = asgi(ReActAgent("shop", ScriptedModel(["Hello."])), token="secret")
     with pytest.raises(ModelError, match=r"status 401.*a token belongs in headers="):
@@ -646,6 +723,36 @@ def test_a2a_agent_goes_to_the_new_address_of_a_server_that_has_moved(serve: Ser
         far.reply_sync("Hello")
     card |= card_of(serve(broken(answer=answers("After."))))
     assert far.reply_sync("Hello").text == "After."
+
+
+def test_a2a_agent_goes_to_the_new_path_of_an_agent_that_its_server_has_moved(serve: Serve) -> None:
+    card = naming("/old")
+    far = A2AAgent("far", serve(broken(card, answers())))
+    with pytest.raises(ModelError, match="status 404"):
+        far.reply_sync("Hello")
+    card |= naming("/rpc")
+    assert far.reply_sync("Hello").text == "Here."
+
+
+def test_a2a_agent_answers_a_task_that_waits_once_its_server_is_back(serve: Serve) -> None:
+    card: dict[str, Any] = {}
+    messages: list[dict[str, Any]] = []
+
+    async def call(request: Request) -> JSONResponse:
+        messages.append((await request.json())["params"]["message"])
+        return JSONResponse(answers("Red it is."))
+
+    asks = standing("INPUT_REQUIRED", {"text": "Which?"})
+    with serving(broken(answer=asks)) as before:
+        card |= naming(f"{before}/rpc")
+        far = A2AAgent("far", serve(broken(card)), allow_hosts=["127.0.0.1"])
+        assert far.reply_sync("Paint").text.endswith("Which?")
+    with pytest.raises(ModelError):
+        far.reply_sync("Red.")
+    after = serve(Starlette(routes=[Route("/rpc", call, methods=["POST"])]))
+    card |= naming(f"{after}/rpc")
+    assert far.reply_sync("Red!").text == "Red it is."
+    assert [each["taskId"] for each in messages] == ["t"]
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,8 @@ class HTTPClient:
     time that the server asks for in `Retry-After`, unless that is more than two minutes, or after
     half a second and then twice as long each time. What a server says in `x-should-retry` decides
     before the status. A kept connection that the server has closed
-    does not count as an attempt: another one is opened.
+    does not count as an attempt: another one is opened. Without `keeps`, each request opens its
+    own, and none is sent twice.
 
     It may be used from several event loops and threads; each loop has its own connections, closed
     when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
@@ -154,6 +155,7 @@ class HTTPClient:
         connections: int = 100,
         max_bytes: int = 64 * 2**20,
         max_retries: int = 2,
+        keeps: bool = True,
         check_address: Callable[[str, int, str], None] | None = None,
         extra: str = "openai",
     ) -> None:
@@ -164,6 +166,7 @@ class HTTPClient:
         self.max_retries = max_retries
         self._label = label
         self._connections = connections
+        self._keeps = keeps
         self._check_address = check_address
         self._lock = guard()
         # Connections belong to the loop that opened them.
@@ -317,7 +320,9 @@ class HTTPClient:
 
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0, socket_factory=partial(_socket, self._check_address)
+                limit=0,
+                force_close=not self._keeps,
+                socket_factory=partial(_socket, self._check_address),
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, self.timeout_s)),

@@ -17,6 +17,7 @@ from moothall import (
     ApprovalRequest,
     ChatMessage,
     ConversationalAgent,
+    Later,
     ModelError,
     NobodyToAsk,
     Question,
@@ -217,7 +218,7 @@ class A2AAgent(ConversationalAgent):
                     break
                 except UnreadableText as error:
                     value, fault = None, fault or str(error)
-            if not fault:
+            if not fault or conversation.task:  # which waits for an answer, not for the fault
                 break
             parts = [text_part(fault)]
         reason: StopReason = "unreadable" if fault else "done"
@@ -268,6 +269,7 @@ class A2AAgent(ConversationalAgent):
         message = {"messageId": secrets.token_hex(16), "role": "ROLE_USER", "parts": parts}
         message |= {"contextId": conversation.context} if conversation.context else {}
         message |= {"taskId": task.id} if task.id else {}
+        task.state = ""  # that of a task which is answered now is over
         work = asyncio.ensure_future(self._followed(request, message, task))
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -276,8 +278,11 @@ class A2AAgent(ConversationalAgent):
             await self._cancel(task, work)
             late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
             raise ModelError(late) from None
-        except BaseException:
-            await self._cancel(task, work)
+        except BaseException as error:
+            if task.id and not task.context and isinstance(error, Broken):
+                conversation.task = task.id  # it still waits for an answer
+            else:
+                await self._cancel(task, work)
             raise
 
     async def _followed(
@@ -337,7 +342,7 @@ class A2AAgent(ConversationalAgent):
         question = Question(str(self.id), task.reason, request.run_id)
         try:
             return text_part(await answer(self.find_approver(), question))
-        except NobodyToAsk:
+        except (NobodyToAsk, Later):  # its own reply cannot wait in a journal
             return None
 
     def _request_of(self, request: ReplyRequest, approval: dict[str, Any]) -> ApprovalRequest:

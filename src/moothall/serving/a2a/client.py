@@ -218,8 +218,8 @@ class Server:
         self._url = url if url.endswith(".json") else f"{url}{CARD_PATH}"
         self._headers = headers
         # No call is sent again by itself: the server may have begun its task.
-        options: Any = {"timeout_s": timeout_s, "max_retries": 0, "max_bytes": _MOST_BYTES}
-        self._client = HTTPClient(name, **options)
+        options: Any = {"timeout_s": timeout_s, "max_bytes": _MOST_BYTES}
+        self._client = HTTPClient(name, max_retries=0, keeps=False, **options)
         self._card_endpoint: tuple[str, bool] | None = None
 
     async def aclose(self) -> None:
@@ -280,8 +280,7 @@ class Server:
         own_headers = self._headers() if callable(self._headers) else self._headers
         extra = await awaited(own_headers) or {}
         check_headers(extra, self._name)
-        headers = {**headers, **extra}
-        headers = {**tracing.trace_headers(), **headers}
+        headers = {**tracing.trace_headers(), **headers, **extra}
         try:
             response = await self._client.request(
                 method, url, headers=headers, body=body, stream=stream
@@ -290,12 +289,13 @@ class Server:
             self._card_endpoint = None  # the server may have another address by now
             raise Broken(f"{self._name}: {error}") from None
         if not 200 <= response.status < 300:
+            self._card_endpoint = None
             body_text = one_line(response.content[:300].decode(errors="replace"), 200)
             text = f"{self._name}: {url} answered with status {response.status}"
             text += f": {body_text}" if body_text else ""
             if response.status in (401, 403):
                 text += " (a token belongs in headers=, or the one there is wrong)"
-            raise ModelError(text)
+            raise (Broken if response.status in (502, 503, 504) else ModelError)(text)
         return response
 
     def _result(self, body: bytes, method: str) -> Any:
