@@ -345,6 +345,27 @@ def test_mcp_door_call_goes_on_whose_questions_were_withdrawn(serve: Serve, mode
     assert len(seen) == 1
 
 
+def test_mcp_door_call_ends_although_nobody_answers_its_withdrawn_question(serve: Serve) -> None:
+    painter = Painter()
+
+    async def main() -> str:
+        ended = asyncio.Event()
+
+        async def leave_open(context: Any, params: Any) -> types.ElicitResult:
+            painter.shown.set()
+            await ended.wait()
+            return types.ElicitResult(action="decline")
+
+        url = f"{serve(asgi(painter))}/mcp"
+        async with mcp.Client(url, mode="legacy", elicitation_callback=leave_open) as client:
+            try:
+                return text(await asyncio.wait_for(client.call_tool("paint", {}), 20))
+            finally:
+                ended.set()
+
+    assert asyncio.run(main()) == "white"
+
+
 @MODES
 def test_mcp_door_cancelled_call_cancels_the_action(serve: Serve, mode: str) -> None:
     shop = Shop()

@@ -406,6 +406,27 @@ def test_mcp_client_is_asked_by_elicitation_while_its_run_waits(
         assert (journal.run(wait.run).state, BOUGHT) == ("done", ["tea"])
 
 
+@pytest.mark.parametrize("mode", ("legacy", "auto"))
+def test_mcp_client_whose_answer_comes_after_the_operators_gets_the_reply(
+    serve: Serve, tmp_path: Path, mode: str
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+
+        async def elicit(context: Any, params: Any) -> types.ElicitResult:
+            (wait,) = journal.waiting()
+            journal.answer(wait.run, wait.key, True, by="eva")
+            return types.ElicitResult(action="decline")
+
+        async def main() -> Any:
+            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+            async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
+                return await made.call_tool("say", {"content": "Buy."})
+
+        result = asyncio.run(main())
+        assert (result.is_error, result.content[0].text) == (False, "Bought.")
+        assert BOUGHT == ["tea"]
+
+
 def test_mcp_client_that_cannot_ask_reads_what_waits_and_for_whom(
     serve: Serve, tmp_path: Path
 ) -> None:

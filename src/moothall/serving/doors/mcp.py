@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.agents.replies.resume import asked_in
 from moothall.build import Thread, one_line, safe_names, tracing
-from moothall.journal import Wait
+from moothall.journal import REASONS, Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
@@ -262,10 +262,15 @@ class MCPDoor:
     async def _elicited(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
         from mcp import MCPError
 
-        try:
-            return await ctx.session.elicit_form(ask.text, elicited_form(ask), ctx.request_id)
+        form = ctx.session.elicit_form(ask.text, elicited_form(ask), ctx.request_id)
+        elicited = asyncio.ensure_future(form)
+        try:  # a question that is withdrawn needs no answer any more
+            await asyncio.wait({elicited, ask.answer or elicited}, return_when="FIRST_COMPLETED")
+            return elicited.result() if elicited.done() else None
         except (MCPError, ValueError):  # it cannot after all, or answers what is no form
             return None
+        finally:
+            elicited.cancel()
 
     # -- questions of a revision in which the client comes again with the answer -------------------
 
@@ -335,7 +340,8 @@ class MCPDoor:
         thread, args = run.thread or "", params.arguments or {}
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
             raise missing
-        question = asked_in(await in_thread(journal.entries, run_id)) or {}
+        entries = await in_thread(lambda: [*journal.entries(run_id)])
+        question = asked_in(entries) or {}
         if question.get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = _caller(ctx), None
@@ -345,11 +351,17 @@ class MCPDoor:
         job = MCPCall(
             sender, caller, params.name, arguments, id, action, args, meta, _can_ask(ctx), run_id
         )
-        asks = asks_of(await self._waits(job), self._served.callers.permits(caller))
-        if key not in asks:
+        waits = await self._waits(job)
+        asks = asks_of(waits, self._served.callers.permits(caller))
+        if key in asks:
+            await self._answered(job, key, said_in(asks[key], result))
+        elif (
+            any(each.key == key for each in waits)
+            or all(each.data.get("wait") != key for each in entries)
+            or not (run.held or run.state in ("waiting", *REASONS.answered))
+        ):
             raise missing
-        await self._answered(job, key, said_in(asks[key], result))
-        self._begin(job)
+        self._begin(job)  # also if somebody else has answered: it gives the reply
         return job
 
     def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
