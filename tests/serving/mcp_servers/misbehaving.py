@@ -2,7 +2,8 @@
 
 Its tools are in the file that its first argument names, each time that it lists them; by default
 those of `TOOLS`. With `silent` as its second argument it answers nothing;
-`list:JSON` is a list; with `promises` it says that it has resources and prompts.
+`list:JSON` is a list; with `promises` it says that it has resources and prompts; with `dies:PIPE`
+it ends when it lists them again, once somebody writes to the pipe.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Server:
         self.opening = set[Any]()  # the calls that ask for an address to be opened
         self.log = os.environ.get("LOG", "")
         self.count = 0
+        self.lists = 0
 
     def send(self, **message: Any) -> None:
         with self.lock:
@@ -116,6 +118,11 @@ class Server:
                     },
                 )
             elif method == "tools/list":
+                self.lists += 1
+                if self.mode.startswith("dies:") and self.lists == 2:
+                    with open(self.mode[5:]) as pipe:
+                        pipe.read()
+                    os._exit(3)
                 self.send(id=id, result={"tools": self.tools()})
             elif method == "tools/call":
                 self.call(id, message["params"]["name"], message["params"].get("arguments") or {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import select
 import time
@@ -77,6 +78,23 @@ def test_mcp_all_calls_under_way_end_when_the_server_dies(server: Make) -> None:
         for each in waiting:
             with pytest.raises(ActionError, match="exit code 3"):
                 each.result(20)
+
+
+def test_mcp_call_that_waits_for_the_list_is_sent_to_the_next_server_if_this_one_dies(
+    server: Make, tmp_path: Path
+) -> None:
+    pipe, tools = tmp_path / "pipe", tmp_path / "tools"
+    os.mkfifo(pipe)
+    names = ("changes", "echo")
+    tools.write_text(json.dumps([{"name": e, "inputSchema": {"type": "object"}} for e in names]))
+    with NativeSpace() as space:
+        space.add(server(path=str(tools), mode=f"dies:{pipe}"))
+        me = space.add(Agent("me"))
+        assert me.ask("odd", "changes", count=1).result(20) == "after the changes"
+        waiting = me.ask("odd", "echo", text="again")
+        me.ask("odd", "help").result(20)  # comes after it
+        pipe.write_text("die")
+        assert waiting.result(30) == "again"
 
 
 def test_mcp_call_that_takes_too_long_ends_and_is_cancelled_at_the_server(

@@ -202,7 +202,9 @@ class ServerConnection:
         may_retry, question_count = True, 0
         while True:
             live = await self._connected()
-            await self._current.wait()
+            if not self._current.is_set():
+                await self._current.wait()
+                continue  # it may have ended meanwhile
             try:
                 value = await live.answer(request.send)
             except MCPError as error:
