@@ -19,12 +19,15 @@ from moothall import (
     Call,
     Context,
     Conversation,
+    ConversationalAgent,
     DualActAgent,
     ModelReply,
     ReActAgent,
+    Reply,
     ScriptedModel,
     action,
 )
+from moothall.agents import ReplyRequest
 from moothall.serving import asgi
 
 Serve = Callable[[Any], str]
@@ -50,6 +53,18 @@ def run(url: str, *messages: Any, status: int = 200, **more: Any) -> list[dict[s
 
 def user(text: str) -> dict[str, Any]:
     return {"id": "m", "role": "user", "content": text}
+
+
+class Broken(ConversationalAgent):
+    """An agent of one's own that fails by an error that is not moothall's."""
+
+    async def respond(self, request: ReplyRequest) -> Reply:
+        raise OSError("/srv/secret is full")
+
+
+def test_ag_ui_run_of_an_agent_that_fails_ends_with_an_error(serve: Serve) -> None:
+    events = run(serve(asgi(Broken("shop"))), user("Hello"))
+    assert (events[-1]["type"], events[-1]["message"]) == ("RUN_ERROR", "the server has failed")
 
 
 def its(id: str) -> str:

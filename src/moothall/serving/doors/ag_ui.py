@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
@@ -13,6 +14,7 @@ from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, S
 from moothall.agents import ReplyRequest
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
+from moothall.build import log_failure
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     MOST_WAITING,
@@ -29,6 +31,8 @@ from moothall.serving.doors.openai.door import Endpoint, parted
 from moothall.serving.doors.openai.input import mended
 from moothall.serving.doors.protocols import AG_UI, id_in, run_error
 from moothall.serving.doors.served import Served
+
+logger: logging.Logger = logging.getLogger("moothall.doors")
 
 _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
@@ -129,6 +133,9 @@ class AGUIDoor:
                         job.take_event(each)
         except (MoothallError, ValueError, TypeError) as error:
             job.news.put_nowait(error)
+        except Exception as error:  # of an agent of the user's own
+            log_failure(logger, f"agent {job.agent!r} failed", error)
+            job.news.put_nowait(MoothallError("the server has failed"))
         finally:
             self._served.forget(agent, own_thread)
 
