@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import crash, on_a_loop
+from journal.crash import crash, on_a_loop, settled
 from moothall import (
     ACCESS_REQUESTED,
     ActionError,
@@ -416,6 +416,32 @@ async def test_resume_decided_called_again_resumes_only_what_no_other_call_resum
         assert [each.run.id for each in await first] == ["r1", "r2", "r3"]
         assert [each.run.id for each in await second] == ["r4"]
         assert sorted(map(str, ordered)) == ["ada", "ada", "bo", "cy"]
+
+
+@on_a_loop
+async def test_resumption_of_two_runs_of_a_thread_ends_without_a_fault_when_it_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    begun, faults = asyncio.Event(), list[dict[str, Any]]()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    asyncio.get_running_loop().set_exception_handler(lambda loop, fault: faults.append(fault))
+    with Journal(tmp_path / "journal") as journal:
+        clerk = desk(journal, wait, approver=Waiting(), access_policy=ACCESS_REQUESTED)
+        for run in ("r1", "r2"):
+            await clerk.reply("Order.", thread="ada", run_id=run)
+        for each in journal.waiting():
+            journal.answer(each.run, each.key, True)
+        resuming = asyncio.create_task(clerk.resume_decided())
+        await begun.wait()
+        resuming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await resuming
+        await settled()
+    assert faults == []
 
 
 @on_a_loop

@@ -237,7 +237,7 @@ class ResumingRuns:
 
     def _end(self, run: Outline, task: asyncio.Task[Any]) -> None:
         del self.tasks[run.id]
-        if self._last[run.thread] is task:
+        if self._last.get(run.thread) is task:  # a later one that is cancelled ends first
             del self._last[run.thread]
 
     async def _resume(
