@@ -55,7 +55,7 @@ class Named(Block):
         self.agent.status["did"] = self.name
 
 
-def asking(text: str = "", id: int = 1, *actions: Any) -> CitizenAgent:
+def asking(text: str = "", id: int | str = 1, *actions: Any) -> CitizenAgent:
     """A citizen that asks the model something each step, and remembers the answer or the error."""
 
     async def ask(me: CitizenAgent) -> None:
@@ -189,13 +189,14 @@ async def test_model_that_exits_costs_the_turn_of_one_and_the_answer_of_those_wh
     assert (model.calls, row["fallbacks"], row["failures"]) == (1, 2, 1)
 
 
+@pytest.mark.parametrize("id", ("{}", "flat#{}"))
 async def test_budget_of_a_society_holds_for_all_together_and_across_processes(
-    tmp_path: Path,
+    tmp_path: Path, id: str
 ) -> None:
     with Journal(tmp_path / "journal") as journal:
         for _ in range(2):
             model, budget = Counting(), Budget(model_calls=5)
-            citizens = [asking(id=number) for number in range(3)]
+            citizens = [asking(id=id.format(number)) for number in range(3)]
             async with Society(citizens, model=model, budget=budget, journal=journal) as society:
                 rows = await society.run(steps=3, run_id="R")
             assert [row["fallbacks"] for row in rows] == [0, 1, 3]

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
@@ -159,11 +159,10 @@ class CitizenModelCalls:
                 continue
             _CHARGED_RUNS[account].add(record.key)
             by = {id for id in citizen_by_key.values() if account in accounts.get(id, shared)}
-            keys = (str(each.data.get("key")).partition("#")[0] for each in entries)
             own_entries = [
                 each
-                for key, each in zip(keys, entries, strict=True)
-                if citizen_by_key.get(key, "") in by
+                for each in entries
+                if _citizen_of(str(each.data.get("key")), citizen_by_key) in by
             ]
             charge_spent(budget, dearest, spending(own_entries))
 
@@ -191,6 +190,13 @@ class AskedModel:
     ) -> ModelReply:
         """Answer a conversation; see `CitizenModelCalls.complete`."""
         return await self._asking.complete(self, (messages, actions, schema))
+
+
+def _citizen_of(key: str, citizen_by_key: Mapping[str, Any]) -> Any:
+    """Return whose call a key is of, or a mark of that call; both it and an id may have a `#`."""
+    while key not in citizen_by_key and "#" in key:
+        key = key.rpartition("#")[0]
+    return citizen_by_key.get(key, "")
 
 
 async def _keyed(key: str, work: Callable[[], Awaitable[ModelReply]]) -> ModelReply:
