@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from moothall.foundation.errors import ConfigError
 from moothall.society import (
     CitizenAgent,
     CitizenMemory,
@@ -373,3 +374,18 @@ async def test_tables_of_a_town_in_columns_are_those_of_agents_and_leave_rows_as
             assert one.equals(other), table
         await town.run(steps=1, out=tmp_path / "values", trajectories=["needs.hunger"])
         assert len(town.population.agents) == COUNT  # a status may lack a value that columns have
+
+
+async def test_newcomers_to_a_town_in_columns_find_no_more_room_than_there_is() -> None:
+    async with made() as town:
+        place = min(CITY.by_kind("shop"), key=CITY.capacity)
+        assert place not in town.books.where.values()
+        newcomers = [
+            CitizenAgent(f"new-{number}", memory=CitizenMemory({"home": place}))
+            for number in range(CITY.capacity(place) + 1)
+        ]
+        for each in newcomers[:-1]:
+            town.add(each)
+        with pytest.raises(ConfigError, match=f"cannot start at '{place}', which holds"):
+            town.add(newcomers[-1])
+        assert (await town.step())["failures"] == 0

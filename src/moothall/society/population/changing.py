@@ -55,6 +55,8 @@ def enter_row(society: Any, agent: Any) -> None:
         population.agents[row] = agent
         population.full[row] = True
         society.books.write_settled(id, status)
+        if population.places:
+            society.books.count_places()
 
 
 def leave_row(society: Any, id: str) -> None:
