@@ -24,6 +24,7 @@ from moothall.society import (
     Column,
     Experiment,
     Grid,
+    Intervention,
     Network,
     Pay,
     Population,
@@ -246,6 +247,19 @@ async def test_state_that_is_loaded_into_a_society_that_has_run_on_is_the_whole_
         await one.run(steps=4)
         then = end(one)
         one.load_state_dict(first)
+        await one.run(steps=4)
+        assert end(one) == then
+
+
+async def test_state_has_what_a_rule_keeps_on_a_grid_of_which_a_cell_is_closed() -> None:
+    async with rows(OnGrid()) as one:
+        one.intervene(Intervention(1, close=[one.city.ids()[0]]))
+        await one.run(steps=4)
+        state = one.state_dict()
+        await one.run(steps=4)
+        then = end(one)
+        one.load_state_dict(state)
+        assert one.state_dict() == state
         await one.run(steps=4)
         assert end(one) == then
 

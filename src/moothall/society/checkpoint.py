@@ -234,8 +234,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
-    load_states(owners_of(society), data)
-    society.city = society.changed.city()
+    load_states({**owners_of(society), "the places": society.city}, data)
     society.books.load_state_dict(data["services"])
     give_services(society.services, society.token)
     society.broken = ""

@@ -227,8 +227,10 @@ class Changed:
     def own_city(self) -> Any:
         """Return the city without the changes, with what rules have set on the one they see."""
         if self._current is not self._city:
-            more = variables_of(self._current)
-            vars(self._city).update({k: v for k, v in more.items() if k not in _CLOSING})
+            variables, attributes = variables_of(self._current), vars(self._city)
+            for name in variables_of(self._city).keys() - variables.keys():
+                del attributes[name]
+            attributes.update({k: v for k, v in variables.items() if k not in _CLOSING})
         return self._city
 
     def places(self, names: Sequence[str]) -> list[str]:
