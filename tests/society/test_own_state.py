@@ -264,6 +264,20 @@ async def test_state_has_what_a_rule_keeps_on_a_grid_of_which_a_cell_is_closed()
         assert end(one) == then
 
 
+async def test_state_is_loaded_without_a_metric_that_keeps_nothing_others_are_named() -> None:
+    def most(columns: Any) -> float:
+        return float(columns["money"].max())
+
+    async with rows(Counts(), metrics={"most": most}) as one, rows(Counts()) as other:
+        await one.run(steps=2)
+        other.load_state_dict(one.state_dict())
+        assert (await other.step())["step"] == 2
+    async with rows(Counts(), metrics={"peak": Peak()}) as one, rows(Counts()) as other:
+        await one.run(steps=2)
+        with pytest.raises(StateError, match="has what metric 'peak' kept, and the society has no"):
+            other.load_state_dict(one.state_dict())
+
+
 class Queue:
     def __init__(self) -> None:
         self.waiting: deque[int] = deque()

@@ -53,10 +53,21 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
 
 
 def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
-    """Restore what `states_of` returned; a variable that came later goes."""
-    for key, state in recorded.get("states", {}).items():
+    """Restore what `states_of` returned; a variable that came later goes.
+
+    Raises:
+        StateError: something is there no more that has kept anything
+    """
+    states, variables_by_key = (recorded.get(name, {}) for name in ("states", "variables"))
+    for key in [*states, *(key for key, variables in variables_by_key.items() if variables)]:
+        if key not in owners:
+            name = f"block {key}" if key.isdecimal() else key
+            raise StateError(f"the state has what {name} kept, and the society has no such part")
+    for key, state in states.items():
         owners[key].load_state_dict(state)
-    for key, variables in recorded.get("variables", {}).items():
+    for key, variables in variables_by_key.items():
+        if key not in owners:
+            continue
         owner = owners[key]
         for name, value in [*_variables(owner)]:
             if name not in variables and _json_form(value):
