@@ -117,6 +117,12 @@ def test_killed_run_with_births_continues_with_those_that_were_there(tmp_path: P
         with lives(journal=journal) as society:
             asyncio.run(society.run(out=tmp_path / "out", **options))
             assert columns(society) == whole
+    with Journal(tmp_path / "three") as journal, lives(journal=journal) as society:
+        del options["trajectories"]
+        with pytest.raises(RuntimeError):
+            society.run_sync(progress=stop, **options)
+        society.run_sync(**options)  # the same society goes on
+        assert columns(society) == whole
     table = list(Trajectories(tmp_path / "out"))
     assert table == list(Trajectories(tmp_path / "whole"))
     assert len({row["citizen"] for row in table}) > 60

@@ -310,12 +310,13 @@ class Population(Register):
         self.services: list[str] = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:
-        """Return what must be equal for a society to resume a run: its citizens and blocks."""
+        """Return what must be equal for a society to resume a run: first citizens, and blocks."""
+        network = self.first_network
         return {
-            "citizens": len(self),
-            "ids": sha256_of(self.ids),
+            "citizens": len(self.first_ids),
+            "ids": sha256_of(self.first_ids),
             "blocks": [[type(b).__name__, b.params.model_dump(mode="json")] for b in self.blocks],
-            "network": self.network and [sha256_of(each) for each in self.network.links],
+            "network": network and [sha256_of(each) for each in network.links],
         }
 
     def to_arrow(self) -> Any:
