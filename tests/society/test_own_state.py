@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -345,6 +345,24 @@ class Tally:
         return self.number
 
 
+def numbers() -> Iterator[float]:
+    """Yields numbers without an end."""
+    number = 0.0
+    while True:
+        number += 1
+        yield number
+
+
+class Drawn:
+    """Draws the numbers of an iterator."""
+
+    def __init__(self, values: Iterator[float]) -> None:
+        self.values = values
+
+    def random(self) -> float:
+        return next(self.values)
+
+
 class Draws(Counts):
     """Draws from a generator of its own."""
 
@@ -361,6 +379,10 @@ GENERATORS: dict[str, Callable[[], Any]] = {
     "RandomState": lambda: np.random.RandomState(7),
     "Generator": lambda: np.random.default_rng(7),
     "slots": Tally,
+    "generator function": lambda: Drawn(numbers()),
+    "generator expression": lambda: Drawn(each for each in [1.0, 1.0]),
+    "list iterator": lambda: Drawn(iter([1.0, 2.0])),
+    "map": lambda: Drawn(map(float, [1, 2])),
 }
 
 

@@ -10,9 +10,10 @@ import base64
 import dis
 import functools
 import logging
+import operator
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final
 
 from moothall import StateError
@@ -23,6 +24,8 @@ from moothall.society.arrays import np
 _DEEPEST: Final = 8
 _CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 """Kinds of values that are no state."""
+_OF_ITERATORS: Final = (enumerate, filter, map, zip)
+"""Iterators that say by `__reduce__` of which others they are."""
 
 
 def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -> dict[str, Any]:
@@ -271,6 +274,13 @@ def _image(value: Any, depth: int = 0) -> Any:
         if array.dtype == object:
             return (array.shape, tuple(map(repr, array.ravel().tolist())))
         return (array.dtype.str, array.shape, hash(array.tobytes()))
+    if isinstance(value, GeneratorType):
+        frame, inner = value.gi_frame, _image(value.gi_yieldfrom, depth + 1)
+        return frame and (frame.f_lasti, _image(frame.f_locals, depth + 1), inner)
+    if isinstance(value, Iterator) and (more := operator.length_hint(value, -1)) >= 0:
+        return (type(value).__name__, more)  # such as of a list: how many items it still has
+    if type(value) in _OF_ITERATORS:
+        return _image(value.__reduce__(), depth + 1)
     if isinstance(value, Mapping):
         return tuple((repr(name), _image(each, depth + 1)) for name, each in value.items())
     if isinstance(value, set | frozenset):
