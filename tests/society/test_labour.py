@@ -214,3 +214,15 @@ async def test_labour_benefits_are_a_part_of_what_five_days_of_work_a_week_pay()
     paid = market.counts["paid"] / market.counts["jobless"]
     week = 5 * 8 * 2500  # cents, at the usual skill
     assert 0.5 * week < 7 * paid < 1.5 * week
+
+
+async def test_labour_step_of_several_days_ends_each_of_them() -> None:
+    city = City.generate(seed=3, citizens=40)
+    market = LabourMarket(leaves=0, moves=0, fires=0, finds=0, layoff_day=3, layoffs=1000)
+    services = make_economy(city, seed=3, labour=market)
+    async with Society(40, city, seed=3, services=services) as society:
+        await society.run(days=2, step="2d")
+        assert (market.days, market.counts["left"]) == (2, 0)
+        await society.run(days=2, step="2d")
+        assert (market.days, market.counts["employed"]) == (4, 0)
+        assert society.services["government"].state_dict()["days"] == 4

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from moothall import DefinitionError, StateError
 from moothall.build import check_integer, error_text
-from moothall.society.clock import Clock
+from moothall.society.clock import DAY_S, Clock
 from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, set_values, unknown
 from moothall.society.kernel.wants import Answer, Pay, Want, id_order
@@ -135,6 +135,11 @@ class Books:
                 self.by_kind.setdefault(kind, service)
                 if service.place is not None:
                     self.by_place[kind].setdefault(service.place, service)
+
+    @property
+    def days_ended(self) -> int:
+        """The number of days that end with this step."""
+        return (self.clock.time + self.seconds) // DAY_S
 
     # -- money -------------------------------------------------------------------------------------
 

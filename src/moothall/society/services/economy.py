@@ -20,7 +20,6 @@ from moothall import ConfigError
 from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.city.places import Places, needs
-from moothall.society.clock import DAY_S
 from moothall.society.columns.ledger import (
     BRACKETS,
     CONTRIBUTION,
@@ -209,7 +208,7 @@ class Government(Service):
 
     def after_step(self, books: Books) -> None:
         """Close the day, if this step is its last."""
-        if books.clock.time + books.seconds >= DAY_S:
+        if books.days_ended:
             close_day(books, self)
 
     def state_dict(self) -> dict[str, Any]:
@@ -258,8 +257,8 @@ def close_day(books: Books, government: Government) -> None:
     _reprice(sellers, government, books.step)
     for firm in firms:
         firm.end_day()
-    government.days += 1
-    if government.days % government.month == 0:
+    government.days += books.days_ended
+    if government.days % government.month < books.days_ended:
         _adapt(firms, government, books.step)
     government.taxed.clear()
 

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from moothall.build import check_integer
 from moothall.society.arrays import np
-from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import belows, turn_keys
 from moothall.society.services.accounts import citizens_of, pay_citizens
@@ -129,8 +128,8 @@ class LabourMarket(Service):
         """Close the day, if this step is its last; count who has work after the first step."""
         if books.city is None:
             return
-        if books.clock.time + books.seconds >= DAY_S:
-            self.days += 1
+        if books.days_ended:
+            self.days += books.days_ended
             self._close(books)
         elif not self.counts:
             _, of = citizens_of(books, _READ)
@@ -165,7 +164,7 @@ class LabourMarket(Service):
         broke = (count * pays[0] > pays[1]) & (books.seconds <= _SHOPS)
         is_leaving = has & chance(self.leaves, _MILLION, "leave")
         is_leaving |= has & broke[work] & chance(self.fires, 1000, "fire")
-        if self.days == self.layoff_day:
+        if self.layoff_day is not None and 0 <= self.days - self.layoff_day < books.days_ended:
             is_leaving |= has & chance(self.layoffs, 1000, "layoff")
         seeks = has & ~is_leaving & chance(self.moves, _MILLION, "move")
         free = _seeking(of)

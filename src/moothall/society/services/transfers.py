@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from moothall.build import check_integer
 from moothall.society.arrays import np
-from moothall.society.clock import DAY_S
 from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.services.accounts import citizens_of, pay_citizens
@@ -54,7 +53,7 @@ class Transfers(Service):
 
     def after_step(self, books: Books) -> None:
         """Close the day, if this step is its last."""
-        if books.clock.time + books.seconds < DAY_S:
+        if not books.days_ended:
             return
         _, columns = citizens_of(books, _READ)
         old = (columns["age"] >= PENSION_AGE) & (columns["work"] < 0)
