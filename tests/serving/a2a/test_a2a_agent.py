@@ -173,6 +173,29 @@ def test_a2a_agent_sends_no_observation_again_that_a_failed_task_had(
     assert len({context for context, _ in peer.texts}) == 1
 
 
+def test_a2a_agent_sends_the_last_observations_also_after_a_reply_that_failed(serve: Serve) -> None:
+    peer, tokens = Peer(), iter((None, "t0ken"))
+
+    async def headers() -> dict[str, str]:
+        if (token := next(tokens, "t0ken")) is None:
+            await far.observe("new")
+            raise OSError("no token yet")
+        return {"Authorization": f"Bearer {token}"}
+
+    far = A2AAgent("far", serve(sdk(peer, True)), headers=headers)
+
+    async def main() -> None:
+        for number in range(100):
+            await far.observe(f"{number}")
+        with pytest.raises(OSError, match="no token yet"):
+            await far.reply("Hello")
+        await far.reply("Hello")
+        await far.aclose()
+
+    asyncio.run(main())
+    assert peer.texts[0][1].split("\n") == [*map(str, range(1, 100)), "new", "Hello"]
+
+
 @STREAMING
 def test_a2a_agent_passes_a_question_on_and_the_answer_back(serve: Serve, streaming: bool) -> None:
     url = serve(sdk(Peer(), streaming))

@@ -189,7 +189,7 @@ class A2AAgent(ConversationalAgent):
         try:
             return await self._replied(request, conversation, messages)
         except BaseException as error:  # what the server has not is sent with the next request
-            conversation.observed.extendleft(reversed(messages))
+            conversation.observed = deque((*messages, *conversation.observed), _MOST_OBSERVED)
             self._counted[1] += 1
             self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
             raise
