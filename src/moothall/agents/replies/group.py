@@ -70,11 +70,13 @@ class Group(RecordedAgent):
     @overload
     async def resume(self, schema: TypeForm[T], *, thread: str | int | None = None) -> Reply[T]: ...
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply[Any]:
-        """Resume a reply that was cancelled or stopped at a limit, or whose state was loaded.
+        """Resume a reply that was cancelled, or whose state was loaded.
 
-        The interrupted turn begins anew; what ended before is not done again. With a journal, a
-        cancelled reply resumes in its run. Text, value, messages and usage are of the whole reply;
-        the steps of a conversation are only those from now on.
+        The interrupted turn begins anew; what ended before is not done again. A dual act resumes
+        after a limit, too; a conversation that a limit has ended does so in its journal alone, by
+        `reply` with the same `run_id`. With a journal, a cancelled reply resumes in its run. Text,
+        value, messages and usage are of the whole reply; the steps of a conversation are only those
+        from now on.
 
         Args:
             schema: the form of the reply's value. A dual act keeps a JSON schema, a conversation
