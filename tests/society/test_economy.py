@@ -485,6 +485,12 @@ def test_services_settle_in_the_rows_of_the_society_that_lives_not_of_the_one_ma
         assert society.state_dict() == alone.state_dict()
 
 
+def test_service_of_the_id_of_a_citizen_is_refused() -> None:
+    for citizens in ([CitizenAgent(3)], Population(5, blocks=[])):
+        with pytest.raises(ConfigError, match=r"^'?3'? is the id of a service"):
+            Society(citizens, services=[Bank("3")])
+
+
 @pytest.mark.parametrize(
     ("service", "said"),
     (

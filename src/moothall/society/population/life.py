@@ -107,6 +107,9 @@ def begin_life(society: Any, population: Population) -> None:
                 f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows: give "
                 "it to agents, Society([…]), or to full agents, promote(id, blocks=[…])"
             )
+    for id in society.services:
+        if population.find_row(id) is not None:
+            raise ConfigError(f"{id!r} is the id of a service: give the citizen another")
     population.enter(society, society.services)
     for row, agent in population.agents.items():
         society.add_row_agent(agent, row)
