@@ -30,6 +30,7 @@ from moothall.society import (
     City,
     Feed,
     Grid,
+    LabourMarket,
     LocalEngine,
     Move,
     NeedsBlock,
@@ -864,6 +865,19 @@ async def test_society_run_with_other_parameters_or_another_network_is_refused(
             await other.run(steps=1, run_id="RFalse")
     async with made() as same:
         assert len(await same.run(steps=1, run_id="RFalse")) == 1
+
+
+async def test_society_run_with_a_service_of_another_parameter_is_refused(tmp_path: Path) -> None:
+    def made(**rates: int) -> Society:
+        return Society([], services=[LabourMarket(**rates)], journal=tmp_path / "journal")
+
+    async with made() as society:
+        await society.run(steps=1, run_id="R")
+    async with made(benefit=500) as other:
+        with pytest.raises(RunMismatch, match="services"):
+            await other.run(steps=1, run_id="R")
+    async with made() as same:
+        assert len(await same.run(steps=1, run_id="R")) == 1
 
 
 def of_metres(metres: int) -> City:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 
 from moothall import Agent, ConfigError, DuplicateAgent
 from moothall.build import check_function, check_integer, check_text, counted
+from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
@@ -144,6 +146,14 @@ def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
         "city": None if city is None else [type(city).__name__, list(city.ids()), *links],
         "places": getattr(city, "digest", None),
     }
+
+
+def settings_of(service: Service) -> dict[str, Any]:
+    """Return what our classes were given for a service, but its id and what its state has."""
+    kinds = [each for each in type(service).__mro__ if is_ours(each)]
+    names = dict.fromkeys(name for each in kinds for name in signature(each).parameters)
+    attributes = vars(service)
+    return {name: attributes[name] for name in names if name in attributes and name != "id"}
 
 
 def check_places(services: Mapping[str, Service], city: Any) -> None:
