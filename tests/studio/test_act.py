@@ -13,6 +13,7 @@ from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from models.openai_server import HANG, Answer, OpenAIServer, Request, call, calls, http, text
 from moothall.studio import Studio
+from moothall.studio.orders import ActOrder
 
 LIST = [call("list_files", "{}")]
 WRITE = [call("write_file", json.dumps({"file_name": "b.txt", "content": "<b>two</b>"}))]
@@ -274,6 +275,21 @@ def test_act_run_is_paused_steered_and_stopped(
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         assert not studio.jobs.running()
+
+
+def test_message_that_is_being_written_stays_with_its_run(
+    folder: Path, open_page: Callable[..., Page], studio: Studio
+) -> None:
+    with OpenAIServer(lambda request: HANG) as server:
+        page = open_page("Act and review")
+        start(page, folder, server)
+        page.get_by_placeholder("Send it a message while it works").fill("Write c.txt, too")
+        run = page.get_by_label("Run", exact=True)
+        first = run.input_value()
+        other = studio.jobs.start(ActOrder("List", str(folder), f"{server.url}#m"))
+        expect(run.locator(f'[value="{other}"]')).to_have_count(1)
+        page.wait_for_load_state("networkidle")
+        expect(run).to_have_value(first)
 
 
 def test_stopped_run_begins_again_from_a_step_with_another_message(

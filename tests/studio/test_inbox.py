@@ -191,6 +191,41 @@ def test_card_is_in_the_inbox_or_where_its_run_is_shown(
         assert page.evaluate(SCROLLS) == [], tab
 
 
+def test_card_in_the_place_of_an_answered_one_gets_no_second_click_and_no_held_key(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Space")
+    page.locator(".s-inbox").click()
+    card = page.get_by_role("article", name="approval")
+    permit = card.first.get_by_role("button", name="Permit", exact=True)
+    calls = tuple(Call(str(n), "delete", {"path": f"notes-{n}.md"}) for n in range(4))
+    agent = ReActAgent(
+        "files",
+        ScriptedModel([ModelReply("", calls), "Gone."]),
+        actions=[delete],
+        approver=studio.cards,
+    )
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(agent.reply_sync, "Clean up.")
+        try:
+            expect(card).to_have_count(4)
+            for count in (1, 2):
+                permit.hover()
+                page.mouse.down(click_count=count)
+                page.mouse.up(click_count=count)
+                expect(card).to_have_count(3)
+            for _ in range(2):
+                card.first.focus()
+                page.keyboard.down("a")
+                expect(card).to_have_count(2)
+            page.wait_for_load_state("networkidle")
+            assert len(studio.cards.to_json()) == 2
+        finally:
+            for each in studio.cards.to_json():
+                studio.cards.decide(each["number"], {"permit": False})
+        assert done.result(30).text == "Gone."
+
+
 def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:

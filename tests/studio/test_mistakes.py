@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from playwright.sync_api import Error as PageError
 
 from models.openai_server import OpenAIServer, call, calls, text
@@ -58,6 +58,20 @@ def test_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
         expect(steps.get_by_text("refused", exact=True)).to_be_visible()
         expect(steps).to_contain_text("It stays.")
         expect(page.locator(".s-inbox")).to_be_focused()  # not at the top of the page again
+
+
+def test_form_that_is_sent_twice_at_once_begins_once(page: Page) -> None:
+    sent: list[Route] = []
+    page.route("**/act/forms/new", lambda route: sent.append(route))
+    page.get_by_role("tab", name="Act and review").click()
+    task = page.locator("#act-new").get_by_label("Task", exact=True)
+    task.fill("Look")
+    for _ in range(2):
+        task.press("Control+Enter")
+    page.wait_for_function("new Promise(requestAnimationFrame)")
+    assert len(sent) == 1
+    sent[0].fulfill(json={"error": "it is late"}, headers={"X-Moothall-Refused": "400"})
+    expect(page.locator("#act-new").get_by_role("alert")).to_have_text("it is late")
 
 
 def test_line_that_nobody_got_is_not_called_so_once_somebody_answers(

@@ -314,7 +314,7 @@ export function mount(root) {
       const begins = state !== "ended" && !here.has(run);
       if (state === "ended") here.delete(run);
       else here.add(run);
-      if (begins) await (place()[0] === "act" && place()[1] ? go(["act", run]) : show(run)); // the address names the one that is shown
+      if (begins && !said.value.trim()) await (place()[0] === "act" && place()[1] ? go(["act", run]) : show(run)); // one that is being written to stays; the address names the one that is shown
       else if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
     }
   }));

@@ -110,6 +110,17 @@ export function toast(text, bad = true) {
   setTimeout(() => shown.remove(), 8000);
 }
 
+// The second click of a double click is for the button of the first: one that has come in its place gets none.
+let clicked = null;
+addEventListener("click", (event) => {
+  const on = event.target.closest?.("button") ?? null;
+  if (event.detail < 2) clicked = on;
+  else if (on !== clicked) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  }
+}, true);
+
 // Do what a click or a form asks for; what goes wrong is told.
 export const attempt = (work) => async (event) => {
   if (event?.type === "submit") event.preventDefault();

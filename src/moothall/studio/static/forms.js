@@ -111,6 +111,7 @@ function makeForm(tab, told, reload) {
 
   async function begin(event) {
     event.preventDefault();
+    if (start.disabled) return; // Ctrl-Enter needs no button
     wrong("");
     start.disabled = true;
     try {

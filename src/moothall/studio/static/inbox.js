@@ -85,7 +85,7 @@ function keys(event) {
   const card = document.activeElement?.closest?.(".s-card[data-card]");
   if ((event.key === "j" || event.key === "k") && all.length) {
     all.at((all.indexOf(card) + (event.key === "j" ? 1 : card ? -1 : 0)) % all.length).focus();
-  } else if (card && KEYS[event.key]) {
+  } else if (card && KEYS[event.key] && !event.repeat) { // held, it would answer the next card, too
     card.firstChild.open = true;
     card.querySelector(`[data-key="${event.key}"]`)?.[KEYS[event.key].does]();
   } else return;
