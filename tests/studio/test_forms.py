@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from moothall import (
+    Action,
     Call,
     DualActAgent,
     Journal,
@@ -279,6 +280,32 @@ def test_card_of_a_call_offers_a_permission_for_its_run_unless_it_has_a_note() -
         assert await decided(others[0], permit=False) is False
 
     aside(story())
+
+
+class Watched(Journal):
+    """A journal at which somebody looks as soon as a wait is answered."""
+
+    is_answered: Callable[[], None] = staticmethod(lambda: None)
+
+    def answer(self, *args: Any, **options: Any) -> None:
+        super().answer(*args, **options)
+        self.is_answered()
+
+
+def test_card_whose_answer_is_found_in_the_journal_meanwhile_is_answered(tmp_path: Path) -> None:
+    cards = Cards(EventFeed())
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([{"name": "pay"}, "Done."])
+    with Watched(tmp_path / "runs.db") as journal:
+        about: dict[str, Any] = {"journal": journal, "approver": Waiting()}
+        agent = ReActAgent("clerk", model, actions=[pay], **about)
+        aside(agent.reply("Go.", run_id="r"))
+        cards.look(journal, "eva")
+        (card,) = cards.to_json()
+        journal.is_answered = lambda: cards.look(journal, "eva")
+        answer = {"permit": True, "fingerprint": card["fingerprint"]}
+        assert cards.decide(card["number"], answer) == "permitted"
+        assert cards.to_json() == []
 
 
 def test_card_takes_a_decision_and_nothing_else(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -110,6 +111,19 @@ def test_shown_society_of_nobody_ends_and_a_mistake_in_a_rule_is_told(studio: St
     while not studio.society.town.is_over:
         pass
     assert "KeyError: 'moood' (in agent 1: forward; test_shown.py" in head_of(studio)["fault"]
+
+
+def test_shown_society_whose_metric_is_no_number_yet_is_drawn(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    def mean_of_nobody(society: Society) -> float:
+        return math.nan if society.number < 2 else 7.0
+
+    studio.show(school(), steps=2, metrics={"mean": mean_of_nobody})
+    page = open_page("Society")
+    expect(page.get_by_text("step 1 of 2 · paused")).to_be_visible()
+    page.get_by_role("button", name="Play", exact=True).click()
+    expect(page.get_by_role("figure", name="mean")).to_contain_text("mean 7")
 
 
 def test_shown_society_with_wrong_steps_or_metrics_is_refused(studio: Studio) -> None:

@@ -133,7 +133,8 @@ class Cards:
         value, outcome = card.read(**args)
         if card.wait is not None:
             card.give(value)  # it may be refused there: then the card stays
-            self._close(number, outcome)
+            with suppress(CardGone):  # a look has found the answer in the journal
+                self._close(number, outcome)
             return outcome
         # First: of two pages that answer at once, the one that closes the card is heard.
         self._close(number, outcome)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from typing import Any
+
+from moothall.studio.feed import as_json
 
 
 def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
     """Return a frame, as `Town.frame` describes it."""
-    head_bytes = json.dumps(head).encode()
+    head_bytes = as_json(head).encode()
     return struct.pack("<I", len(head_bytes)) + head_bytes + packed
