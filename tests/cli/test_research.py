@@ -484,8 +484,11 @@ def test_review_plan_refused_at_the_terminal_ends_the_research(folder: Path) -> 
     with Terminal(
         *("-m", "moothall", "research", PORT, "--folder", "notes", "--review-plan"),
         cwd=folder,
-        environment=environment(folder),
+        environment=environment(folder, VISUAL="false"),
     ) as terminal:
+        terminal.until("Begin? ")
+        terminal.type("e\r")
+        terminal.until("Editing failed")
         terminal.until("Begin? ")
         terminal.type("n\r")
         assert terminal.end() == 1

@@ -116,6 +116,8 @@ def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> N
         key = journal.waiting(kind="approval")[0].key
     half = moothall("answer", "r", "batch-1", '{"rows": 2', cwd=folder)
     assert (half.returncode, "VALUE is no JSON, but begins so" in half.stderr) == (2, True)
+    twice = moothall("answer", "r", "batch-1", '{"rows": 2, "rows": 3}', cwd=folder)
+    assert (twice.returncode, "a key appears twice" in twice.stderr) == (2, True)
     assert moothall("answer", "r", "batch-1", "1", "--as", "eva", cwd=folder).returncode == 0
     assert moothall("answer", "r", "batch-1", "1", cwd=folder).returncode == 0
     other = moothall("answer", "r", "batch-1", "2", cwd=folder)

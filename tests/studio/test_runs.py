@@ -315,6 +315,7 @@ def test_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path) -> 
     doubt.get_by_role("textbox", name="Result of transfer(coins=3)").fill("moved 3")
     doubt.get_by_role("button", name="Done with this result").click()
     expect(view.get_by_text("it took effect, result")).to_be_visible()
+    assert RUN in [each.id for each in studio.journal.runs(decided_by="User")]
     expect(listed).to_contain_text("stopped")
     paid: list[str] = []
     agent = teller(studio.journal, paid.append)

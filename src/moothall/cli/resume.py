@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
@@ -15,7 +14,7 @@ import click
 
 from moothall import DefinitionError, RunMismatch, StateError
 from moothall.agents.replies.resume import asked_in
-from moothall.build import escaped
+from moothall.build import UnreadableText, escaped, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, report_refusal
@@ -282,8 +281,8 @@ def _number_and_value(option: str, name: str, text: str) -> tuple[str, Any]:
             f"{option} {text}: write what the action gave in place of {name}, such as {number}=sent"
         )
     try:
-        return number, json.loads(value)
-    except (ValueError, RecursionError) as error:
+        return number, read_json(value)
+    except UnreadableText as error:
         if value.lstrip().startswith(("{", "[")):
             raise click.UsageError(
                 f"{option} {text:.80}: {name} begins like JSON, and is not ({error}); "

@@ -324,7 +324,7 @@ class RunsTab(Tab):
             if not (number.isdecimal() and len(number) < 10):
                 raise ConfigError(f"a call in doubt has a number, got {number!r:.80}")
             by_number[int(number)] = decision
-        self._journal.decide(run, by_number)
+        self._journal.decide(run, by_number, by=self._hub.person)
         self.refresh()
         return self.run(run)
 

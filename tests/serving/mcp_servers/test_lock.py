@@ -214,11 +214,12 @@ def test_mcp_commands_list_tools_show_what_changed_and_accept_it(tmp_path: Path)
 
     shown = moothall("mcp", "tools", *server)
     refused = moothall("mcp", "lock", str(path), "odd", *server, input="n\n")
+    unasked = moothall("mcp", "lock", str(path), "odd", *server, input="")
     wrong = moothall("mcp", "tools", "/no/such/program")
 
     assert "tool0(text?)" in shown.stdout
     assert "protocol 2025-11-25" in shown.stdout
-    assert refused.returncode == 1
+    assert refused.returncode == unasked.returncode == 1
     assert "Accept this?" in refused.stdout
     assert "id_rsa" in refused.stdout.replace("\n", " ")
     assert "the server has it no longer" in refused.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -12,7 +11,7 @@ import click
 
 from moothall import ChangedArgs, ConfigError
 from moothall.actions.approval.decision import DECISION_KINDS
-from moothall.build import escaped
+from moothall.build import UnreadableText, escaped, read_json
 from moothall.cli.recorded_runs import next_lines
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -141,8 +140,8 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
         answer_value: Any = value
         if value is not None and not (key in kinds and Waits.kinds[kinds[key]].is_text):
             try:
-                answer_value = json.loads(value)
-            except (ValueError, RecursionError) as error:
+                answer_value = read_json(value)
+            except UnreadableText as error:
                 # The first answer counts, so a slip of the pen must not be one.
                 if value.lstrip()[:1] in ("{", "[", '"'):
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
@@ -226,8 +225,8 @@ def permit(
     decision: Any = {} if reason is None else {"permitted": reason}
     if changed_args is not None:
         try:
-            decision |= DECISION_KINDS.to_json(ChangedArgs(json.loads(changed_args)))
-        except (ValueError, RecursionError, ConfigError) as error:
+            decision |= DECISION_KINDS.to_json(ChangedArgs(read_json(changed_args)))
+        except (UnreadableText, ConfigError) as error:
             raise click.UsageError(f"--args must be a JSON object: {error}") from None
     _decide(chosen_journal(group_journal, journal), hash, decision | for_run or True, by)
 

@@ -54,7 +54,7 @@ class PlanReview:
                 edited = await WORKERS.run(loop, click.edit, plan_text)
                 plan_text = plan_text if edited is None else str(edited).strip()
                 plan = plan.edited(plan_text, self.tools) or plan
-            except InvalidArguments as error:
+            except (InvalidArguments, click.ClickException) as error:  # also of the editor
                 print(f"{error}", file=sys.stderr, flush=True)
                 continue
             plan_text = str(plan)

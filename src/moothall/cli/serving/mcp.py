@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -149,7 +150,9 @@ def lock(
         return 0
     if check:
         return FAILED
-    if not yes and not click.confirm("Accept this?"):
+    with suppress(click.Abort):  # standard input has ended: nobody accepts
+        yes = yes or click.confirm("Accept this?")
+    if not yes:
         return FAILED
     definition_lock.accept(id, now)
     click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
