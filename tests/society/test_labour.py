@@ -9,6 +9,8 @@ from tests.society.population.lives import promoted
 
 from moothall.foundation.errors import ConfigError
 from moothall.society import (
+    CitizenAgent,
+    CitizenMemory,
     City,
     Experiment,
     Firm,
@@ -226,3 +228,14 @@ async def test_labour_step_of_several_days_ends_each_of_them() -> None:
         await society.run(days=2, step="2d")
         assert (market.days, market.counts["employed"]) == (4, 0)
         assert society.services["government"].state_dict()["days"] == 4
+
+
+async def test_labour_of_two_firms_at_a_place_counts_the_one_that_pays_there() -> None:
+    city = City.generate(seed=3, citizens=40)
+    place = city.by_kind("work")[0]
+    market = LabourMarket(leaves=0, moves=0, fires=1000, finds=0)
+    firms = [Firm("a-firm", place), Firm("b-firm", place, 10**9)]  # the first settles there
+    worker = CitizenAgent(1, memory=CitizenMemory({"work": place}))
+    async with Society([worker], city, services=[*firms, market]) as society:
+        await society.run(days=1, step="1h")
+    assert (market.counts["left"], worker.status["work"]) == (1, None)

@@ -259,7 +259,7 @@ def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any, Any]]:
     wages, money, public = np.zeros((3, len(places)), np.int64)
     for firm in firms:
         at = numbers.get(firm.place) if firm.place is not None else None
-        if at is None:
+        if at is None or staff[at]:  # of several firms at a place the first pays there
             continue
         holds = books.city.capacity(firm.place) if hasattr(books.city, "capacity") else 10
         share = STAFF.get(books.city.kind(firm.place), 1000)
