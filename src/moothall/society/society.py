@@ -517,10 +517,9 @@ class Society(Experiments):
             "start": self._start_time,
             # A run of another version is told by its state, which the columns' meaning depends on.
             **({} if population is None else {f"population {VERSION}": population.program()}),
-            "services": [
-                [id, type(each).__name__, arguments.settings_of(each)]
-                for id, each in self.services.items()
-            ],
+            "services": [[id, type(each).__name__] for id, each in self.services.items()],
+            # A part of its own: a run that began before it was recorded goes on.
+            "service_settings": [arguments.settings_of(each) for each in self.services.values()],
             "model": getattr(self.default_model, "name", None),
             "interventions": [each.as_json() for each in planned],
         }
