@@ -874,7 +874,7 @@ async def test_society_run_with_a_service_of_another_parameter_is_refused(tmp_pa
     async with made() as society:
         await society.run(steps=1, run_id="R")
     async with made(benefit=500) as other:
-        with pytest.raises(RunMismatch, match="services"):
+        with pytest.raises(RunMismatch, match="service settings"):
             await other.run(steps=1, run_id="R")
     async with made() as same:
         assert len(await same.run(steps=1, run_id="R")) == 1
