@@ -115,9 +115,9 @@ function makeForm(tab, told, reload) {
     wrong("");
     start.disabled = true;
     try {
-      await call(`${tab}/forms/${told.name}`, Object.fromEntries(fields.map((each) => [each.told.name, each.read()])));
+      const { run } = await call(`${tab}/forms/${told.name}`, Object.fromEntries(fields.map((each) => [each.told.name, each.read()])));
       forget(kept);
-      document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name } }));
+      document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name, run } }));
       const isHere = document.activeElement === document.body || root.contains(document.activeElement);
       open(false);
       if (isHere) title.focus(); // else a person has gone on, such as to the first card

@@ -25,6 +25,9 @@ function panelOf({ name, title, script }) {
     if (loaded) return showForms(name, forms); // another program may have recorded something
     loaded = true;
     onReset(() => showForms(name, forms));
+    if (!script) document.addEventListener("form-begun", ({ detail: { tab, run } }) => {
+      if (tab === name && run) live.prepend(h("p", {}, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, `${run}: its steps`)));
+    });
     if (script) await import(script).then((made) => made.mount(live)).catch((error) => replace(live, h("p", { class: "s-fault", role: "alert" }, `The tab ${title} cannot be shown: ${error.message}`)));
   };
   return { button, panel, load };
@@ -61,8 +64,8 @@ else {
   for (const each of listed) shown.set(each.name, panelOf(each));
   const all = [...shown.values()];
   const bar = h("nav", { class: "s-tabs-bar" }, h("div", { role: "tablist", id: "studio-tabs", "aria-label": "Parts of the studio", onkeydown: walk }, all.map((each) => each.button)));
-  const faults = TOLD.faults.map((text) => h("p", { class: "s-fault", role: "alert" }, text));
-  replace(document.getElementById("studio-main"), faults, bar, all.map((each) => each.panel));
+  const faults = h("div", { class: "s-root" }, TOLD.faults.map((text) => h("p", { class: "s-fault", role: "alert" }, text)));
+  replace(document.getElementById("studio-main"), bar, faults, all.map((each) => each.panel));
   const header = document.getElementById("studio-header");
   header.className = "s-root";
   mountHeader(header);
