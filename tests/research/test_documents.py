@@ -6,6 +6,7 @@ import codecs
 import io
 import json
 import math
+import time
 
 import pypdf
 import pytest
@@ -372,7 +373,8 @@ def test_html_articles_without_a_heading_are_all_read() -> None:
 
 def test_html_page_with_one_small_article_is_read_whole() -> None:
     page = (
-        "<body><nav>Home</nav><h1>Tides</h1><p>Tides are low on Monday, and high on Tuesday.</p>"
+        f"<head><title>A</title><script>{'run(); ' * 100}</script></head><body><nav>Home</nav>"
+        "<h1>Tides</h1><p>Tides are low on Monday, and high on Tuesday.</p>"
         "<article><p>The ferry is late today.</p></article><p>The lock opens at nine.</p></body>"
     )
     assert read("a.html", page).text.splitlines()[::2] == [
@@ -628,6 +630,20 @@ def test_html_cell_over_several_rows_is_said_in_each() -> None:
     ]
     note = "<table><tr><td rowspan=2><img></td><th>Note</th></tr><tr><td>A tip.</td></tr></table>"
     assert read("a.html", f"<p>Tides</p>{note}").text.split() == ["Tides", "|", "Note", "A", "tip."]
+
+
+@pytest.mark.parametrize(
+    "table",
+    (
+        "<tr>" + f"<td rowspan=200>{'<i></i>' * 500}z" * 40 + "<tr><td>x" * 500,
+        "<tr><td rowspan=3>a<table>" * 1200,
+    ),
+)
+def test_html_page_with_many_cells_over_several_rows_is_read_soon(table: str) -> None:
+    start = time.process_time()
+    read("a.html", f"<table>{table}</table>")
+
+    assert time.process_time() - start < 10
 
 
 def test_html_reference_to_a_sign_of_windows_is_that_sign() -> None:

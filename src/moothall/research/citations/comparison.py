@@ -18,7 +18,7 @@ _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3
 _MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 _SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
-_DASH: Final = re.compile(r"\s*(?:[–—]|--)\s*")
+_DASH: Final = re.compile(r"[–—]|--")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
@@ -26,7 +26,9 @@ _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0
 _DAY: Final = re.compile(r"(\d{4})[年년] ?(\d{1,2})[月월] ?(\d{1,2})[日일]")
 _POWERS: Final = {"万": 4, "萬": 4, "만": 4, "亿": 8, "億": 8, "억": 8}
 _MYRIAD: Final = re.compile(rf"(\d+(?:[.,]\d+)*)([{''.join(_POWERS)}]?)")
-_MYRIADS: Final = re.compile(rf"(?:\d+(?:[.,]\d+)*[{''.join(_POWERS)}])+(?:\d[\d,]*)?")
+_MYRIADS: Final = re.compile(  # from a number's beginning, or a long one takes quadratic time
+    rf"(?<!\d)(?<!\d[.,])(?:\d++(?:[.,]\d++)*+[{''.join(_POWERS)}])+(?:\d[\d,]*)?"
+)
 _BORDER: Final = re.compile(
     rf"(?<=\d)(?=[{vocabulary.UNSPACED}])|(?<=[{vocabulary.UNSPACED}])(?=\d)"
 )
@@ -202,7 +204,7 @@ def _names(text: str, dated: bool) -> list[str]:
         word = each[0]
         small = word.casefold().removesuffix("'s")
         if word[0].isdigit():
-            if not (dated or are_values[at]) and _NUMBERED.match(word):
+            if not (dated or are_values[at]) and _NUMBERED.match(word[:200]):
                 names.append(word)
             continue
         if are_values[at]:

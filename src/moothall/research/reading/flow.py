@@ -51,7 +51,7 @@ _UNIT: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}\Z")  # m2 is as usual as 
 _NOTE: Final = re.compile(r"[\[(]?\w{1,3}[\])]?")
 _LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
 _ROWS: Final = 200  # in which it is, at most
-_MOST_COPIES: Final = 50_000  # in a page
+_MOST_COPIES: Final = 50_000  # elements that are repeated in a page
 _GAPS: Final = ("", " ", "\n", "\n\n")
 _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
@@ -59,7 +59,7 @@ _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(
 def raised(text: str, before: str) -> str:
     """Return a raised text as it is written behind another one."""
     is_behind = before[-1:].isalnum() or before[-1:] == ")"
-    is_marked = is_behind and _RAISED.fullmatch(text) and not _UNIT.search(before)
+    is_marked = is_behind and _RAISED.fullmatch(text) and not _UNIT.search(before[-3:])
     return f"^{text}" if is_marked else text
 
 
@@ -89,27 +89,32 @@ def mark_raised_in_page(tree: Any) -> None:
 def say_merged(tree: Any) -> None:
     """Write what a cell over several rows says into each of them, unless it is long."""
     copies_left = _MOST_COPIES
-    for table in tree.iter("table"):
-        above: dict[int, tuple[int, Any]] = {}  # by column: in how many rows more, and what
-        for row in [e for e in table.iter("tr") if next(e.iterancestors("table")) is table]:
+    rows_by_table: dict[Any, list[Any]] = {}
+    for row in tree.iter("tr"):
+        rows_by_table.setdefault(next(row.iterancestors("table"), None), []).append(row)
+    for table_rows in rows_by_table.values():
+        above: dict[int, tuple[int, int, list[Any]]] = {}  # by column: rows more, columns, cell
+        for row in table_rows:
             column = 0
             for cell in [*row.iterchildren("td", "th"), None]:
-                while above.get(column, (0, None))[0]:
-                    more, merged = above[column]
-                    above[column] = more - 1, merged
-                    column += _span(merged, "colspan")
-                    if (copies_left := copies_left - 1) < 0:
+                while above.get(column, (0,))[0]:
+                    more, columns, merged = above[column]
+                    above[column] = more - 1, columns, merged
+                    column += columns
+                    copies_left -= 1 + sum(1 for each in merged for _ in each.iter())
+                    if copies_left < 0:
                         return
-                    if not 0 < len("".join(merged.itertext()).strip()) <= _LONGEST_MERGED:
-                        continue  # such as a picture
-                    copied = deepcopy(merged)
-                    copied.tail = None
-                    row.append(copied) if cell is None else cell.addprevious(copied)
+                    for copied in deepcopy(merged):
+                        copied.tail = None
+                        row.append(copied) if cell is None else cell.addprevious(copied)
                 if cell is None:
                     continue
+                columns = _span(cell, "colspan")
                 if (rows := _span(cell, "rowspan")) > 1:
-                    above[column] = rows - 1, cell
-                column += _span(cell, "colspan")
+                    # One without a text is such as a picture.
+                    is_said = 0 < len("".join(cell.itertext()).strip()) <= _LONGEST_MERGED
+                    above[column] = rows - 1, columns, [cell] * is_said
+                column += columns
 
 
 def _span(cell: Any, name: str) -> int:

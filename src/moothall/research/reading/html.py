@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from html import unescape
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urldefrag, urljoin
@@ -32,11 +33,7 @@ _SHORT, _LITTLE = 25, 200
 
 # Tags of trafilatura's own form.
 _TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
-_MARGINS = "//*[{}]".format(
-    " or ".join(
-        f"self::{e}" for e in ("head", "nav", "aside", "header", "footer", "script", "style")
-    )
-)
+_MARGINS = ("head", "nav", "aside", "header", "footer", "script", "style")
 _EMPTY_ROOT = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby']"
 
 # What names the authors, the day, the DOI and the journal.
@@ -219,10 +216,18 @@ def _main(tree: Any) -> Any:
     """
     for path in ("//*[@role='main']", "//article", "//main"):
         if len(elements := tree.xpath(path)) == 1:
-            length = len(_line(tree)) - sum(len(_line(each)) for each in tree.xpath(_MARGINS))
-            if path != "//article" or 2 * len(_line(elements[0])) >= length:
+            if path != "//article" or 2 * _length(elements[0]) >= _length(tree):
                 return elements[0]
     return None
+
+
+def _length(element: Any) -> int:
+    """Return how much text an element has, without what stands in margins of it."""
+    from lxml import etree
+
+    copied = deepcopy(element)
+    etree.strip_elements(copied, *_MARGINS, with_tail=False)
+    return len(_line(copied))
 
 
 def _publication(tree: Any) -> Publication | None:

@@ -155,7 +155,7 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
             height = element.getparent().find(f"{_W}rPr/{_W}vertAlign")
             is_high = height is not None and height.get(f"{_W}val") == "superscript"
             piece = element.text or ""
-            pieces.append(raised(piece, "".join(pieces)) if is_high else piece)
+            pieces.append(raised(piece, "".join(pieces[-3:])) if is_high else piece)
         elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
             pieces.append("\ufffd")
         elif tag in _SIGNS:
