@@ -215,9 +215,11 @@ def _main(tree: Any) -> Any:
     An article beside more text than it has itself is none.
     """
     for path in ("//*[@role='main']", "//article", "//main"):
-        if len(elements := tree.xpath(path)) == 1:
-            if path != "//article" or 2 * _length(elements[0]) >= _length(tree):
-                return elements[0]
+        elements = tree.xpath(path)
+        if len(elements) == 1 and (
+            path != "//article" or 2 * _length(elements[0]) >= _length(tree)
+        ):
+            return elements[0]
     return None
 
 
