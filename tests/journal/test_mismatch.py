@@ -369,6 +369,28 @@ def test_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> No
         assert refused.value.run_id == "R"
 
 
+def test_agent_that_may_fork_goes_on_though_it_has_changed_twice(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+
+        def ask(prompt: str, answer: str | Exception, run_id: str) -> tuple[str, str | None]:
+            earlier = [""] * (int(prompt) - 1)
+            model = ScriptedModel([*earlier, answer])
+            agent = ReActAgent("a", model, system_prompt=prompt, journal=journal)
+            agent.on_mismatch = "fork"
+            reply = agent.reply_sync("go", run_id=run_id)
+            return reply.stop_reason, reply.run_id
+
+        down = ValueError("down")
+        long_id = "R" * 250
+        for run_id in ("R", long_id):
+            assert ask("1", down, run_id) == ("error", run_id)
+        assert ask("2", down, "R") == ("error", "R.changed")
+        assert ask("3", "Yes.", "R") == ("done", "R.changed.changed")
+        assert ask("2", down, long_id) == ("error", f"{'R' * 247}.changed")
+        with pytest.raises(ConfigError, match="there is a run"):  # its id would be too long
+            ask("3", "Yes.", long_id)
+
+
 def test_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(
     tmp_path: Path,
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
@@ -172,18 +171,19 @@ class RecordedAgent(ConversationalAgent):
             part = await self._begin(self._journal, request)
         record: Record[Any] = NULL_RECORD
         try:
-            try:
-                record = self._open_record(part, request)
-            except RunMismatch as error:
-                journal = self._journal
-                if journal is None or not self._may_fork(request, error):
-                    raise
-                part.close()
-                run_id = request.run_id
-                request.run_id = await asyncio.to_thread(_fork_of, journal, run_id)
-                logger.warning("%s; resuming its fork, run %r", error, request.run_id)
-                part = await self._begin(journal, request)
-                record = self._open_record(part, request)
+            while True:
+                try:
+                    record = self._open_record(part, request)
+                    break
+                except RunMismatch as error:
+                    journal = self._journal
+                    if journal is None or not self._may_fork(request, error):
+                        raise
+                    part.close()
+                    run_id = request.run_id
+                    request.run_id = await asyncio.to_thread(_fork_of, journal, run_id)
+                    logger.warning("%s; resuming its fork, run %r", error, request.run_id)
+                    part = await self._begin(journal, request)
             request.recorded = record
             _note_run(part, request.state)
             if has_ended(record):  # it has its span
@@ -357,7 +357,9 @@ def _note_run(part: RunPart, thread: Thread) -> None:
 def _fork_of(journal: Journal, run_id: str) -> str:
     """Return the fork in which a changed program goes on with a run, not one of a person."""
     fork = f"{run_id[: MAX_ID - len(_CHANGED)]}{_CHANGED}"
-    if not any(each.id == fork for each in journal.runs(forked_from=run_id)):
-        with suppress(ConfigError):  # another process has made it meanwhile
-            journal.fork(run_id, fork)
+    try:
+        journal.fork(run_id, fork)
+    except ConfigError:
+        if journal.run(fork).forked_from != run_id:  # it has the same id, which is cut
+            raise
     return fork
