@@ -110,7 +110,9 @@ class RecordedAgent(ConversationalAgent):
             JournalError: the journal cannot be read
         """
         self._check_resuming("resume_runs", concurrency, deps, budget, which)
-        return await self.resuming.resume_stopped(deps, budget, which, concurrency)
+        return await self.resuming.resume_stopped(
+            deps=deps, budget=budget, which=which, concurrency=concurrency
+        )
 
     async def resume_decided(
         self,
@@ -128,7 +130,9 @@ class RecordedAgent(ConversationalAgent):
         those of `resume_runs`.
         """
         self._check_resuming("resume_decided", concurrency, deps, budget, which)
-        tasks = await self.resuming.begin_decided(deps, budget, which, concurrency)
+        tasks = await self.resuming.begin_decided(
+            deps=deps, budget=budget, which=which, concurrency=concurrency
+        )
         return await results_of(tasks)
 
     def _check_resuming(

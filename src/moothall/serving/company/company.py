@@ -489,8 +489,8 @@ class Company:
                     self._to_resume.discard(name)
                     keep((asyncio.create_task(self._resume_stopped(agent)),))
                 try:
-                    choices = (None, None, self._is_due)
-                    keep(await agent.resuming.begin_decided(*choices, at_end=self._went_on))
+                    choices = {"which": self._is_due, "at_end": self._went_on}
+                    keep(await agent.resuming.begin_decided(**choices))
                 except MoothallError as error:  # such as a server of the journal that restarts
                     self._not_looked_up(agent, error)
                 await asyncio.sleep(_DECIDED_S)
@@ -513,8 +513,8 @@ class Company:
                 self._to_resume.add(str(agent.id))
 
         try:
-            choices = (None, None, self._space.resumes_stopped)
-            await agent.resuming.resume_stopped(*choices, at_end=at_end)
+            which = self._space.resumes_stopped
+            await agent.resuming.resume_stopped(which=which, at_end=at_end)
         except MoothallError as error:
             self._to_resume.add(str(agent.id))
             self._not_looked_up(agent, error)

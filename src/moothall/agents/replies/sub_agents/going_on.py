@@ -109,7 +109,7 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
 async def keep_resuming(
     find: Callable[[], Iterable[Any]],
     seconds: float,
-    is_wanted: Callable[[Outline], bool] | None = None,
+    which: Callable[[Outline], bool] | None = None,
 ) -> None:
     """Resume what can go on of some agents every few seconds, until it is cancelled."""
     tasks: set[asyncio.Task[Any]] = set()
@@ -117,9 +117,7 @@ async def keep_resuming(
         while True:
             for agent in [resuming for each in find() for resuming in who_resumes(each)]:
                 try:
-                    new_tasks = await agent.resuming.begin_decided(
-                        None, None, is_wanted, at_end=_log
-                    )
+                    new_tasks = await agent.resuming.begin_decided(which=which, at_end=_log)
                 except MoothallError as error:  # the others have other journals
                     text = f"what agent {agent.id!r} had begun cannot be looked up"
                     log_failure(logger, text, error)
@@ -147,20 +145,20 @@ async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[Resum
 
 def _begin(
     resumable: ResumableRuns,
+    *,
     deps: Any = None,
     budget: Any = None,
-    is_wanted: Callable[[Outline], bool] | None = None,
+    which: Callable[[Outline], bool] | None = None,
     concurrency: int = 16,
-    *,
+    at_end: AtEnd | None = None,
     cut_off: bool,
-    at_end: AtEnd | None,
 ) -> list[asyncio.Task[ResumedRun | None]]:
     """Resume the runs that are wanted and that no other call resumes, each in a task."""
     chosen = [
         (agent.resuming, run)
         for agent, runs in resumable
         for run in runs
-        if run.id not in agent.resuming.tasks and (is_wanted is None or is_wanted(run))
+        if run.id not in agent.resuming.tasks and (which is None or which(run))
     ]
     return [
         # The sender of a message that was cut off has had an error.
@@ -182,7 +180,7 @@ class ResumingRuns:
         """Return the agent and those that it asks, if they have journals."""
         return agents_that_resume(self._agent)
 
-    async def resume_stopped(self, *choices: Any, at_end: AtEnd | None = None) -> list[ResumedRun]:
+    async def resume_stopped(self, **choices: Any) -> list[ResumedRun]:
         """Resume the runs of the agent that stopped, then those that it has asked for.
 
         `choices` are `deps`, `budget`, `which` and `concurrency` of `resume_runs`; `at_end` is
@@ -192,12 +190,10 @@ class ResumingRuns:
         for are_own in (True, False):  # its own runs go on with those that they have asked for
             resumable = await asyncio.to_thread(to_go_on, self._agent, cut_off=True)
             chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
-            results += await results_of(_begin(chosen, *choices, cut_off=True, at_end=at_end))
+            results += await results_of(_begin(chosen, cut_off=True, **choices))
         return results
 
-    async def begin_decided(
-        self, *choices: Any, at_end: AtEnd | None = None
-    ) -> list[asyncio.Task[ResumedRun | None]]:
+    async def begin_decided(self, **choices: Any) -> list[asyncio.Task[ResumedRun | None]]:
         """Begin to resume the runs that can go on since; return the task of each."""
         now = time.monotonic()
         resumable = await asyncio.to_thread(to_go_on, self._agent, cut_off=False)
@@ -212,7 +208,7 @@ class ResumingRuns:
                 and run.state in ("waiting", "stopped")
                 and run.id not in retry_times
             ]
-        return _begin(resumable, *choices, cut_off=False, at_end=at_end)
+        return _begin(resumable, cut_off=False, **choices)
 
     def begin(
         self,
