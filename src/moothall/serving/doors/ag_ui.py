@@ -276,17 +276,12 @@ class AGUIDoor:
             for key, entry in answers.items():
                 journal.answer(run_id, key, wire.read(asks[key], entry), by=caller)
 
-        answered_runs = self._served.answered_runs
-        answered_runs.add(run_id)  # until the task below has ended
         try:
-            await in_thread(answer)
-        except BaseException as error:
-            answered_runs.discard(run_id)
-            if isinstance(error, StateError):
-                raise BadRequest(str(error)) from error
-            raise
+            await self._served.answer(run_id, answer)
+        except StateError as error:
+            raise BadRequest(str(error)) from error
         job.task = asyncio.create_task(self._work(job, agent, request, None))
-        job.task.add_done_callback(lambda task: answered_runs.discard(run_id))
+        job.task.add_done_callback(lambda task: self._served.answered_runs.discard(run_id))
         return job
 
 

@@ -243,13 +243,12 @@ class MCPDoor:
         """Give a run that waits its answer; another one that was given before counts."""
         journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
         assert job.run_id is not None
-        self._served.answered_runs.add(job.run_id)  # until the task of `_begin` has ended
-        try:
+
+        def give() -> None:
             with suppress(StateError):
-                await in_thread(lambda: journal.answer(job.run_id, key, answer, by=job.caller))
-        except BaseException:
-            self._served.answered_runs.discard(job.run_id)
-            raise
+                journal.answer(job.run_id, key, answer, by=job.caller)
+
+        await self._served.answer(job.run_id, give)
 
     async def _progress(
         self, ctx: ServerRequestContext[Any], job: MCPCall, event: Event | str

@@ -110,7 +110,7 @@ class Served:
         self._owns_space = self._space is None
         self._given_up: set[str] = set()
         self._senders: dict[str, tuple[Agent, float]] = {}
-        self.answered_runs: set[str] = set()  # the runs whose callers answer and go on with them
+        self.answered_runs: set[str] = set()  # whose callers go on with them: no look does
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self._guard = guard()
@@ -226,6 +226,15 @@ class Served:
             return []
         waits: list[Wait] = await in_thread(journal.waiting, run_id)
         return waits
+
+    async def answer(self, run_id: str, answer: Callable[[], object]) -> None:
+        """Give a run an answer; whoever calls this goes on with it, and then discards its id."""
+        self.answered_runs.add(run_id)
+        try:
+            await in_thread(answer)
+        except BaseException:
+            self.answered_runs.discard(run_id)
+            raise
 
     def check(self, caller: str) -> None:
         """Check that a caller may begin a call.
