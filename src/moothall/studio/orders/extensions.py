@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall import ConfigError, MoothallError
@@ -52,8 +52,7 @@ class Extension:
 
     def load(self) -> Any:
         """Import it."""
-        module, _, path = self.target.partition(":")
-        return reduce(getattr, path.split("."), importlib.import_module(module))
+        return resolve_name(self.target)
 
     @property
     def is_ours(self) -> bool:
@@ -104,14 +103,12 @@ def _installed(group: Group, path: tuple[str, ...]) -> tuple[Extension, ...]:
             if f"[{group}]" not in (each.read_text("entry_points.txt") or ""):
                 continue
             metadata = each.metadata
-            package, summary = (
-                f"{metadata['Name']} {metadata['Version']}",
-                metadata["Summary"] or "",
-            )
-            for point in each.entry_points:
-                if point.group == group:
-                    line = one_line(summary, _SUMMARY)
-                    installed.append(Extension(group, point.name, point.value, package, line))
+            package = f"{metadata['Name']} {metadata['Version']}"
+            summary = one_line(metadata["Summary"] or "", _SUMMARY)
+            installed += [
+                Extension(group, point.name, point.value, package, summary)
+                for point in each.entry_points.select(group=group)
+            ]
         except Exception as error:  # of a file of another's, in any form
             name = "a package"
             with suppress(Exception):
@@ -120,9 +117,13 @@ def _installed(group: Group, path: tuple[str, ...]) -> tuple[Extension, ...]:
     return tuple(installed)
 
 
+def _kind_of(run: Outline) -> Extension | None:
+    return None if run.is_ours else extensions_of("moothall.kinds").get(run.kind)
+
+
 def has_resume(run: Outline) -> bool:
     """Return whether a package states what resumes runs of this kind; nothing is imported."""
-    return not run.is_ours and run.kind in extensions_of("moothall.kinds")
+    return _kind_of(run) is not None
 
 
 def resume_of(run: Outline) -> Resume | None:
@@ -130,9 +131,9 @@ def resume_of(run: Outline) -> Resume | None:
 
     None if no package states it; ConfigError if what one states cannot be used.
     """
-    if not has_resume(run):
+    extension = _kind_of(run)
+    if extension is None:
         return None
-    extension = extensions_of("moothall.kinds")[run.kind]
     with extension.naming():
         resume: Resume = extension.load()
         if not callable(resume):
