@@ -70,9 +70,8 @@ class Waits(DueRuns):
     def __init__(self, store: Store, runs: Runs) -> None:
         super().__init__(store)
         self._runs = runs
-        self._doubts_cache: dict[
-            tuple[int, float], list[Doubt]
-        ] = {}  # by a run and its last change
+        # By a run and its last change.
+        self._doubts_cache: dict[tuple[int, float], list[Doubt]] = {}
 
     def open(
         self, run_id: str | None, agent: str | None, kind: str | Iterable[str] | None
@@ -115,9 +114,8 @@ class Waits(DueRuns):
                 doubts = []
                 with self._store.skipping_damaged(run):
                     doubts += Doubt.among([entry for entry, _ in self._store.read(db, number, run)])
-                self._doubts_cache[number, changed] = (
-                    doubts  # not of a file that could not be read now
-                )
+                # Not of a file that could not be read now.
+                self._doubts_cache[number, changed] = doubts
             for each in doubts:
                 key = doubt_key(each.path, each.key)
                 wait_values = (

@@ -250,8 +250,9 @@ def test_runs_of_an_agent_go_on_while_the_journal_of_another_is_away(
         for wait in journal.waiting():
             journal.answer(wait.run, wait.key, True, by="eva")
         asyncio.run(until(lambda: all(run.state == "done" for run in journal.runs())))
-        got = rpc(url, "GetTask", {"id": task["id"]})["result"]
-        assert (state(got), len(journal.runs())) == ("TASK_STATE_COMPLETED", 2)
+        about, done = {"id": task["id"]}, "TASK_STATE_COMPLETED"
+        asyncio.run(until(lambda: state(rpc(url, "GetTask", about)["result"]) == done))
+        assert len(journal.runs()) == 2
 
 
 def test_run_that_is_permitted_goes_on_beside_one_that_takes_long(

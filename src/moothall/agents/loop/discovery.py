@@ -294,9 +294,9 @@ def _schema(source: Any, depth: int) -> dict[str, Any]:
     return schema
 
 
-def _has_few_items(value: Any, type_name: type[list[Any] | dict[str, Any]]) -> bool:
+def _has_few_items(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
     """Return whether a value has this type and a limited number of items, at least one."""
-    return isinstance(value, type_name) and 0 < len(value) <= _MAX_ARGS
+    return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
 
 
 def _line(text: Any) -> str:

@@ -218,8 +218,9 @@ class Server:
         self._url = url if url.endswith(".json") else f"{url}{CARD_PATH}"
         self._headers = headers
         # No call is sent again by itself: the server may have begun its task.
-        options: Any = {"timeout_s": timeout_s, "max_bytes": _MOST_BYTES}
-        self._client = HTTPClient(name, max_retries=0, keeps=False, **options)
+        self._client = HTTPClient(
+            name, timeout_s=timeout_s, max_bytes=_MOST_BYTES, max_retries=0, keeps=False
+        )
         self._card_endpoint: tuple[str, bool] | None = None
 
     async def aclose(self) -> None:

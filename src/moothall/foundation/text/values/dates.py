@@ -28,9 +28,8 @@ TIME: Final = re.compile(
     r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
 )
 _MONTH_OF_YEAR: Final = re.compile(rf"(?<!\w)(?P<n>{_MONTH})\b\.?,? (?:of )?(?P<y>\d{{4}})(?!\d)")
-
-
-_PAST: Final = 70  # two figures from here on are of the last century
+_PAST: Final = 70
+"""Two figures from here on are of the last century."""
 
 
 class Date(NamedTuple):
