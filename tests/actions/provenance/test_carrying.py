@@ -223,6 +223,60 @@ def test_dual_act_that_resumes_still_knows_it(tmp_path: Path) -> None:
     assert len(bank.asked) == 1
 
 
+@pytest.mark.parametrize("end", ("cancelled", "cut off"))
+def test_dual_act_that_resumes_knows_where_a_text_is_from_that_came_while_h_decided(
+    end: str, tmp_path: Path
+) -> None:
+    bank = Bank()
+    read_page, pay = bank.actions()
+    decides = asyncio.Event()
+    decide = '{"action": "%s", "new_instruction": "%s", "reasoning": ""}'
+
+    class Human:
+        id = "H"
+
+        def __init__(self, decisions: list[str]) -> None:
+            self.decisions = decisions
+
+        async def reply(self, text: Any) -> Reply:
+            decides.set()
+            if not self.decisions:
+                await asyncio.Event().wait()
+            return Reply(self.decisions.pop(0))
+
+        async def observe(self, message: Any) -> None: ...
+
+    with Journal(tmp_path / "j.db") as journal:
+
+        def dual_act(*decisions: str) -> DualActAgent:
+            payer = bank.agent("payer", ATTACK, HONEST, "done", actions=[pay])
+            return DualActAgent(human=Human([*decisions]), reactive=payer, journal=journal)
+
+        async def stopped() -> None:
+            act = dual_act()
+
+            @action(guard=())
+            async def tell(text: str) -> str:
+                """Tell them."""
+                act.interrupt(text)
+                return "told"
+
+            replying = asyncio.create_task(act.reply(TASK, run_id="r"))
+            await decides.wait()
+            script = (READ, call("tell", text=PAGE), "done")
+            await bank.agent("reader", *script, actions=[read_page, tell]).reply("Read it to them.")
+            if end == "cut off":
+                journal.leave_runs("r")
+            replying.cancel()
+            await asyncio.wait([replying])
+
+        asyncio.run(stopped())
+        decisions = (decide % ("CONTINUE", PAGE), decide % ("TERMINATE", ""))
+        dual_act(*decisions).reply_sync(TASK, run_id="r")
+    assert bank.paid == ["anna@example.org"]
+    assert len(bank.asked) == 1
+
+
 @pytest.mark.parametrize("order", ("round robin", "hand over"))
 def test_conversation_carries_what_a_participant_has_read(order: str) -> None:
     bank = Bank()

@@ -78,7 +78,8 @@ class Rounds:
         self._speaking: list[Any] = []
         progress.told.extend(request.state.take_texts())
         self._came: list[Any] = list(record.received)  # during the turn that is repeated
-        note_sources(request, progress.outside)
+        came_from = [source for each in self._came for source in each.get("outside", ())]
+        note_sources(request, [*progress.outside, *came_from])
 
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work. H hears later what R was told, or what nobody heard."""
@@ -87,7 +88,9 @@ class Rounds:
             each.interrupt(text, **in_thread(each.interrupt, self._request.thread))
         if not listening or self._progress.turn == "reactive":
             self._progress.tell(text, bool(listening))
-            self._record.hear({"content": text, "by_r": bool(listening)})
+            self._progress.outside = outside = sources_of_thread(self._request)
+            sources = {"outside": outside} if outside else {}
+            self._record.hear({"content": text, "by_r": bool(listening), **sources})
 
     def stopped(self, stop: Stop) -> Reply:
         """Return the reply as it stands, with the reason to stop."""

@@ -209,7 +209,7 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     if entry == "heard" and kind == "Conversation":
         return {"content": object, "known_to": object, "outside?": [str]}
     if entry == "heard" and kind == "DualActAgent":
-        return {"content": str, "by_r": bool}
+        return {"content": str, "by_r": bool, "outside?": [str]}
     return {}
 
 
