@@ -111,7 +111,7 @@ class RecordedAgent(ConversationalAgent):
         """
         self._check_resuming("resume_runs", concurrency, deps, budget, which)
         return await self.resuming.resume_stopped(
-            deps=deps, budget=budget, which=which, concurrency=concurrency
+            deps=deps, budget=budget, is_wanted=which, concurrency=concurrency
         )
 
     async def resume_decided(
@@ -131,7 +131,7 @@ class RecordedAgent(ConversationalAgent):
         """
         self._check_resuming("resume_decided", concurrency, deps, budget, which)
         tasks = await self.resuming.begin_decided(
-            deps=deps, budget=budget, which=which, concurrency=concurrency
+            deps=deps, budget=budget, is_wanted=which, concurrency=concurrency
         )
         return await results_of(tasks)
 

@@ -489,7 +489,7 @@ class Company:
                     self._to_resume.discard(name)
                     keep((asyncio.create_task(self._resume_stopped(agent)),))
                 try:
-                    choices = {"which": self._is_due, "at_end": self._went_on}
+                    choices = {"is_wanted": self._is_due, "at_end": self._went_on}
                     keep(await agent.resuming.begin_decided(**choices))
                 except MoothallError as error:  # such as a server of the journal that restarts
                     self._not_looked_up(agent, error)
@@ -513,8 +513,8 @@ class Company:
                 self._to_resume.add(str(agent.id))
 
         try:
-            which = self._space.resumes_stopped
-            await agent.resuming.resume_stopped(which=which, at_end=at_end)
+            is_wanted = self._space.resumes_stopped
+            await agent.resuming.resume_stopped(is_wanted=is_wanted, at_end=at_end)
         except MoothallError as error:
             self._to_resume.add(str(agent.id))
             self._not_looked_up(agent, error)

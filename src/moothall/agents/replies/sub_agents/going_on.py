@@ -109,7 +109,7 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
 async def keep_resuming(
     find: Callable[[], Iterable[Any]],
     seconds: float,
-    which: Callable[[Outline], bool] | None = None,
+    is_wanted: Callable[[Outline], bool] | None = None,
 ) -> None:
     """Resume what can go on of some agents every few seconds, until it is cancelled."""
     tasks: set[asyncio.Task[Any]] = set()
@@ -117,7 +117,7 @@ async def keep_resuming(
         while True:
             for agent in [resuming for each in find() for resuming in who_resumes(each)]:
                 try:
-                    new_tasks = await agent.resuming.begin_decided(which=which, at_end=_log)
+                    new_tasks = await agent.resuming.begin_decided(is_wanted=is_wanted, at_end=_log)
                 except MoothallError as error:  # the others have other journals
                     text = f"what agent {agent.id!r} had begun cannot be looked up"
                     log_failure(logger, text, error)
@@ -148,7 +148,7 @@ def _begin(
     *,
     deps: Any = None,
     budget: Any = None,
-    which: Callable[[Outline], bool] | None = None,
+    is_wanted: Callable[[Outline], bool] | None = None,
     concurrency: int = 16,
     at_end: AtEnd | None = None,
     cut_off: bool,
@@ -158,7 +158,7 @@ def _begin(
         (agent.resuming, run)
         for agent, runs in resumable
         for run in runs
-        if run.id not in agent.resuming.tasks and (which is None or which(run))
+        if run.id not in agent.resuming.tasks and (is_wanted is None or is_wanted(run))
     ]
     return [
         # The sender of a message that was cut off has had an error.
@@ -183,7 +183,7 @@ class ResumingRuns:
     async def resume_stopped(self, **choices: Any) -> list[ResumedRun]:
         """Resume the runs of the agent that stopped, then those that it has asked for.
 
-        `choices` are `deps`, `budget`, `which` and `concurrency` of `resume_runs`; `at_end` is
+        `choices` are `deps`, `budget`, `is_wanted` and `concurrency`, as in `_begin`; `at_end` is
         awaited as each run has ended: others may take hours more.
         """
         results = []
