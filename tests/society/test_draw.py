@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall.foundation.errors import ConfigError
-from moothall.society import Draws
+from moothall.society import CitizenAgent, Draws
 from moothall.society.kernel.draw import belows, choices, integers, uniforms
 
 words = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1])
@@ -155,3 +155,10 @@ def test_society_without_numpy_names_the_extra() -> None:
     assert (
         "moothall.society needs the extra 'society': pip install 'moothall[society]'" in done.stderr
     )
+
+
+def test_draws_of_two_ids_differ_where_both_read_as_one_number() -> None:
+    citizens = [CitizenAgent(id) for id in ("7", "07", "007", "0007")]
+    numbers = [each.draws.integer("mood") for each in citizens]
+    assert len({*numbers}) == 4
+    assert numbers[0] == CitizenAgent(7).draws.integer("mood")

@@ -26,7 +26,7 @@ def nobody() -> Register:
 
 def is_number(id: str) -> bool:
     """Return whether an id is a number that a row can have; others are words."""
-    return type(number := number_of(id)) is int and str(number) == id
+    return type(number_of(id)) is int
 
 
 class Register:

@@ -192,10 +192,11 @@ def turn_keys(seed: int, citizens: NDArray[Any], step: int) -> NDArray[Any]:
 
 
 def number_of(id: str | int) -> int | str:
-    """Return what `Draws` takes as the citizen: the id's number, also of a text; else the id."""
+    """Return what `Draws` takes as the citizen: the number that an id is, also as text; else it."""
     text = str(id)
     is_one = text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) <= _MASK
-    return int(text) if is_one else text
+    # "007" is a text: another citizen than "7" has other draws.
+    return int(text) if is_one and str(int(text)) == text else text
 
 
 def words_of(ids: Iterable[Any]) -> NDArray[Any]:
