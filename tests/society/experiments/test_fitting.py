@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,13 @@ def test_sobol_tells_the_share_of_the_variance_that_is_known() -> None:
     assert len(found.points) == 16 * 4
     with pytest.raises(ConfigError, match="there is no metric 'sum'; there are: total, product"):
         found.of("sum")
+
+
+def test_sobol_draws_each_whole_number_between_the_bounds_as_often() -> None:
+    found = line().sensitivity_sync("sobol", {"z": (1, 4)}, samples=64, jobs=0)
+    drawn = Counter(each["z"] for each in found.points)
+    assert sorted(drawn) == [1, 2, 3, 4]
+    assert max(drawn.values()) < 1.3 * min(drawn.values())
 
 
 def test_morris_tells_the_effects_and_whole_bounds_have_whole_values() -> None:

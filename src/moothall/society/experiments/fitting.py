@@ -166,9 +166,8 @@ class Priors:
                 self._wholes.append(None)
                 continue
             bounds = Bounds(name, prior)
-            # A whole number is that to which a number is rounded: the ends get as much as others.
-            edge = 0.5 if bounds.is_whole else 0.0
-            self._by_name.append(uniform(bounds.low - edge, bounds.high - bounds.low + 2 * edge))
+            low, high = bounds.ends
+            self._by_name.append(uniform(low, high - low))
             self._wholes.append(bounds)
 
     def drawn(self, units: Any) -> Any:

@@ -33,10 +33,16 @@ class Bounds:
         self.low: float = bounds[0]
         self.high: float = bounds[1]
         self.is_whole: bool = all(type(each) is int for each in bounds)
+        # A whole number is that to which a number is rounded: the ends get as much as others.
+        edge = 0.5 if self.is_whole else 0.0
+        self.ends: tuple[float, float] = (self.low - edge, self.high + edge)
+        """Between which numbers are drawn, each value as often as any other."""
 
     def value(self, at: float) -> int | float:
-        """Return a value as the parameter has it."""
-        return min(self.high, max(self.low, round(at))) if self.is_whole else float(at)
+        """Return a drawn number as the parameter has it."""
+        if not self.is_whole:
+            return float(at)
+        return min(self.high, max(self.low, math.floor(at + 0.5)))
 
 
 def checked_condition(design: Design, name: str | None) -> str:

@@ -119,11 +119,11 @@ async def analyse(
     ranges = bounds_of(design, bounds)
     sampled = import_package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
     analysed = import_package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
-    problem = {
-        "num_vars": len(ranges),
-        "names": list(ranges),
-        "bounds": [[each.low, each.high] for each in ranges.values()],
-    }
+    # The levels of Morris's grid are equally likely as they are.
+    bounds_drawn = [
+        each.ends if method == "sobol" else (each.low, each.high) for each in ranges.values()
+    ]
+    problem = {"num_vars": len(ranges), "names": list(ranges), "bounds": bounds_drawn}
     if method == "sobol":
         drawn = sampled.sample(problem, samples, calc_second_order=False, seed=seed)
     else:
