@@ -31,6 +31,8 @@ from moothall.society.services.economy import (
 )
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm, wage_for
+from moothall.society.services.labour import LabourMarket
+from moothall.society.services.transfers import Transfers
 from moothall.society.society import Society
 
 
@@ -251,6 +253,28 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
     settled(made, ("3", Save(10_000)))
     bank.credit(made)
     assert bank.deposits["3"] == 10_010
+
+
+def test_step_of_several_days_pays_what_steps_of_a_day_pay() -> None:
+    city = City.generate(seed=1, citizens=20)
+    statuses: dict[int, dict[str, Any]] = {
+        1: {"money": 50_000, "profile": {"age": 70, "skill": 1000}},
+        2: {"jobless": 0, "income": 9_000, "profile": {"age": 40, "skill": 900, "rents": True}},
+        3: {"work": city.by_kind("work")[0], "profile": {"age": 50}},
+    }
+
+    def paid(step: str) -> Any:
+        bank = Bank(money=10**7, interest=100_000)
+        bank.deposits["3"] = 1_000_000
+        market = LabourMarket(leaves=0, moves=0, fires=0, finds=0)
+        services = [bank, Government(money=10**8), market, Transfers()]
+        people = [CitizenAgent(n, memory=CitizenMemory({**each})) for n, each in statuses.items()]
+        with Society(people, city, services=services) as society:
+            society.run_sync(days=3, step=step)
+            return society.books.state_dict(), [each.status["money"] for each in people]
+
+    assert paid("3d") == paid("1d")
+    assert paid("3d")[0]["bank"]["state"]["deposits"] == {"3": 1_331_000}
 
 
 def test_services_keep_what_each_has_where_others_come_and_leave() -> None:

@@ -37,7 +37,7 @@ from moothall.society import (
     make_economy,
     make_people,
 )
-from moothall.society.kernel.mind import recalled
+from moothall.society.kernel.mind import note_talk, recalled, recent_talks, waiting
 from society.minds import BUSY, Mind
 
 START = "2026-01-05T07:00"
@@ -272,6 +272,33 @@ async def test_reflection_sums_up_the_day_before_and_is_remembered() -> None:
 
 def perceived(step: int, **status: Any) -> Perception:
     return Perception(View(step, Clock().at(step)), "1", status)
+
+
+async def test_mind_knows_when_things_were_in_steps_of_other_lengths_and_from_a_state() -> None:
+    class Old(CitizenAgent):
+        """Remembers two steps, and that it was spoken to in them."""
+
+        async def forward(self) -> None:
+            if (step := self.perceived.step) in (0, 26):
+                self.memory.note(step, f"Noted {step}.")
+                note_talk(self.status, step, "2", f"Said {step}.", by_self=False)
+
+    async with Society([Old(1)], start="2026-01-05T08:00") as society:
+        await society.run(steps=24, step="1h")
+        await society.run(steps=4, step="15min")
+        state = society.state_dict()
+    old = Old(1)
+    async with Society([old], start="2026-01-05T08:00") as society:
+        society.load_state_dict(state)
+        await society.run(steps=2, step="2h")
+        seen = old.perceived
+    assert str(seen.clock) == "Tuesday 2026-01-06 11:00:00"
+    assert recalled(old.memory.stream, seen, "", 200) == [
+        "yesterday 08:00: Noted 0.",
+        "08:30: Noted 26.",
+    ]
+    assert recent_talks(seen) == {"2": ["08:30 2: Said 26."]}
+    assert waiting(seen, 3) == []  # it has waited for two and a half hours
 
 
 def test_mind_shows_what_matters_within_its_tokens() -> None:

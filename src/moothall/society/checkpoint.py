@@ -57,7 +57,7 @@ class SocietyState:
 
 def head_of(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
-    clock, population = society.clock, society.population
+    population = society.population
     first = begin(society) if society.unwritten is None else society.unwritten
     network = None if population is None else population.network
     first_network = None if population is None else population.first_network
@@ -66,7 +66,7 @@ def head_of(society: Steps) -> dict[str, Any]:
         "version": VERSION,
         "seed": society.seed,
         "step": society.number,
-        "clock": [clock.start.isoformat(), clock.step_s, clock.index, clock.before],
+        "clock": society.clock.as_json(),
         "services": society.books.state_dict(),
         "news": list(society.news),
         "changed": society.changed.state_dict(),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
@@ -43,12 +45,14 @@ class Clock:
         step: how long a step is: `30s`, `15min`, `1h`, `1d`, a timedelta, or seconds
         index: how many steps of this length have passed since the start
         before: how many seconds had passed before the first of them
+        spans: how many steps of which length, in seconds, these were, in order; () if not known
 
     Attributes:
         start: the first moment (datetime)
         step_s: the length of a step in seconds
         index: how many steps of this length have passed
         before: seconds that passed in steps of other lengths
+        spans: these steps: pairs of a number of steps and their length
 
     Raises:
         ConfigError: an argument is wrong, or the moment is after the year 9999.
@@ -58,6 +62,7 @@ class Clock:
     step_s: int
     index: int
     before: int
+    spans: tuple[tuple[int, int], ...]
 
     def __init__(
         self,
@@ -65,13 +70,22 @@ class Clock:
         step: str | timedelta | int = "15min",
         index: int = 0,
         before: int = 0,
+        spans: Iterable[Iterable[int]] = (),
     ) -> None:
         check_integer("before", before, 0)
-        self._set(_moment(start), seconds_of(step), index, before)
+        pairs: Any = tuple(tuple(each) for each in spans)
+        self._set(_moment(start), seconds_of(step), index, before, pairs)
 
-    def _set(self, start: datetime, step_s: int, index: int, before: int) -> None:
+    def _set(
+        self,
+        start: datetime,
+        step_s: int,
+        index: int,
+        before: int,
+        spans: tuple[tuple[int, int], ...],
+    ) -> None:
         check_integer("a number of steps", index, 0)
-        self.__dict__.update(start=start, step_s=step_s, index=index, before=before)
+        self.__dict__.update(start=start, step_s=step_s, index=index, before=before, spans=spans)
         try:
             _ = self.moment
         except OverflowError:
@@ -83,8 +97,13 @@ class Clock:
     def at(self, index: int) -> Clock:
         """Return the moment at which `index` steps of this length have passed."""
         clock = Clock.__new__(Clock)
-        clock._set(self.start, self.step_s, index, self.before)
+        clock._set(self.start, self.step_s, index, self.before, self.spans)
         return clock
+
+    def with_step(self, step_s: int) -> Clock:
+        """Return this moment, after which steps are so many seconds long."""
+        spans = (*self.spans, (self.index, self.step_s)) if self.index else self.spans
+        return Clock(self.start, step_s, 0, self.elapsed, spans)
 
     def after(self, steps: int = 1) -> Clock:
         """Return the moment `steps` steps after this one."""
@@ -101,6 +120,19 @@ class Clock:
         if seconds % self.step_s:
             raise ConfigError(f"{seconds} s are not a whole number of steps of {self.step_s} s")
         return seconds // self.step_s
+
+    def as_json(self) -> list[Any]:
+        """Return the arguments that make this clock, as JSON data."""
+        spans = [self.spans] if self.spans else []
+        return [self.start.isoformat(), self.step_s, self.index, self.before, *spans]
+
+    def seconds_ago(self, steps: int) -> int:
+        """Return how many seconds the last `steps` steps have taken, of whatever lengths."""
+        seconds = 0
+        for count, length in ((self.index, self.step_s), *reversed(self.spans)):
+            of_length = min(steps, count)
+            seconds, steps = seconds + of_length * length, steps - of_length
+        return seconds + steps * self.step_s
 
     @functools.cached_property
     def elapsed(self) -> int:

@@ -46,11 +46,12 @@ class ReflectionBlock(CitizenBlock):
         if self.llm is None or not self.params.by_model or before == day:
             return
         status["reflected"] = day
-        since = self.perceived.step - DAY_S // self.perceived.seconds
         stream = [
             each
             for each in self.agent.memory.stream
-            if isinstance(each, tuple) and each[0] >= since and not each[1].startswith(THOUGHT)
+            if isinstance(each, tuple)
+            and self.perceived.seconds_since(each[0]) <= DAY_S
+            and not each[1].startswith(THOUGHT)
         ]
         if before is None or not stream:
             return

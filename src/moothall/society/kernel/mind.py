@@ -121,7 +121,7 @@ def recalled(
     most = max(relevance) or 1.0
     weights = []
     for (step, _), relevant, important in zip(events, relevance, importances(texts), strict=True):
-        age = max(0, perceived.step - step) * perceived.seconds
+        age = max(0, perceived.seconds_since(step))
         weights.append(relevant / most + important + 0.5 ** (age / _HALF_LIFE_S))
     chosen: list[int] = []
     remaining = tokens
@@ -179,7 +179,7 @@ def when(perceived: Perception, step: int) -> str:
     if clock is None:
         return f"step {step}"
     now = clock.moment
-    then = now - timedelta(seconds=(perceived.step - step) * perceived.seconds)
+    then = now - timedelta(seconds=perceived.seconds_since(step))
     days = (now.date() - then.date()).days
     day = "" if days <= 0 else "yesterday " if days == 1 else f"{days} days ago "
     return f"{day}{then:%H:%M}"
@@ -238,13 +238,15 @@ def note_talk(status: dict[str, Any], step: int, other: str, text: str, *, by_se
 def recent_talks(perceived: Perception) -> dict[str, list[str]]:
     """Return the conversations of the last hours, by partner, with who said what."""
     talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
-    since = perceived.step - _RECENT_S // perceived.seconds
-    partners = [id for id, lines in talks.items() if lines and lines[-1][0] >= since][-_MOST_TALKS:]
+    recent = {
+        id: [each for each in lines if _is_within(perceived, each, _RECENT_S)]
+        for id, lines in talks.items()
+    }
+    partners = [id for id, lines in recent.items() if lines][-_MOST_TALKS:]
     return {
         perceived.label(id): [
             f"{when(perceived, step)} {'you' if mine else perceived.label(id)}: {text}"
-            for step, mine, text in talks[id]
-            if step >= since
+            for step, mine, text in recent[id]
         ]
         for id in partners
     }
@@ -253,13 +255,16 @@ def recent_talks(perceived: Perception) -> dict[str, list[str]]:
 def waiting(perceived: Perception, replies: int) -> list[str]:
     """Return who waits for an answer, unless the citizen has said `replies` things of late."""
     talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
-    length = perceived.seconds
-    since, before = (perceived.step - each // length for each in (_WAITS_S, _RECENT_S))
     return [
         id
         for id, lines in talks.items()
         if lines
         and not lines[-1][1]
-        and lines[-1][0] >= since
-        and sum(mine and step >= before for step, mine, _ in lines) < replies
+        and _is_within(perceived, lines[-1], _WAITS_S)
+        and sum(each[1] and _is_within(perceived, each, _RECENT_S) for each in lines) < replies
     ]
+
+
+def _is_within(perceived: Perception, line: Sequence[Any], seconds: int) -> bool:
+    """Return whether a line was said in the last so many seconds."""
+    return perceived.seconds_since(line[0]) <= seconds

@@ -104,6 +104,11 @@ class Perception:
         """The length of the step, in simulated seconds."""
         return self.view.seconds
 
+    def seconds_since(self, step: int) -> int:
+        """Return the simulated seconds since another step began; below 0 if it is to come."""
+        steps, clock = self.view.step - step, self.view.clock
+        return steps * self.view.seconds if clock is None else int(clock.seconds_ago(steps))
+
     @property
     def clock(self) -> Any:
         """The time at which the step begins."""

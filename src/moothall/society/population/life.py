@@ -11,7 +11,6 @@ from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.row_block import missing_method
 from moothall.society.city.network import Network
-from moothall.society.clock import Clock
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment, Rows
 from moothall.society.columns.want_table import Say, Table
@@ -182,7 +181,7 @@ def set_length(society: Any, new: int) -> None:
     old, now = society.clock.step_s, society.number
     if old == new:
         return
-    society.clock = Clock(society.clock.start, new, 0, society.clock.elapsed)
+    society.clock = society.clock.with_step(new)
 
     def rescaled(step: Any) -> Any:
         return now - (now - step) * old // new

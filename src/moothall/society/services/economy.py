@@ -250,7 +250,7 @@ def close_day(books: Books, government: Government) -> None:
         for maker, cents in zip(makers, shares(sum(spare), paid, makers_turns), strict=True):
             books.balances[maker.id] += cents
     _share_out(books, {maker.id: maker.money for maker in makers})
-    for service in books.services.values():
+    for service in [*books.services.values()] * books.days_ended:
         if isinstance(service, Bank):
             service.credit(books)
     _share_out(books, {government.id: government.reserve})

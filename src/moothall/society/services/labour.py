@@ -125,13 +125,13 @@ class LabourMarket(Service):
         return jobless / max(1, jobless + self.counts.get("employed", 0))
 
     def after_step(self, books: Books) -> None:
-        """Close the day, if this step is its last; count who has work after the first step."""
+        """Close each day that ends with this step; count who has work after the first step."""
         if books.city is None:
             return
-        if books.days_ended:
-            self.days += books.days_ended
-            self._close(books)
-        elif not self.counts:
+        for number in range(books.days_ended):
+            self.days += 1
+            self._close(books, number)
+        if not self.counts:
             _, of = citizens_of(books, _READ)
             staff, _ = _jobs(books, _firms(books))
             has, free = of["work"] >= 0, _seeking(of)
@@ -151,20 +151,23 @@ class LabourMarket(Service):
         """Restore a state of `state_dict`."""
         self.days, self.counts = state["days"], dict(state["counts"])
 
-    def _close(self, books: Any) -> None:
+    def _close(self, books: Any, number: int) -> None:
+        """Close a day, by its number among those that end with this step."""
         ids, of = citizens_of(books, _READ)
         staff, pays = _jobs(books, _firms(books))
         work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
         def chance(of_: int, total: int, purpose: str) -> Any:
-            return belows(total, self.seed, ids, books.step, f"labour.{purpose}") < of_
+            drawn = belows(total, self.seed, ids, books.step, f"labour.{purpose}", number)
+            holds: Any = drawn < of_
+            return holds
 
         has = work >= 0
         count = np.bincount(work[has], minlength=len(staff))
         broke = (count * pays[0] > pays[1]) & (books.seconds <= _SHOPS)
         is_leaving = has & chance(self.leaves, _MILLION, "leave")
         is_leaving |= has & broke[work] & chance(self.fires, 1000, "fire")
-        if self.layoff_day is not None and 0 <= self.days - self.layoff_day < books.days_ended:
+        if self.days == self.layoff_day:
             is_leaving |= has & chance(self.layoffs, 1000, "layoff")
         seeks = has & ~is_leaving & chance(self.moves, _MILLION, "move")
         free = _seeking(of)
@@ -174,7 +177,8 @@ class LabourMarket(Service):
         sums, some = vacant.cumsum(), np.flatnonzero(seeks)
         new: Any = np.full(len(work), -1)
         if len(some) and sums[-1]:
-            share = belows(int(sums[-1]), self.seed, ids[some], books.step, "labour.offer")
+            where = (self.seed, ids[some], books.step, "labour.offer", number)
+            share = belows(int(sums[-1]), *where)
             offer = sums.searchsorted(share, side="right")
             order = np.lexsort((turn_keys(books.seed, ids[some], books.step), offer))
             own = offer[order]

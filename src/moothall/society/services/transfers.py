@@ -52,9 +52,11 @@ class Transfers(Service):
         self.counts: dict[str, int] = {}
 
     def after_step(self, books: Books) -> None:
-        """Close the day, if this step is its last."""
-        if not books.days_ended:
-            return
+        """Close each day that ends with this step."""
+        for _ in range(books.days_ended):
+            self._close(books)
+
+    def _close(self, books: Books) -> None:
         _, columns = citizens_of(books, _READ)
         old = (columns["age"] >= PENSION_AGE) & (columns["work"] < 0)
         pensions: Any = pension_of(columns["skill"], self.wage) * old * self.pension // 1000
