@@ -237,6 +237,37 @@ def test_model_reads_a_mixed_up_history_in_pairs_and_each_text_once(
     assert "".join(given).count("<args") == len(sent)
 
 
+CALLED, X, Y = made(call("f", "{}", "z")), user("x"), user("y")
+ONE, TWO, NOBODYS = result("z", "1"), result("z", "2"), result("nobody's", "3")
+MENDED: list[tuple[History, list[str]]] = [
+    ([CALLED, ONE, TWO], ["1"]),
+    ([CALLED, ONE, X, ONE], ["1"]),
+    ([CALLED, ONE, CALLED, TWO], ["1", "2"]),
+    ([CALLED, ONE, CALLED, TWO, TWO], ["1", "2"]),
+    ([CALLED, X, ONE], ["1"]),
+    ([made(*[call("f", "{}", "z")] * 2), ONE, TWO], ["1", "2"]),
+    ([CALLED], [CUT]),
+    ([CALLED, X], [CUT]),
+    ([ONE], ["1"]),
+    ([ONE, ONE], ["1"]),
+    ([result("a", "1"), CALLED, TWO, NOBODYS], ["1", "2", "3"]),
+]
+"""Lost calls, late and double results, ids used again; and the results that a model reads."""
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("number", range(len(MENDED)))
+@pytest.mark.parametrize("last", ([], [Y]), ids=("ends so", "goes on"))
+def test_model_reads_each_call_with_its_result(
+    shop: Shop, url: str, door: str, number: int, last: History
+) -> None:
+    history, results = MENDED[number]
+    shop.answers(text("ok"))
+    assert DOORS[door](url, [X, *history, *last]).status_code == 200
+    assert unpaired(turns_of(shop.read)) == ""
+    assert [each["content"] for each in shop.read if each["role"] == "tool"] == results
+
+
 @pytest.mark.parametrize("seed", range(25, 40))
 def test_model_reads_pairs_when_each_response_brings_a_mixed_up_part(
     shop: Shop, url: str, seed: int

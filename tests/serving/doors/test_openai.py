@@ -685,46 +685,6 @@ def test_openai_door_cancels_the_reply_when_the_client_goes(serve: Serve, stream
     assert model.cancelled.wait(20)
 
 
-@pytest.mark.parametrize("streamed", (False, True))
-def test_openai_door_mends_a_history_that_a_client_has_cut_or_doubled(
-    serve: Serve, streamed: bool
-) -> None:
-    """As the model layer does for servers: lost calls, late and double results, ids used again."""
-    door = client(serve(asgi(bot())))
-    call: Any = {"id": "z", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    says: Any = {"role": "assistant", "content": None, "tool_calls": [call]}
-
-    def tool(content: str, id: str = "z") -> Any:
-        return {"role": "tool", "tool_call_id": id, "content": content}
-
-    x: Any = {"role": "user", "content": "x"}
-    for history, told in (
-        ([x, says, tool("1"), tool("2"), x], "user:x | tool:1 | user:x"),
-        ([x, says, tool("1"), says, tool("2")], "user:x | tool:1 | tool:2"),
-        ([x, says, x, tool("1")], "user:x | tool:1 | user:x"),
-        ([x, says], f"user:x | tool:{CUT}"),
-        ([tool("1"), x], "tool:1 | user:x"),
-        ([x, tool("1", "nobody's")], "user:x | tool:1"),
-    ):
-        made: Any = door.chat.completions.create(model="bot", messages=history, stream=streamed)
-        if streamed:
-            text = "".join(each.choices[0].delta.content or "" for each in made)
-        else:
-            text = made.choices[0].message.content
-        assert text == told
-        items: list[Any] = []
-        for each in history:
-            if each["role"] == "tool":
-                about = {"call_id": each["tool_call_id"], "output": each["content"]}
-                items.append({"type": "function_call_output", **about})
-            elif each["role"] == "assistant":
-                about = {"call_id": "z", "name": "f", "arguments": "{}"}
-                items.append({"type": "function_call", **about})
-            else:
-                items.append(each)
-        assert door.responses.create(model="bot", input=items).output_text == told
-
-
 def test_openai_response_of_which_no_result_came_goes_on_and_takes_none_later(
     serve: Serve,
 ) -> None:

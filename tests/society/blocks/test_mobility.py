@@ -123,16 +123,17 @@ def test_mobility_avoids_places_closed_on_arrival() -> None:
 
 
 def modes(where: str = "park-1", city: City | None = None, **profile: Any) -> Counter[str]:
-    """How 200 citizens of a kind leave home."""
+    """How 100 citizens of a kind leave home."""
     profile = {"age": 40, "cars": 2, "licence": True, "bicycles": 1, **profile}
-    made = (going(where, id=id, profile=profile) for id in range(1, 201))
-    return Counter(live(each, 9, city=city or town())[0].mode for each in made)
+    made = (going(where, id=id, profile=profile) for id in range(1, 101))
+    city = city or town()
+    return Counter(live(each, 9, city=city)[0].mode for each in made)
 
 
 def test_mobility_chooses_the_mode_by_distance_age_licence_cars_and_bicycles() -> None:
     usual, without = modes(), modes(cars=0)
-    assert usual["drive"] > 160 > 40 > usual["walk"] > 5
-    assert without["drive"] < 100 < without["walk"] + without["transit"]
+    assert usual["drive"] > 80 > 20 > usual["walk"] > 2
+    assert without["drive"] < 50 < without["walk"] + without["transit"]
     passenger = modes(licence=False)
     assert usual["walk"] < passenger["walk"] < without["walk"]
     assert modes(age=15) == passenger  # who is below 16 is driven
