@@ -20,7 +20,7 @@ from moothall import (
     format_slash,
     parse_slash,
 )
-from moothall.actions.message import check_message
+from moothall.build import Envelope
 from moothall.spaces.complete import completions
 
 OLD = sys.version_info < (3, 13)
@@ -160,12 +160,12 @@ def test_slash_line_is_of_bounded_length() -> None:
 def test_slash_value_is_as_deep_as_a_message_may_be() -> None:
     deepest = "/A.b c:" + "[" * 127 + "]" * 127
     message: Any = parse_slash(deepest)
-    assert check_message(message, "me").args == message["action"]["args"]
+    assert Envelope.from_message(message, "me").args == message["action"]["args"]
     assert format_slash(message) == deepest
     deeper = "/A.b c:" + "[" * 128 + "]" * 128
     assert wrong(deeper).column == 8
     with pytest.raises(InvalidMessage):
-        check_message(
+        Envelope.from_message(
             {"to": "A", "action": {"name": "b", "args": {"c": json.loads(deeper[7:])}}}, ""
         )
     assert "nested too deep" in wrong("/A.b c:" + '{"":' * 200_000 + "0").reason
@@ -290,7 +290,7 @@ def typed(value: Any) -> Any:
 
 @given(MESSAGES)
 def test_slash_message_of_any_kind_comes_back_from_its_line(message: dict[str, Any]) -> None:
-    sent = check_message(message, "me")
+    sent = Envelope.from_message(message, "me")
     line = format_slash(message)
     assert line.isprintable()
     assert typed(parse_slash(line)) == typed(to(sent.to, sent.name, **sent.args))
@@ -340,7 +340,7 @@ def test_slash_line_of_any_text_is_a_message_or_an_error_in_it(line: str) -> Non
     if message is None:
         assert line.strip() == ""
         return
-    sent = check_message(message, "me")
+    sent = Envelope.from_message(message, "me")
     assert typed(message) == typed(to(sent.to, sent.name, **sent.args))
     assert typed(parse_slash(format_slash(message))) == typed(message)
 

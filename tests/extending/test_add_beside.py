@@ -16,12 +16,12 @@ ROW = (
 )
 USES = """
 from moothall import Agent, NativeSpace, action
-from moothall.actions.message import Envelope, check_message
+from moothall.actions.message import Envelope
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import Names
 from moothall.spaces.amqp.dead_letters import DeadLetter
 
-check_message({"to": "b", "action": {"name": "do", "args": {}}}, "a")
+Envelope.from_message({"to": "b", "action": {"name": "do", "args": {}}}, "a")
 sent = Envelope("a", "b", "do", {}, tone="loud", within="r")
 body = wire.encode(sent)
 made = wire.Outbound("key", wire.SEND, "agent.b", body, headers=wire.headers(wire.SEND, sent))

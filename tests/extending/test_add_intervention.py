@@ -8,7 +8,6 @@ from __future__ import annotations
 from tests.extending.conftest import Added
 
 from moothall.society import Intervention
-from moothall.society.kernel.intervention import in_words
 
 ADDED = (
     ("    tell: Sequence[str] = ()\n", "    rain: bool = False\n"),
@@ -17,8 +16,8 @@ ADDED = (
         '        if self.rain:\n            changed.facts["weather"] = "rain"\n',
     ),
     (
-        '    parts = [f"news: {each}" for each in change.news]\n',
-        '    parts += ["it rains"] if change.rain else []\n',
+        '        parts = [f"news: {each}" for each in self.news]\n',
+        '        parts += ["it rains"] if self.rain else []\n',
     ),
 )
 OFFERED = (("    news: list[_Text] = []\n", "    rain: bool = False\n"),)
@@ -26,13 +25,12 @@ USES = """
 from moothall import Society
 from moothall.society import Intervention
 from moothall.society.experiments.workflow import Item
-from moothall.society.kernel.intervention import in_words
 from moothall.studio.towns.changes import Change
 
 assert Item(intervene={"rain": True}).intervene == {"rain": True}
 with Society([], seed=7) as town:
     change = Intervention(0, **Change(rain=True).checked(town))
-    assert Intervention(**change.as_json()) == change and in_words(change) == "it rains"
+    assert Intervention(**change.as_json()) == change and change.in_words() == "it rains"
     town.intervene(change)
     town.run_sync(steps=1)
     assert town.changed.facts == {"weather": "rain"}
@@ -48,11 +46,11 @@ def test_intervention_is_said_with_all_that_it_changes() -> None:
     change = Intervention(
         0, tell=["Hello."], status={"mood": "glad"}, citizens={"work": "office-1"}, close=["park-1"]
     )
-    assert in_words(change) == (
+    assert change.in_words() == (
         'closes park-1; everyone with work "office-1" has mood glad; '
         'everyone with work "office-1" hears: Hello.'
     )
-    assert in_words(Intervention(0, tell=["Hello."])) == "everyone hears: Hello."
-    assert in_words(Intervention(0, tell=["Hello."], citizens=[1, 2])) == (
+    assert Intervention(0, tell=["Hello."]).in_words() == "everyone hears: Hello."
+    assert Intervention(0, tell=["Hello."], citizens=[1, 2]).in_words() == (
         "citizen 1, 2 hears: Hello."
     )

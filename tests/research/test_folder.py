@@ -57,6 +57,15 @@ def names(action: Any, query: str) -> list[str]:
     return [Path(each.url).name for each in found(action, query)]
 
 
+def test_folder_search_leaves_out_excluded_files_before_it_counts_results(
+    docs: Path, index: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(docs)
+    out = tmp_path / "link" / "cats.md"
+    search = search_folder(docs, index=index, results=1, exclude=[out])
+    assert names(search, "What do cats eat?") == ["dogs.txt"]
+
+
 def test_folder_search_finds_the_file_the_passage_and_its_heading(docs: Path, index: Path) -> None:
     search = search_folder(docs, index=index)
     assert (search.name, search.idempotent) == ("search_folder", True)

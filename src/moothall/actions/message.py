@@ -84,6 +84,70 @@ class Envelope(NamedTuple):
     thread: str | None = None
     within: str | None = None
 
+    @classmethod
+    def from_message(cls, message: Any, sender: str) -> Envelope:
+        """Return the parts of a message that `sender` is about to send."""
+        if type(message) is not dict:
+            raise InvalidMessage("message", f"must be a dict, not {type(message).__name__}")
+        if len(message) == 2:
+            # The usual message: few checks, and made without the slow constructor.
+            to = message.get("to")
+            action: Any = message.get("action")
+            if type(to) is str and type(action) is dict and len(action) == 2:
+                name = action.get("name")
+                args = action.get("args")
+                if (
+                    type(name) is str
+                    and type(args) is dict
+                    and 0 < len(to) <= MAX_ID >= len(name) > 0
+                    and to.isascii()
+                    and name.isascii()
+                ):
+                    parts = (sender, to, name, check_args(args.copy()))
+                    usual: Envelope = tuple.__new__(Envelope, parts + UNSAID)
+                    return usual
+        action = message.get("action")
+        id = message.get("id")
+        meta = message.get("meta")
+        if type(action) is not dict:
+            raise _wrong(message, "action", "an object")
+        if not _KEYS.issuperset(message):
+            _unknown(message, _KEYS, "")
+        name = action.get("name")
+        if not _ACTION_KEYS.issuperset(action):
+            _unknown(action, _ACTION_KEYS, "action.")
+        if type(name) is not str:
+            raise _wrong(action, "name", "a string", "action.")
+        if not name or len(name) > MAX_ID:
+            raise InvalidMessage("action.name", f"must have 1 to {MAX_ID} characters")
+        to = _receiver_of(message)
+        if id is not None:
+            id = _check_text(id, "id")
+        if meta is not None:
+            if type(meta) is not dict:
+                raise InvalidMessage("meta", f"must be an object, not {type(meta).__name__}")
+            meta = _copy(meta, "meta")
+        if "from" in message:
+            stated_sender = message["from"]
+            stated_sender = (
+                _decimal(stated_sender)
+                if type(stated_sender) is int
+                else _check_text(stated_sender, "from")
+            )
+            if stated_sender != sender:
+                raise InvalidMessage("from", f"is filled in with the sender's id {sender!r}")
+        _check_text(name, "action.name")
+        _check_text(to, "to")
+        args = action.get("args", {})
+        if type(args) is not dict:
+            raise InvalidMessage("action.args", f"must be an object, not {type(args).__name__}")
+        return Envelope(sender, to, name, check_args(args.copy()), id, meta)
+
+    @property
+    def is_to_one(self) -> bool:
+        """Whether the receiver is one agent, not a group and not all."""
+        return is_one(self.to)
+
     def to_dict(self, copy: Callable[[Any], Any] = copy_json) -> dict[str, Any]:
         """Return the message as a new dict, in the order of the schema."""
         message: dict[str, Any] = {}
@@ -175,65 +239,6 @@ def seconds_until(delay: float | None, at: datetime | None) -> float:
             f"a message may wait for {LONGEST_DELAY_S // 86_400} days, got {delay / 86_400:.0f}"
         )
     return delay
-
-
-def check_message(message: Any, sender: str) -> Envelope:
-    """Return the parts of a message that `sender` is about to send."""
-    if type(message) is not dict:
-        raise InvalidMessage("message", f"must be a dict, not {type(message).__name__}")
-    if len(message) == 2:
-        # The usual message, checked in few steps, and made without NamedTuple's slow constructor.
-        to = message.get("to")
-        action: Any = message.get("action")
-        if type(to) is str and type(action) is dict and len(action) == 2:
-            name = action.get("name")
-            args = action.get("args")
-            if (
-                type(name) is str
-                and type(args) is dict
-                and 0 < len(to) <= MAX_ID >= len(name) > 0
-                and to.isascii()
-                and name.isascii()
-            ):
-                parts = (sender, to, name, check_args(args.copy()))
-                usual: Envelope = tuple.__new__(Envelope, parts + UNSAID)
-                return usual
-    action = message.get("action")
-    id = message.get("id")
-    meta = message.get("meta")
-    if type(action) is not dict:
-        raise _wrong(message, "action", "an object")
-    if not _KEYS.issuperset(message):
-        _unknown(message, _KEYS, "")
-    name = action.get("name")
-    if not _ACTION_KEYS.issuperset(action):
-        _unknown(action, _ACTION_KEYS, "action.")
-    if type(name) is not str:
-        raise _wrong(action, "name", "a string", "action.")
-    if not name or len(name) > MAX_ID:
-        raise InvalidMessage("action.name", f"must have 1 to {MAX_ID} characters")
-    to = _receiver_of(message)
-    if id is not None:
-        id = _check_text(id, "id")
-    if meta is not None:
-        if type(meta) is not dict:
-            raise InvalidMessage("meta", f"must be an object, not {type(meta).__name__}")
-        meta = _copy(meta, "meta")
-    if "from" in message:
-        stated_sender = message["from"]
-        stated_sender = (
-            _decimal(stated_sender)
-            if type(stated_sender) is int
-            else _check_text(stated_sender, "from")
-        )
-        if stated_sender != sender:
-            raise InvalidMessage("from", f"is filled in with the sender's id {sender!r}")
-    _check_text(name, "action.name")
-    _check_text(to, "to")
-    args = action.get("args", {})
-    if type(args) is not dict:
-        raise InvalidMessage("action.args", f"must be an object, not {type(args).__name__}")
-    return Envelope(sender, to, name, check_args(args.copy()), id, meta)
 
 
 def check_args(args: dict[str, Any]) -> dict[str, Any]:

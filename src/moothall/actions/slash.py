@@ -17,7 +17,7 @@ import json
 import re
 from typing import Any
 
-from moothall.actions.message import BROADCAST, MAX_ID, Message, check_message
+from moothall.actions.message import BROADCAST, MAX_ID, Envelope, Message
 from moothall.foundation.errors import ConfigError, SlashError
 from moothall.foundation.jsonvalue import DECODER, NotJSON, copy_json
 from moothall.foundation.text import escaped_json, shorten
@@ -91,7 +91,7 @@ def format_slash(message: Message | dict[str, Any]) -> str:
     """
     if type(message) is dict and "from" in message:
         message = {key: value for key, value in message.items() if key != "from"}
-    checked = check_message(message, "")
+    checked = Envelope.from_message(message, "")
     action = checked.name
     if not _is_plain(action) or action.startswith(".") or action.endswith("."):
         action = escaped_json(action)

@@ -14,7 +14,6 @@ from moothall.actions.message import (
     Envelope,
     Message,
     check_args,
-    check_message,
     in_reply,
     seconds_until,
     typed_args,
@@ -133,7 +132,7 @@ class Messaging(Workflow):
 
     def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
         """Return a message to send, with what travels beside it."""
-        return in_reply(self, check_message(message, id))
+        return in_reply(self, Envelope.from_message(message, id))
 
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
@@ -167,7 +166,7 @@ class Messaging(Workflow):
         mailbox = self.space_mailbox
         if mailbox is None:
             raise self._not_in_space("request")
-        envelope = in_reply(self, check_message(message, mailbox.id))
+        envelope = in_reply(self, Envelope.from_message(message, mailbox.id))
         return mailbox.request(envelope, timeout, wait, expires, caller_context)
 
     @overload

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -145,11 +145,6 @@ def sourced(result: ResearchResult) -> ResearchResult:
         resources = _gathered(result.result, result, ResourcePool())["resources"]
         result.resources = [load_state(Resource, each, "a resource") for each in resources]
     return result
-
-
-def without_urls(tool: Action, urls: Collection[str]) -> Action:
-    """Return a copy of a tool that leaves out the resources with these URLs."""
-    return _changed(tool, lambda resources, _: [each for each in resources if each.url not in urls])
 
 
 def within_scope(tool: Action, scope: Scope) -> Action:

@@ -11,7 +11,7 @@ from moothall.build import as_json, load_state
 from moothall.journal.run_parts import ReadPart
 from moothall.research.findings import Objective, Progress, Resource
 from moothall.research.pool import ResourcePool
-from moothall.research.report import COMPLETED, Report, report_of
+from moothall.research.report import Report, report_of
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from moothall.research.owner import Owner
     from moothall.research.workbench import Workbench
 
-KIND = "Researcher"
 _RESULTS = {
     "narrate": (
         *("narrative", "citations", "supports", "unsupported", "uncited", "unjudged", "outline"),
@@ -31,7 +30,7 @@ _RESULTS = {
 def program_of(researcher: Owner) -> dict[str, Any]:
     """Return the fingerprint of a researcher, without its objectives and iterations."""
     parts: dict[str, Any] = {
-        "agent": [KIND, str(researcher.id)],
+        "agent": [Report.run_kind, str(researcher.id)],
         "role": researcher.role,
         "tools": sorted(
             [tool.name, tool.description, tool.parameters] for tool in researcher.tools.values()
@@ -108,7 +107,7 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
 
 def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
     """Return a report as an agent's reply; `max_iterations` and `no_progress` become `done`."""
-    reason = "done" if report.stop_reason in COMPLETED else report.stop_reason
+    reason = "done" if report.stop_reason in Report.completed else report.stop_reason
     text, detail = report.markdown, report.detail
     return Reply(text, report, [], [], report.usage, reason, detail, error, run_id)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from moothall import FileError, Reply, StateError, StopReason, Usage
 from moothall.build import counted, display, dump_state, one_line
@@ -35,13 +36,11 @@ if TYPE_CHECKING:
     from moothall.budget import PriceList
 
 _PLACES: Final = 3  # shown where an answer was not found
-COMPLETED: Final = frozenset(("done", "max_iterations", "no_progress"))
-"""The reasons for which research ends that nothing stopped."""
 
 
 def end_in_words(reason: str, detail: str = "") -> str:
     """Return how research ended, and why, for a person."""
-    if reason not in COMPLETED:
+    if reason not in Report.completed:
         return REASONS.in_words(reason, detail)
     return f"done: {phrase(reason, '')}" + (f" ({detail})" if detail else "")
 
@@ -87,7 +86,12 @@ class Report:
         cost: what they cost in US dollars; None if a price is not known
         notes: what rules replaced of a model's work, and what was left out
         forms: the forms in which it can be saved, by the end of a file's name
+        completed: the stop reasons of research that nothing stopped
+        run_kind: the kind of the runs that end with a report
     """
+
+    completed: ClassVar[frozenset[str]] = frozenset(("done", "max_iterations", "no_progress"))
+    run_kind: ClassVar[str] = "Researcher"
 
     markdown: str
     citations: list[Citation]
@@ -115,18 +119,22 @@ class Report:
             InDoubt: a call was running when its process ended, and no end is recorded
             ModelError: anything else, such as a model that failed or unusable answers
         """
-        reason = "done" if self.stop_reason in COMPLETED else self.stop_reason
+        reason = "done" if self.stop_reason in Report.completed else self.stop_reason
         Reply("", self, [], [], self.usage, reason, self.detail).raise_for_error()
 
-    def html(self) -> str:
+    def html(self, *, files: bool = True, scheme: Literal["light", "dark"] | None = None) -> str:
         """Return the report as one self-contained HTML page; footnotes open the stored passage.
+
+        Args:
+            files: whether a source that is a file is a link to it; a served page cannot open files
+            scheme: light or dark; by default that of the reader's system
 
         Raises:
             MissingExtra: markdown-it-py is not installed
         """
         from moothall.research.page import page
 
-        return page(self)
+        return page(self, files=files, scheme=scheme)
 
     def docx(self, path: str | os.PathLike[str] | None = None) -> bytes:
         """Return the report as a Word document, and write it to a file if a path is given.
@@ -163,6 +171,17 @@ class Report:
         from moothall.research.exports.references import csl_json
 
         return csl_json(self)
+
+    def without_source(self) -> list[str]:
+        """Return the sentences that have no source."""
+        from moothall.research.citations.footnotes import without_source
+
+        return without_source(self.narrative())
+
+    def narrative(self) -> str:
+        """Return what the report says, without its title, its list of sources and its foot."""
+        text = re.split(r"\n(?:## (?:Sources|Where sources differ)|---)\n", self.markdown)[0]
+        return text.removeprefix(text.split("\n")[0]).strip() if text.startswith("# ") else text
 
     forms: ClassVar[dict[str, ReportForm]] = {
         "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown),
@@ -226,13 +245,13 @@ def report_of(
     if not any(each.visited for each in resources):
         if stop == "error" and progress.iteration:
             nothing = "unread"
-        elif resources or stop not in COMPLETED:
+        elif resources or stop not in Report.completed:
             nothing = "nothing_read"
     remarks = [phrase(nothing, topic) for topic in empty]
     has_text = under_way or progress.narrative.strip()
     if not (extractive or has_text) and any(each.visited for each in resources):
         remarks.append(phrase("unwritten", all_topics))
-    if extractive and stop in COMPLETED and not under_way:
+    if extractive and stop in Report.completed and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         remarks.extend(
             f"{phrase('missed', topic)}{_nearest(read, topic)}"
@@ -253,7 +272,7 @@ def report_of(
         listed = "\n".join(sources(citations, all_topics))
         parts.append(f"## {phrase('sources', all_topics)}\n\n{listed}")
     end = None
-    if stop in COMPLETED and not under_way:  # what has most words is no answer yet
+    if stop in Report.completed and not under_way:  # what has most words is no answer yet
         are_quotes = quotes and stop == "done"
         end = phrase("quotes" if are_quotes else stop, all_topics)
         end += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)

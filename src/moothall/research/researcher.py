@@ -58,7 +58,7 @@ from moothall.research.findings import (
 from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.owner import can_plan
 from moothall.research.pool import ResourcePool
-from moothall.research.report import COMPLETED, Report, report_of
+from moothall.research.report import Report, report_of
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer
@@ -133,7 +133,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     environment: ClassVar[Environment] = Environment()
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
-    run_kind: str = recording.KIND
+    run_kind: str = Report.run_kind
     model_or_name: Model | str | None = None
     _judge: Model | str | bool | None = None
     state_type: type[Any] = Progress
@@ -341,7 +341,7 @@ class Researcher(RecordedAgent, ProgressView):
         snapshot = Workbench(self, copy.deepcopy(self.progress))
         snapshot.run_id, snapshot.results = self.run_id, self.results
         reason = snapshot.progress.stop or "cancelled"
-        if reason not in COMPLETED:  # the iteration that was cut off has found something
+        if reason not in Report.completed:  # the iteration that was cut off has found something
             self._stop(snapshot, Stop(reason, snapshot.progress.detail))
         return self._report(snapshot)
 
@@ -387,7 +387,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     def state_dict(self) -> dict[str, Any]:
         """Return its progress on its own objectives as JSON; valid between two iterations."""
-        return state(recording.KIND, progress=dump_state(self.progress))
+        return state(Report.run_kind, progress=dump_state(self.progress))
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore the progress that `state_dict` returned.
@@ -395,7 +395,7 @@ class Researcher(RecordedAgent, ProgressView):
         Raises:
             StateError: `saved` is not such a state
         """
-        state = checked_state(saved, recording.KIND)
+        state = checked_state(saved, Report.run_kind)
         self.workbench.reset(load_state(Progress, state.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------
@@ -518,7 +518,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:
         """Return whether a run is over, without more iterations or objectives to do."""
-        if record.over is None or record.over["reason"] not in COMPLETED:
+        if record.over is None or record.over["reason"] not in Report.completed:
             return False
         ended_topics = {each["topic"] for each in record.over["report"]["objectives"]}
         has_more = any(each.topic not in ended_topics for each in bench.objectives)

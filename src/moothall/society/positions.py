@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from moothall.society.arrays import np
 from moothall.society.blocks import columns
+from moothall.society.blocks.needs import NEEDS
+from moothall.society.blocks.talk import TOPICS
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
 from moothall.society.steps import Steps
 
 ACTS: Final = (*sorted(filter(None, columns.ACTS)), "other")
 """The acts in the order of their codes; `other` is any act that your own blocks name."""
-_MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
 _CODES: Final = {act: code for code, act in enumerate(ACTS)}
 
 
@@ -41,37 +41,10 @@ class Whereabouts(NamedTuple):
     acts: tuple[str, ...] = ACTS
 
 
-@functools.lru_cache(maxsize=4)
-def laid_out(network: Network) -> Any:
-    """Return where a network's nodes are drawn, by their number in `links`: (n, 2).
-
-    Linked nodes attract, all repel each other (Fruchterman, Reingold 1991, "Graph drawing by
-    force-directed placement"), from a circle on; of more than 1,000 nodes, the circle.
-    """
-    count = len(network)
-    angle = 2 * np.pi * np.arange(count) / max(1, count)
-    at = np.column_stack([np.cos(angle), np.sin(angle)])
-    if count > _MOST_LAID_OUT:
-        return at
-    starts, targets = network.links
-    source = np.repeat(np.arange(count), np.diff(starts))
-    near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
-    for step in np.linspace(0.2, 0.005, 60):
-        apart = at[:, None] - at[None]
-        far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
-        force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
-        pull = (at[source] - at[targets]) * far[source, targets][:, None] / near
-        for axis in (0, 1):
-            force[:, axis] -= np.bincount(source, pull[:, axis], count)
-        length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
-        at = at + force / length * np.minimum(length, step)
-    return at
-
-
 def spots_of(city: Any) -> Any:
     """Return x and y of each place, in order of id; None if places have no positions."""
     if isinstance(city, Network):
-        return laid_out(city)[[city.row_of(each) for each in city.ids()]]
+        return city.drawn()[[city.row_of(each) for each in city.ids()]]
     if not hasattr(city, "position"):
         return None
     return np.array([city.position(each) for each in city.ids()], float).reshape(-1, 2)
@@ -107,7 +80,7 @@ def _without_places(society: Steps) -> Whereabouts | None:
     if isinstance(city, Plane) and "x" in columns and "y" in columns:
         x, y = columns["x"], columns["y"]
     elif city is None and population.network is not None:
-        x, y = laid_out(population.network).T
+        x, y = population.network.drawn().T
     else:
         return None
     _, ids, _, to, *_, (did, acts) = places_and_acts(society)
@@ -160,11 +133,17 @@ _INTERNAL: Final = (
 _INSIDE: Final = frozenset(_INTERNAL.split())
 
 
-def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict[str, str]:
+def topics_of(society: Steps) -> Sequence[str]:
+    """Return the topics of which citizens have opinions."""
+    blocks = () if society.population is None else society.population.blocks
+    return next((b.params.topics for b in blocks if hasattr(b.params, "topics")), TOPICS)
+
+
+def numbers(society: Steps) -> dict[str, str]:
     """Return what of a citizen's status is a number, by its path: a name for people."""
     names = {"money": "money", "savings": "savings", "income": "income", "profile.age": "age"}
-    names |= {f"needs.{each}": f"{each}, how far it is met" for each in needs}
-    names |= {f"opinions.{each}": f"opinion of {each}" for each in topics}
+    names |= {f"needs.{each}": f"{each}, how far it is met" for each in NEEDS}
+    names |= {f"opinions.{each}": f"opinion of {each}" for each in topics_of(society)}
     if society.population is not None:
         declared = society.population.declared
         own = [
@@ -185,11 +164,12 @@ def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict
     }
 
 
-def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:
+def levels(society: Steps, path: str) -> Any:
     """Return a number of each citizen's status, in id order; NaN where there is none."""
     of, _, name = path.rpartition(".")
     if society.population is not None:
         columns, count = society.population.columns, len(society.population)
+        topics = topics_of(society)
         if of == "opinions":
             column = columns["opinions"] if "opinions" in columns and name in topics else None
             return np.full(count, np.nan) if column is None else column[:, topics.index(name)] + 0.0

@@ -53,6 +53,12 @@ class Delivery:
     )
 
     REQUEST: ClassVar[int] = REQUEST
+    SEND: ClassVar[int] = SEND
+    BROADCAST: ClassVar[int] = BROADCAST
+    ANSWER: ClassVar[int] = ANSWER
+    CALLBACK: ClassVar[int] = CALLBACK
+    QUEUED: ClassVar[int] = QUEUED
+    ASKING: ClassVar[int] = ASKING
     RUNNING: ClassVar[int] = RUNNING
 
     # Any, because their modules import this one: the receiver's `Mailbox`, if known; a worker.

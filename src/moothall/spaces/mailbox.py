@@ -92,12 +92,20 @@ class Mailbox:
     def __post_init__(self) -> None:
         self.id = address(self.agent.id)
         self.start = self.router.start
-        self.has_before_action = overrides(self.agent, "before_action")
-        self.has_after_action = overrides(self.agent, "after_action")
+        self.look_up_callbacks()
         # All of them now: an action that cannot be described fails here, not at its first call.
-        self.offers = Offer.all_of(self)
+        self.offers = self.look_up_actions()
         self.concurrency = self.agent.concurrency
         self.limit = self.router.capacity
+
+    def look_up_callbacks(self) -> None:
+        """Note which callbacks around its actions the agent overrides."""
+        self.has_before_action = overrides(self.agent, "before_action")
+        self.has_after_action = overrides(self.agent, "after_action")
+
+    def look_up_actions(self) -> dict[str, Offer]:
+        """Return what the agent offers, by name."""
+        return Offer.all_of(self)
 
     @property
     def places(self) -> int:
@@ -129,7 +137,7 @@ class Mailbox:
     def renew(self) -> None:
         """Look the agent's actions up again, since they are others now. In any thread."""
         if get_ident() == self.router.thread_id:
-            self.offers = Offer.all_of(self)
+            self.offers = self.look_up_actions()
         else:
             self.router.thread.enter(self.renew)
 

@@ -13,7 +13,7 @@ from moothall.foundation.errors import AgentNotFound, AgentStopped, DefinitionEr
 from moothall.foundation.text import log_failure
 from moothall.spaces.delivery import CALLBACK, Delivery
 from moothall.spaces.draining import LOOK_S, busy
-from moothall.spaces.handler import Offer, call_callback
+from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end, settle
@@ -91,9 +91,8 @@ async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> Non
         old.space_mailbox = None
     mailbox.agent = new
     new.space_mailbox = mailbox
-    mailbox.has_before_action = overrides(new, "before_action")
-    mailbox.has_after_action = overrides(new, "after_action")
-    mailbox.offers = Offer.all_of(mailbox)
+    mailbox.look_up_callbacks()
+    mailbox.offers = mailbox.look_up_actions()
     mailbox.concurrency = new.concurrency
     if isinstance(mailbox, LanedMailbox):
         mailbox.side_by_side = new.max_lanes

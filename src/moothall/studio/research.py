@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -11,8 +10,6 @@ from moothall import ConfigError, Report
 from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
-from moothall.research.recording import KIND
-from moothall.research.report import COMPLETED
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
 from moothall.studio.page import (
@@ -78,7 +75,7 @@ class ResearchTab(Tab):
     def _recorded(self, run: str, after: int = 0) -> tuple[Outline, Sequence[Entry]]:
         journal = self._hub.journal
         outline = journal.run(run)  # before its entries: none of a run that has ended is missed
-        if outline.kind != KIND:
+        if outline.kind != Report.run_kind:
             raise ConfigError(f"run {run!r} records no research: look at it in the tab Runs")
         return outline, journal.entries(run, after)
 
@@ -86,13 +83,11 @@ class ResearchTab(Tab):
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
         from fastapi import Body
 
-        from moothall.research.page import page
-
         router.get("/entries")(self.entries)
 
         @router.get("/page")
         def report_html(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
-            return report_page(page(self.report(run), files=False, scheme=scheme), _LINKS)
+            return report_page(self.report(run).html(files=False, scheme=scheme), _LINKS)
 
         @router.get("/report.{ending}")
         def download(run: str, ending: str) -> Response:
@@ -108,9 +103,7 @@ class ResearchTab(Tab):
 
         @router.get("/uncited")
         def bare(run: str) -> list[str]:
-            from moothall.research.citations.footnotes import without_source
-
-            return without_source(_narrative(self.report(run).markdown))[:_CITED]
+            return self.report(run).without_source()[:_CITED]
 
         @router.post("/ask")
         def asks(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, Any]:
@@ -133,7 +126,7 @@ class ResearchTab(Tab):
         if model is not None:
             answer.raise_for_error()
         return {
-            "text": _narrative(answer.markdown),
+            "text": answer.narrative(),
             "cited": [_source(each) for each in answer.citations],
             "unsupported": [list(each) for each in answer.unsupported],
             "cost": answer.cost,
@@ -182,7 +175,7 @@ class ResearchTab(Tab):
             Field("review_plan", "Show me the plan first", "check", value=False),
             *limit_fields(),
         ]
-        is_first = not self._hub.journal.runs(kind=KIND, limit=1)
+        is_first = not self._hub.journal.runs(kind=Report.run_kind, limit=1)
         title = "New research"
         return [
             PageForm(name="new", title=title, fields=fields, start=self.start, is_open=is_first)
@@ -196,15 +189,9 @@ def progress_entry(entry: Entry) -> dict[str, Any]:
     row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
     if entry.kind == "over":
         reason = data["report"]["stop_reason"] if "report" in data else data["reason"]
-        detail = "" if reason in COMPLETED else data.get("detail") or ""  # which stands apart
+        detail = "" if reason in Report.completed else data.get("detail") or ""
         row["why"] = end_in_words(reason, detail).partition(": ")[2]
     return row
-
-
-def _narrative(markdown: str) -> str:
-    """Return what a report says, without its title, its list of sources and its foot."""
-    text = re.split(r"\n(?:## (?:Sources|Where sources differ)|---)\n", markdown)[0]
-    return text.removeprefix(text.split("\n")[0]).strip() if text.startswith("# ") else text
 
 
 def _source(citation: Citation) -> dict[str, Any]:

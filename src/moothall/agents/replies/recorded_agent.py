@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from moothall.actions.message import MAX_ID, REPLYING, check_message
+from moothall.actions.message import MAX_ID, REPLYING, Envelope
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
@@ -153,7 +153,7 @@ class RecordedAgent(ConversationalAgent):
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
-        answer = check_message(message, mailbox.id)._replace(
+        answer = Envelope.from_message(message, mailbox.id)._replace(
             thread=str(start.get("asked_within", "")),
             within=run.thread,  # whose sources are those of the text
         )

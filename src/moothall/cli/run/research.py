@@ -260,10 +260,8 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
 
 def _print_report(report: Report) -> None:
-    from moothall.research.page import sanitized
-
-    text = sanitized(report.markdown)
-    print("\n" * sys.stdout.isatty() + text, end="", flush=True)
+    text = report.forms["md"].make(report)
+    print("\n" * sys.stdout.isatty(), text, sep="", end="", flush=True)
 
 
 class ResearchDisplay(RunDisplay):

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from sqlite3 import Connection
@@ -118,6 +118,7 @@ def search_folder(
     results: int = 8,
     pattern: str | None = None,
     link_base: str | None = None,
+    exclude: Iterable[str | os.PathLike[str]] = (),
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
@@ -139,6 +140,7 @@ def search_folder(
         results: how many passages a search returns at most; three of one file, or a quarter of
             `results` if that is more, unless other files have too few
         pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
+        exclude: paths of files that are no sources, such as those that a report is written to
         link_base: the address below which readers find the files, in the place of `file:///…`
 
     Raises:
@@ -151,6 +153,7 @@ def search_folder(
         raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
     base = None if link_base is None else checked_base(link_base)
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern, base)
+    excluded = {os.path.relpath(os.path.realpath(each), os.path.realpath(path)) for each in exclude}
 
     @tracing.searches(os.path.basename(files.root))
     def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
@@ -159,7 +162,7 @@ def search_folder(
         Args:
             query: The question, or words to look for
         """
-        resources = files.search(query, results)
+        resources = files.search(query, results, excluded)
         if pool is not None and (missing := files.missing()):
             pool.missing.append(missing)
         return resources
@@ -196,8 +199,7 @@ class FolderIndex:
             error=FolderIndexError,
         )
         self._pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
-        owner = (os.fsencode(self.root), pattern)
-        select = "SELECT path, pattern FROM folder"
+        owner, select = (os.fsencode(self.root), pattern), "SELECT path, pattern FROM folder"
         with self._pool.reading() as db:
             theirs = db.execute(select).fetchone()
         if theirs is None:
@@ -207,11 +209,10 @@ class FolderIndex:
                 theirs = db.execute(select).fetchone()
         if theirs != owner:
             other = path_text(os.fsdecode(theirs[0]))
-            raise file.error(
-                f"it is of the folder {other} with pattern={theirs[1]!r}: name another file"
-            )
+            reason = f"it is of the folder {other} with pattern={theirs[1]!r}: name another file"
+            raise file.error(reason)
 
-    def search(self, query: str, results: int) -> list[Resource]:
+    def search(self, query: str, results: int, excluded: Collection[str] = ()) -> list[Resource]:
         """Return the files with the best passages for a query, best first, with only these."""
         self._refresh()
         chosen: list[tuple[Any, ...]] = []
@@ -223,9 +224,10 @@ class FolderIndex:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
                 if row is None:
-                    raise self._pool.damaged(
-                        f"passage {number} is in the index but not in the file"
-                    )
+                    fault = f"passage {number} is in the index but not in the file"
+                    raise self._pool.damaged(fault)
+                if os.fsdecode(row[0]) in excluded:
+                    continue
                 if row[5] in texts:
                     doubles.append(row)
                     continue
@@ -235,9 +237,8 @@ class FolderIndex:
                 if len(chosen) == results:
                     break
             if not counts and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
-                raise SearchError(
-                    f"folder {escaped(self.root)} has no text to search{self._fault_text()}"
-                )
+                fault = f"folder {escaped(self.root)} has no text to search{self._fault_text()}"
+                raise SearchError(fault)
         by_path: dict[bytes, Resource] = {}
         for path, title, read_ns, anchor, section, text in (chosen + spare + doubles)[:results]:
             if path not in by_path:

@@ -14,6 +14,7 @@ from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, belows, uniforms
 from moothall.society.kernel.wants import id_order
 
+_MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
 _SEARCHES: Final = 1024  # the starts whose searches are cached
 
 
@@ -276,6 +277,32 @@ class Network(SteppedPlaces):
         source = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         network._link(len(starts) - 1, source, neighbours, nodes["seconds"])
         return network
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019 - it keeps four networks at most
+    def drawn(self) -> Any:
+        """Return where the nodes are drawn, by their number in `links`: (n, 2).
+
+        Linked nodes attract, all repel each other (Fruchterman, Reingold 1991, "Graph drawing by
+        force-directed placement"), from a circle on; of more than 1,000 nodes, the circle.
+        """
+        count = len(self)
+        angle = 2 * np.pi * np.arange(count) / max(1, count)
+        at = np.column_stack([np.cos(angle), np.sin(angle)])
+        if count > _MOST_LAID_OUT:
+            return at
+        starts, targets = self.links
+        source = np.repeat(np.arange(count), np.diff(starts))
+        near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
+        for step in np.linspace(0.2, 0.005, 60):
+            apart = at[:, None] - at[None]
+            far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
+            force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
+            pull = (at[source] - at[targets]) * far[source, targets][:, None] / near
+            for axis in (0, 1):
+                force[:, axis] -= np.bincount(source, pull[:, axis], count)
+            length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
+            at = at + force / length * np.minimum(length, step)
+        return at
 
     def __len__(self) -> int:
         return len(self.links[0]) - 1

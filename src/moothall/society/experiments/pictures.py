@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import import_package, np
-from moothall.society.blocks.talk import TOPICS
 from moothall.society.city.grid import Grid
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
-from moothall.society.positions import Whereabouts, laid_out, levels
+from moothall.society.positions import Whereabouts, levels
 from moothall.society.society import Society
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _coloured(
         limits = {"xlim": (0, city.width), "ylim": (0, city.height)}
     figure, axes = figure_of(7.5, 8)
     if network is not None:
-        spots, (starts, targets) = laid_out(network), network.links
+        spots, (starts, targets) = network.drawn(), network.links
         source = np.repeat(np.arange(len(network)), np.diff(starts))
         ends = np.stack([spots[source], spots[targets]], axis=1)[source < targets]
         lines = import_package("matplotlib.collections").LineCollection
@@ -117,9 +116,7 @@ def _coloured(
     side = max(city.width, city.height) if isinstance(city, Grid) else 60
     style: dict[str, Any] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
     style["s"] = (380 / side) ** 2
-    blocks = () if society.population is None else society.population.blocks
-    topics = next((b.params.topics for b in blocks if hasattr(b.params, "topics")), TOPICS)
-    value = np.zeros(len(x)) if by is None else levels(society, by, topics)
+    value = np.zeros(len(x)) if by is None else levels(society, by)
     if np.isnan(value).all():
         raise ConfigError(f"no citizen has a number {by!r:.80}")
     kinds = np.unique(value[~np.isnan(value)])

@@ -107,6 +107,25 @@ class Intervention:
         except ConfigError as error:
             raise ConfigError(str(error).replace("start", "when", 1)) from None
 
+    def in_words(self) -> str:
+        """Say what it does."""
+        parts = [f"news: {each}" for each in self.news]
+        parts += [f"closes {each}" for each in self.close]
+        parts += [f"opens {each}" for each in self.open]
+        parts += [f"{name} is {value}" for name, value in self.facts.items()]
+        if isinstance(self.citizens, Mapping):
+            having = ", ".join(f"{k} {excerpt(v)}" for k, v in self.citizens.items())
+            receivers = f"everyone with {having}"
+        else:
+            ids = ", ".join(map(str, self.citizens or ()))
+            receivers = "everyone" if self.citizens is None else f"citizen {shorten(ids, 100)}"
+        parts += [f"{receivers} has {name} {value}" for name, value in self.status.items()]
+        parts += [f"{receivers} hears: {each}" for each in self.tell]
+        for sender, to, cents in self.pay:
+            receivers = to if to == "everyone" else f"citizen {to}"
+            parts.append(f"{sender} pays {cents / 100:,.2f} to {receivers}")
+        return "; ".join(parts)
+
     def as_json(self) -> dict[str, Any]:
         """Return the arguments that make it, as JSON data."""
         data = asdict(self)
@@ -289,26 +308,6 @@ def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
             set_values(own, value)
         else:
             status[key] = copy.deepcopy(value)
-
-
-def in_words(change: Intervention) -> str:
-    """Say what an intervention does."""
-    parts = [f"news: {each}" for each in change.news]
-    parts += [f"closes {each}" for each in change.close]
-    parts += [f"opens {each}" for each in change.open]
-    parts += [f"{name} is {value}" for name, value in change.facts.items()]
-    if isinstance(change.citizens, Mapping):
-        having = ", ".join(f"{k} {excerpt(v)}" for k, v in change.citizens.items())
-        receivers = f"everyone with {having}"
-    else:
-        ids = ", ".join(map(str, change.citizens or ()))
-        receivers = "everyone" if change.citizens is None else f"citizen {shorten(ids, 100)}"
-    parts += [f"{receivers} has {name} {value}" for name, value in change.status.items()]
-    parts += [f"{receivers} hears: {each}" for each in change.tell]
-    for sender, to, cents in change.pay:
-        receivers = to if to == "everyone" else f"citizen {to}"
-        parts.append(f"{sender} pays {cents / 100:,.2f} to {receivers}")
-    return "; ".join(parts)
 
 
 def checked_list(values: Any, name: str) -> list[Any]:

@@ -14,8 +14,6 @@ from threading import get_ident
 from typing import Any, Final, NamedTuple
 
 from moothall import Agent, InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
-from moothall.actions.message import check_message, is_one
-from moothall.agents.agent import overrides
 from moothall.build import (
     CURRENT,
     CallerContext,
@@ -30,19 +28,7 @@ from moothall.build import (
 )
 from moothall.society.kernel.variables import of_agent, unwritten
 from moothall.society.kernel.wants import Answer, Want, id_order
-from moothall.spaces.delivery import (
-    ANSWER,
-    ASKING,
-    BROADCAST,
-    CALLBACK,
-    QUEUED,
-    REQUEST,
-    RUNNING,
-    SEND,
-    MessageLine,
-)
-from moothall.spaces.handler import Offer
-from moothall.spaces.outcomes import Outcomes
+from moothall.spaces.delivery import MessageLine
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -53,7 +39,7 @@ class Sent(NamedTuple):
     """A message on its way to the next step."""
 
     envelope: Envelope
-    kind: int = SEND
+    kind: int = Delivery.SEND
     answers: str | None = None  # the id of the message that an answer answers
     request: Delivery | None = None  # which the answer settles
 
@@ -94,7 +80,7 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
     "asking": lambda mailbox: set(),
     "box": lambda mailbox: MessageLine(),
     "carried": lambda mailbox: set(),
-    "offers": Offer.all_of,
+    "offers": Mailbox.look_up_actions,
     "reentrant_messages": lambda mailbox: {},
 }
 """Attributes that few agents need, made on first use to save memory."""
@@ -132,15 +118,14 @@ class SocietyMailbox(Mailbox):
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = (
             _hold  # a handler is awaited in the turn
         )
-        self.has_before_action: bool = overrides(agent, "before_action")
-        self.has_after_action: bool = overrides(agent, "after_action")
+        self.look_up_callbacks()
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.limit: int = self.router.capacity
         self.concurrency = 1  # one message at a time, unlike in other spaces
         # Actions that cannot be described fail here; each combination of classes is checked once.
         make = (type(agent), *(type(block) for block in agent.blocks))
         if make not in self.router.makes:
-            Offer.all_of(self)
+            self.look_up_actions()
             self.router.makes.add(make)
 
     def __getattr__(self, name: str) -> Any:
@@ -160,7 +145,7 @@ class SocietyMailbox(Mailbox):
 
     def accept(self, delivery: Delivery) -> None:
         """Mark a permitted message as queued; the same turn handles it."""
-        delivery.state = QUEUED
+        delivery.state = Delivery.QUEUED
 
     def waiting(self) -> int:
         """Return the number of waiting messages, with those that await approval."""
@@ -182,8 +167,8 @@ class SocietyMailbox(Mailbox):
             if not self.open:
                 return
             delivery = Delivery(sent.envelope, sent.kind)
-            if not is_one(sent.envelope.to):
-                delivery.kind = BROADCAST
+            if not sent.envelope.is_to_one:
+                delivery.kind = Delivery.BROADCAST
             delivery.original_id = sent.answers
             await self._handle(delivery)
             CURRENT.set(turn)
@@ -193,7 +178,7 @@ class SocietyMailbox(Mailbox):
     async def _handle(self, delivery: Delivery) -> None:
         delivery.mailbox = self
         self.begin(delivery)
-        if delivery.state == ASKING:
+        if delivery.state == Delivery.ASKING:
             approval = delivery.task
             if approval is not None:
                 await asyncio.wait((approval,))
@@ -209,7 +194,7 @@ class SocietyMailbox(Mailbox):
             value = await handler
         except BaseException as error:  # an action's exception is its outcome
             failure = error
-        Outcomes.end_handling(self.router, delivery, value, failure)
+        Router.end_handling(self.router, delivery, value, failure)
         if isinstance(failure, asyncio.CancelledError):
             raise failure
 
@@ -238,7 +223,7 @@ class SocietyRouter(Router):
     # -- sending -----------------------------------------------------------------------------------
 
     def send(
-        self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
+        self, envelope: Envelope, mailbox: Mailbox, kind: int = Delivery.SEND, delay: float = 0.0
     ) -> None:
         """Send a message of the agent in `mailbox`; raise VirtualTimeError if it has a delay."""
         if delay:
@@ -248,17 +233,17 @@ class SocietyRouter(Router):
             )
         super().send(envelope, mailbox, kind)
 
-    def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = SEND) -> None:
+    def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = Delivery.SEND) -> None:
         """Keep a message for the next step."""
         if not self.closed:
             self.sent.append(Sent(envelope, kind))
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""
-        if delivery.kind == REQUEST:
+        if delivery.kind == Delivery.REQUEST:
             self.sent.append(Sent(delivery.envelope, request=delivery))
         else:
-            self.sent.append(Sent(delivery.envelope, ANSWER, delivery.original_id))
+            self.sent.append(Sent(delivery.envelope, Delivery.ANSWER, delivery.original_id))
 
     def request(
         self,
@@ -270,7 +255,7 @@ class SocietyRouter(Router):
         caller_context: CallerContext | None = None,
     ) -> Request:
         """Send a request to a service. Raises VirtualTimeError for one to an agent."""
-        if not is_one(envelope.to):
+        if not envelope.is_to_one:
             raise InvalidMessage("to", f"a request goes to one agent, not to {envelope.to}")
         if envelope.to not in self.services:
             raise VirtualTimeError(
@@ -278,7 +263,7 @@ class SocietyRouter(Router):
                 "comes in the next step; send a message, and its answer comes as one; requests go "
                 f"to services: {', '.join(self.services) or 'there are none'}"
             )
-        delivery = Delivery(envelope, REQUEST)
+        delivery = Delivery(envelope, Delivery.REQUEST)
         self.enter(self.post, delivery)
         return VirtualRequest(delivery, self)
 
@@ -310,7 +295,7 @@ class SocietyRouter(Router):
                         stopped = RequestCancelled(f'an interceptor stopped "{sent.request}"')
                         self.settle(sent.request, None, stopped)
                     return []
-                envelope = check_message(message, sent.envelope.sender)
+                envelope = Envelope.from_message(message, sent.envelope.sender)
             except Exception as error:
                 subject = f"a message of {sent.envelope.sender!r}"
                 text = f"interceptor {each!r} failed and is skipped for {subject}"
@@ -327,7 +312,7 @@ class SocietyRouter(Router):
         count = 0
         for each in sent:
             envelope = each.envelope
-            if not is_one(envelope.to):
+            if not envelope.is_to_one:
                 for mailbox in list(mailboxes.values()):
                     if mailbox.is_receiver_of(envelope):
                         count += self._put(mailbox, each)
@@ -352,9 +337,9 @@ class SocietyRouter(Router):
 
     def begin(self, mailbox: SocietyMailbox) -> None:
         """Begin an agent's turn; a turn that does not wait has ended when this returns."""
-        turn = CitizenTurn(Envelope(mailbox.id, mailbox.id, "step", {}), CALLBACK)
+        turn = CitizenTurn(Envelope(mailbox.id, mailbox.id, "step", {}), Delivery.CALLBACK)
         turn.mailbox = mailbox
-        turn.state = RUNNING
+        turn.state = Delivery.RUNNING
         mail, mailbox.mail = mailbox.mail, ()
         self.turns.add(turn)
         self.start(turn, mailbox.take_turn(turn, mail))
@@ -397,4 +382,4 @@ class SocietyRouter(Router):
         """Answer a message to a service: by a message, and by settling its request, if any."""
         if sent.request is not None:
             self.settle(sent.request, value, error)
-        self._answer(Delivery(sent.envelope, SEND), value, error)
+        self._answer(Delivery(sent.envelope, Delivery.SEND), value, error)

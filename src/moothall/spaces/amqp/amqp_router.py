@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pika.exceptions import AMQPError
 
-from moothall.actions.message import Envelope, is_one
+from moothall.actions.message import Envelope
 from moothall.agents.agent import CURRENT
 from moothall.foundation.errors import (
     ActionError,
@@ -157,7 +157,7 @@ class AMQPRouter(Router):
             else:
                 handling.unconfirmed += 1
         wire_kind = wire.SEND if kind == SEND else wire.ANSWER
-        to, names = (envelope.to if is_one(envelope.to) else ""), self.broker.names
+        to, names = (envelope.to if envelope.is_to_one else ""), self.broker.names
         message = Outbound(
             self.broker.new_key(),
             wire_kind,

@@ -13,7 +13,7 @@ import pika
 from pika.data import encode_table
 from pydantic_core import from_json, to_json
 
-from moothall.actions.message import Envelope, address, check_message
+from moothall.actions.message import Envelope, address
 from moothall.foundation import errors
 from moothall.foundation.errors import ActionError, InvalidId, InvalidMessage, RequestError
 from moothall.spaces.delivery import Delivery
@@ -175,8 +175,8 @@ def read(properties: Any, body: bytes) -> Inbound:
     if not isinstance(message, dict):
         raise Unreadable("it is not a JSON object")
     try:
-        # Without `from`, a usual message takes the fast path of check_message.
-        envelope = check_message(message, address(message.pop("from", None)))
+        # Without `from`, a usual message takes the fast path of Envelope.from_message.
+        envelope = Envelope.from_message(message, address(message.pop("from", None)))
     except (InvalidMessage, InvalidId) as error:
         raise Unreadable(str(error)) from None
     raw, reply_to, all_headers = (properties, body), properties.reply_to, properties.headers

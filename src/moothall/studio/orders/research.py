@@ -314,19 +314,13 @@ def _is_there(path: str, data: bytes, ended_at: float) -> bool:
 def _tools(order: ResearchOrder) -> list[Action]:
     from moothall import research
     from moothall.research import read_pdf, search_folder, search_web, visit_page
-    from moothall.research.calling import without_urls
-    from moothall.research.folder.files import checked_base, link_to
 
     tools: list[Action] = []
     if order.folder:
-        # The report files of this order are no sources.
-        root, base = os.path.realpath(order.folder), order.link_base
         outputs = [each for each in (order.out, order.html, order.sources) if each]
-        paths = [os.path.relpath(os.path.realpath(each), root) for each in outputs]
-        folders = [link_to(root, each, base and checked_base(base)) for each in paths]
         results = 8 if order.model else 24  # a model is paid for what it reads
         tools.append(
-            without_urls(search_folder(order.folder, results=results, link_base=base), folders)
+            search_folder(order.folder, results=results, link_base=order.link_base, exclude=outputs)
         )
     if order.web:
         names = ("allow_hosts", "site", "sites", "exclude")

@@ -100,7 +100,6 @@ class ModelMap:
         import numpy as np
 
         from moothall.society import Grid, Network, Plane
-        from moothall.society.positions import laid_out
 
         city, where = society.city, whereabouts_of(society)
         network = city if isinstance(city, Network) else None
@@ -110,7 +109,7 @@ class ModelMap:
         self._edges: list[tuple[int, int, int]] = []
         low: Any = np.zeros(2)
         if network is not None:
-            nodes = laid_out(network)
+            nodes = network.drawn()
             low, size = nodes.min(axis=0), np.maximum(np.ptp(nodes, axis=0), 1e-9)
             starts, neighbours = (each.tolist() for each in network.links)
             edges = (

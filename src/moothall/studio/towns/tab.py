@@ -313,8 +313,6 @@ class SocietyTab(Tab):
 
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
-        from moothall.society.kernel.intervention import in_words
-
         town, society = self._living()
         failed = [
             [step, reason]
@@ -324,7 +322,7 @@ class SocietyTab(Tab):
         changes = [  # what closes, opens, sets a fact or announces cannot fail
             [
                 each.at_step,
-                in_words(each),
+                each.in_words(),
                 [
                     reason
                     for step, reason in failed

@@ -322,13 +322,12 @@ class Town:
         """Return a level for each citizen in a layer of the map, and what the layer is."""
         import numpy as np
 
-        from moothall.society.blocks.talk import TOPICS
         from moothall.society.positions import levels
 
         positions = self._positions
         if self.society is None or positions is None or layer not in self._layers:
             return b"", {}
-        values = levels(self.society, layer, TOPICS)
+        values = levels(self.society, layer)
         if len(values) != len(positions.ids):  # one was born or died since
             return b"", {}
         present = values[~np.isnan(values)]
@@ -365,10 +364,8 @@ class Town:
         """
         import numpy as np
 
-        from moothall.society import Question
-        from moothall.society.blocks.needs import NEEDS
-        from moothall.society.blocks.talk import TOPICS
-        from moothall.society.positions import levels, numbers
+        from moothall.society import NeedsBlock, Question
+        from moothall.society.positions import levels, numbers, topics_of
 
         society, order = self.society, self.order
         run = order if isinstance(order, ShownRun) else None
@@ -393,8 +390,8 @@ class Town:
             if not self._layers:
                 self._layers = {
                     path: name
-                    for path, name in numbers(society, NEEDS, TOPICS).items()
-                    if run is None or not np.isnan(levels(society, path, TOPICS)).all()
+                    for path, name in numbers(society).items()
+                    if run is None or not np.isnan(levels(society, path)).all()
                 }
             level, level_data = self._level(layer)
             packed += level
@@ -419,11 +416,11 @@ class Town:
                 "level": level_data or None,
                 "events": self._event_count,
                 "acts": acts,
-                "needs": [*NEEDS],
+                "needs": [*NeedsBlock.kinds],
                 "kinds": [
                     [n, k.label, k.has_choices] for n, k in Question.kinds.items() if k.label
                 ],
-                "topics": TOPICS,
+                "topics": topics_of(society),
             }
         return with_head(head, packed)
 
