@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from moothall.society import (
     CitizenAgent,
     CitizenMemory,
     City,
+    Column,
     Feed,
     Grid,
     LabourMarket,
@@ -453,6 +455,75 @@ async def test_society_post_keeps_its_time_if_steps_change_their_length() -> Non
             society.load_state_dict(society.state_dict())
     assert [each.posted for each in feed.posts.values()] == [0, 900, 1800, 5400]
     assert [each.text for each in feed.shown("2")] == ["3", "2", "1", "0"]
+
+
+class Counting(CitizenAgent):
+    """Counts its steps, and what it is told."""
+
+    async def forward(self) -> None:
+        self.status["lived"] = self.status.get("lived", 0) + 1
+        self.status["heard"] = [each["from"] for each in self.perceived.messages]
+
+
+async def test_replace_of_a_citizen_keeps_its_money_and_messages_and_the_new_ones_status() -> None:
+    old = CitizenAgent(1, memory=CitizenMemory({"money": 100, "mood": 5, "home": "here"}))
+    new = Counting(1, memory=CitizenMemory({"money": 7, "mood": 9}))
+    async with Society([old, Counting(2)], services=[Bank()]) as society:
+        await society.run(steps=1)
+        society.agents[1].send({"to": "1", "action": {"name": "say", "args": {"content": "Hi"}}})
+        await asyncio.to_thread(society.replace, old, new)
+        await society.run(steps=1)
+        assert society.agents[0] is new
+        assert new.status == {
+            "money": 100,
+            "place": "here",
+            "moving": None,
+            "mood": 9,
+            "home": "here",
+            "lived": 1,
+            "heard": ["2"],
+        }
+        assert society.failures == []
+        assert society.state_dict()["agents"][0]["memory"]["status"] == new.status
+        with pytest.raises(DefinitionError, match=r"cannot replace .*: one is no citizen"):
+            await asyncio.to_thread(society.replace, new, Agent(1))
+
+
+async def test_replace_of_a_full_agent_of_a_population_is_what_the_others_see() -> None:
+    class Mood(RowBlock):
+        columns = {"mood": Column()}  # noqa: RUF012
+
+        def step_rows(self, rows: Any) -> None:
+            pass
+
+    population = Population(3, None, [Mood()])
+    async with Society(population) as society:
+        old = population.promote(2)
+        new = Counting(2, memory=CitizenMemory({"mood": 4}))
+        await asyncio.to_thread(society.replace, old, new)
+        await society.run(steps=2)
+        assert population.columns["mood"].tolist() == [0, 4, 0]
+        assert new.status["lived"] == 2
+        society.remove(new)
+        await society.run(steps=1)
+        assert population.columns["mood"].tolist() == [0, 4, 0]
+        assert population.promote(2).status["mood"] == 4  # it was a row again
+        assert (new.status["lived"], society.failures) == (2, [])
+
+
+def test_society_takes_agents_of_other_threads_while_it_runs() -> None:
+    def people(first: int, last: int) -> list[Counting]:
+        return [Counting(n, memory=CitizenMemory({"money": 1})) for n in range(first, last)]
+
+    later = people(300, 1300)
+    with Society(people(0, 300)) as society, ThreadPoolExecutor(1) as thread:
+        rows = thread.submit(society.run_sync, steps=60)
+        for each in later:
+            society.add(each)
+        assert len(rows.result()) == 60
+        row = society.run_sync(steps=1)[0]
+        assert (row["money"], row["failures"]) == (1300, 0)
+        assert all(each.status["lived"] for each in later)
 
 
 async def test_society_without_citizens_has_its_days() -> None:

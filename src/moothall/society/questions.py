@@ -11,11 +11,21 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall import AgentToolbox, ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
+from moothall import (
+    Agent,
+    AgentToolbox,
+    ConfigError,
+    DefinitionError,
+    ModelError,
+    SpaceClosed,
+    StateError,
+)
 from moothall.build import (
     AnswerSchema,
+    Mailbox,
     NotJSON,
     Record,
+    Router,
     UnreadableText,
     Unusable,
     ask_value,
@@ -72,6 +82,13 @@ class Experiments(Steps):
     @cached_property
     def _spots(self) -> Any:
         return spots_of(self.city)
+
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
+        if self._state is None:
+            return super()._add(agent, router)
+        # A run reads and changes the same books on its loop.
+        mailbox: Mailbox = self._thread.call(super()._add, agent, router)
+        return mailbox
 
     async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""

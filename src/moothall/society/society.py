@@ -250,10 +250,10 @@ class Society(Experiments):
         super().remove(agent)
 
     def replace(self, agent: Agent, new: Agent) -> None:
-        """Put an agent in the place of another of the same id, as every space does."""
+        """Put an agent in another's place: a citizen with its money, place, and status it lacks."""
+        if isinstance(agent, CitizenAgent) != isinstance(new, CitizenAgent):
+            raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
         super().replace(agent, new)
-        if self.in_columns and self.population is not None and isinstance(new, CitizenAgent):
-            self.population.agents[self.population.row_of(new.id)] = new
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""

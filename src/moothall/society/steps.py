@@ -410,10 +410,26 @@ class Steps(Space):
         else:
             self._leave_books(mailbox.id)
 
+    def _came(self, agent: Agent) -> None:
+        super()._came(agent)
+        mailbox = cast(SocietyMailbox, agent.space_mailbox)
+        if mailbox.suspended is not None:  # it takes the place of another
+            mailbox.look_at_agent()
+            if mailbox.id in self.books.statuses:
+                self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
+                if self.population is not None:
+                    row = self.population.row_of(mailbox.id)
+                    self.population.agents[row] = cast(CitizenAgent, agent)
+            self._make_own(agent)
+
     def _leave_books(self, id: str) -> None:
         self.books.leave(id)
-        if self.in_columns and not self._closed:
+        if self._closed or self.population is None:
+            return
+        if self.in_columns:
             leave_row(self, id)
+        elif (row := self.population.find_row(id)) is not None and row in self.population.agents:
+            self.population.release(row)
 
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
@@ -442,13 +458,18 @@ class Steps(Space):
     def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Enter a citizen into the books, and route its calls of models through the society."""
         agent: Any = mailbox.agent
+        if isinstance(agent, CitizenAgent):
+            if self.in_columns:
+                enter_row(self, agent)
+            self.books.enter(mailbox.id, agent.memory.status)
+        self._make_own(agent)
+
+    def _make_own(self, agent: Any) -> None:
+        """Let an agent have a single memory, and a citizen call its models through the society."""
         if getattr(agent, "shared", None) is False:
-            agent.shared = True  # in a society an agent has a single memory
+            agent.shared = True
         if not isinstance(agent, CitizenAgent):
             return
-        if self.in_columns:
-            enter_row(self, agent)
-        self.books.enter(mailbox.id, agent.memory.status)
         if agent.llm is not None and isinstance(agent.memory, CitizenMemory):
             agent.memory.lead()
         for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):

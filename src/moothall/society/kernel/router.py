@@ -111,16 +111,19 @@ class SocietyMailbox(Mailbox):
     unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
 
     def __post_init__(self) -> None:
-        agent = self.agent
-        self.id: str = address(agent.id)
+        self.id: str = address(self.agent.id)
         self.rank = id_order(self.id)
+        # A handler is awaited in the turn.
+        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = _hold
+        self.limit: int = self.router.capacity
+        self.look_at_agent()
+
+    def look_at_agent(self) -> None:
+        """Note what the agent, which is new here, defines and keeps."""
+        agent = self.agent
         self.unwritten = unwritten(of_agent(agent, self.id))
-        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = (
-            _hold  # a handler is awaited in the turn
-        )
         self.look_up_callbacks()
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
-        self.limit: int = self.router.capacity
         self.concurrency = 1  # one message at a time, unlike in other spaces
         # Actions that cannot be described fail here; each combination of classes is checked once.
         make = (type(agent), *(type(block) for block in agent.blocks))
@@ -153,9 +156,8 @@ class SocietyMailbox(Mailbox):
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
         """End all messages, and the agent's turn unless it removes itself."""
-        dropped = Mailbox.detach(
-            self, error, spared
-        )  # with slots, `super()` knows the class before
+        # With slots, `super()` knows the class before.
+        dropped = Mailbox.detach(self, error, spared)
         for turn in () if any(spared) else [*self.router.turns]:
             if turn.mailbox is self:
                 self.router.tasks.cancel(turn)
@@ -317,8 +319,7 @@ class SocietyRouter(Router):
                     if mailbox.is_receiver_of(envelope):
                         count += self._put(mailbox, each)
                 continue
-            mailbox = mailboxes.get(envelope.to)
-            if mailbox is not None:
+            if (mailbox := mailboxes.get(envelope.to)) is not None:
                 count += self._put(mailbox, each)
         return count
 
@@ -371,9 +372,8 @@ class SocietyRouter(Router):
         for turn in list(self.turns):
             turn.cancelling = True
             self.tasks.cancel(turn)
-        while any(
-            turn.worker is not None for turn in self.turns
-        ):  # a society that closes begins none
+        # A society that closes begins none.
+        while any(turn.worker is not None for turn in self.turns):
             await self.wait_turn_end()
 
     # -- services ----------------------------------------------------------------------------------

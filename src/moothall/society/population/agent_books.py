@@ -132,6 +132,17 @@ class AgentBooks(Books):
         population.put("left", row, moving.get("left", 0))
         population.put("mode", row, population.encoded(WORD, moving.get("mode")))
 
+    def hand_over(self, id: str, status: dict[str, Any]) -> None:
+        """Let an agent have another status from now on, completed by what it had."""
+        before, population = self.statuses[id], self.population
+        settled = population.settled_status(population.row_of(id))
+        status.update({**before, **status, **settled})
+        self.statuses[id] = status
+        if population.only_agents:
+            population.statuses[id] = status
+            del self._holders[builtins.id(before)]
+            self._holders[builtins.id(status)] = id
+
     def leave(self, id: str) -> None:
         """Remove an agent: with its money, or the citizen remains as a row."""
         status, population = self.statuses.pop(id, None), self._population

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from moothall.build import AgentOptions
+
+logger: logging.Logger = logging.getLogger("moothall.society")
 
 MOST: Final = 2**31 - 1
 _DTYPES: Final[dict[type, str]] = {bool: "bool", int: "int64", float: "float64"}
@@ -206,7 +209,7 @@ class Population(Register):
             try:
                 self.society.add_row_agent(agent, row)
             except BaseException:
-                del self.agents[row]
+                self.agents.pop(row, None)
                 self.full[row] = False
                 raise
         return agent
@@ -249,6 +252,15 @@ class Population(Register):
             self.society.remove_row_agent(agent, row)
         del self.agents[row]
         self.full[row] = False
+
+    def release(self, row: int) -> None:
+        """Make a row again of a citizen whose full agent was removed."""
+        self.note_change()
+        status, self.full[row] = self.agents.pop(row).memory.status, False
+        try:
+            self.pull(row, status)
+        except ConfigError as error:
+            logger.warning("what the agent of a row that was removed has is lost: %s", error)
 
     def status_of(self, row: int) -> dict[str, Any]:
         """Return a citizen's status, made from its columns."""
