@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moothall import ConfigError
+from moothall import ConfigError, Journal
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
@@ -492,6 +493,23 @@ def test_services_that_lived_in_another_society_are_refused_unless_a_state_is_lo
             first.run_sync(steps=1)
         second.run_sync(steps=1)
         assert second.number == 3
+
+
+def test_services_of_another_society_are_refused_in_each_call_of_a_recorded_run(
+    tmp_path: Path,
+) -> None:
+    bank, unused = Bank("a"), Bank("z")
+    with Society([], services=[unused]) as first:
+        first.run_sync(steps=1)
+    with Journal(tmp_path / "journal") as journal:
+        for _ in range(2):
+            with (
+                Society([], services=[bank, unused], journal=journal) as second,
+                pytest.raises(ConfigError, match="service 'z' has lived in another society"),
+            ):
+                second.run_sync(steps=1, run_id="R")
+    with Society([], services=[bank]) as third:
+        third.run_sync(steps=1)  # it has lived in none
 
 
 def test_services_settle_in_the_rows_of_the_society_that_lives_not_of_the_one_made_last() -> None:

@@ -186,17 +186,16 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
 
 def take_services(services: Mapping[str, Service], society: object, books: Any) -> None:
     """Have a society begin with its services; one keeps what it did in the society before."""
-    rows, are_kept = id(books.population), True
     for service in services.values():
-        attributes = vars(service)
-        are_kept &= attributes["_rows_of"] == rows
-        if attributes.setdefault(_OWNER, society) is not society:
+        if vars(service).get(_OWNER, society) is not society:
             raise ConfigError(
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
             )
-    if not are_kept:  # a society that was made later had them keep its own rows
-        books.keep_rows()
+    give_services(services, society)
+    rows = id(books.population)
+    if any(vars(each)["_rows_of"] != rows for each in services.values()):
+        books.keep_rows()  # a society that was made later had them keep its own
 
 
 def give_services(services: Mapping[str, Service], society: object) -> None:

@@ -430,6 +430,7 @@ class Society(Experiments):
         """Save the first state of a recorded run, or restore its last; return the state."""
         self.model_calls.record = record
         if record.state is None:
+            arguments.take_services(self.services, self.token, self.books)
             checkpoint.save(self, record, new)
             return new
         state = self._state = record.state

@@ -12,6 +12,7 @@ import pytest
 from moothall import Journal
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.society import (
+    Bank,
     CitizenAgent,
     City,
     Column,
@@ -282,3 +283,16 @@ async def test_citizen_added_by_a_rule_of_rows_is_refused_and_ends_no_run() -> N
         ((step, who, why),) = society.failures
         assert (step, who) == (1, "ann")
         assert "is not of the society's population" in why
+
+
+async def test_child_has_no_id_of_a_service() -> None:
+    class Parents(RowBlock):
+        def step_rows(self, rows: Any) -> None:
+            rows.add(rows.index < 2)
+
+    society = Society(Population(3, blocks=[Parents()]), services=[Bank("5", money=50)])
+    async with society:
+        await society.run(steps=2)
+        assert society.population is not None
+        assert society.population.all_ids() == ["1", "2", "3", "4", "6", "7", "8"]
+        assert (society.books.balances["5"], society.books.balances["6"]) == (50, 0)

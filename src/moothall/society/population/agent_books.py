@@ -135,8 +135,7 @@ class AgentBooks(Books):
     def hand_over(self, id: str, status: dict[str, Any]) -> None:
         """Let an agent have another status from now on, completed by what it had."""
         before, population = self.statuses[id], self.population
-        settled = population.settled_status(population.row_of(id))
-        status.update({**before, **status, **settled})
+        status.update({**before, **status, **population.settled_status(population.row_of(id))})
         self.statuses[id] = status
         if population.only_agents:
             population.statuses[id] = status

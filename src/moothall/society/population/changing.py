@@ -6,6 +6,7 @@ citizens from one step to the next, in columns of one's own too, holds ids.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -37,8 +38,14 @@ def change_rows(society: Any) -> None:
     count = len(born[""]) if born else 0
     room = _room(society.books, population, staying, born, count)
     new = {name: values[room] for name, values in born.items() if name}
-    words = np.arange(population.next_id, population.next_id + len(room), dtype=np.uint64)
+    words = np.array(_new_ids(population, len(room), society.services), np.uint64)
     rearrange(society, staying, words, new)
+
+
+def _new_ids(population: Population, count: int, services: Mapping[str, Any]) -> list[int]:
+    """Return ids above all that there have been, but none of a service."""
+    ids = itertools.count(population.next_id)
+    return [*itertools.islice((id for id in ids if str(id) not in services), count)]
 
 
 def enter_row(society: Any, agent: Any) -> None:
