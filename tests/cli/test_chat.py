@@ -257,6 +257,16 @@ def test_ctrl_c_at_a_question_refuses_and_goes_on(folder: Path) -> None:
         assert terminal.leave() == 0
 
 
+@pytest.mark.parametrize("line", ("nonsense", "/Host.list_files\r"))
+def test_sigterm_ends_a_chat_at_a_line_or_a_question(folder: Path, line: str) -> None:
+    with chat(folder) as terminal:
+        terminal.type(line)
+        terminal.until("[y/N/always]" if line.endswith("\r") else line)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end() == 130
+        assert "moothall: interrupted" in terminal.seen
+
+
 def test_agents_actions_and_arguments_are_completed(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:made") as terminal:
         # Only what a candidate adds is drawn.

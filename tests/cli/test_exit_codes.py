@@ -216,7 +216,8 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_says_at_once_that_the_command_stops(folder: Path) -> None:
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_ctrl_c_and_sigterm_say_at_once_that_the_command_stops(folder: Path, number: int) -> None:
     with OpenAIServer(HANG) as server:
         process = Command(
             *("act", "x", "--model", f"{server.url}#m"),
@@ -226,7 +227,7 @@ def test_ctrl_c_says_at_once_that_the_command_stops(folder: Path) -> None:
             text=True,
         )
         server.wait_for_request()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=50)
     assert process.returncode == 130
     assert said.splitlines()[0] == "stopping; Ctrl-C again ends it at once"

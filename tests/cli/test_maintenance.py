@@ -43,6 +43,20 @@ def reply(journal: Journal, run_id: str, secret: str = "", thread: str | None = 
     assert agent.reply_sync(f"go {secret}", run_id=run_id, thread=thread).stop_reason == "done"
 
 
+def test_runs_options_before_a_command_are_those_of_the_command(folder: Path) -> None:
+    (folder / "other.db").write_bytes((folder / "runs.db").read_bytes())
+    reply(Journal(folder / "other.db"), "more")
+    checked = moothall("runs", "--journal", "other.db", "check", cwd=folder)
+    assert checked.stdout == "4 runs, all whole\n"
+    pruned = moothall("runs", "--json", "prune", "--older", "1d", cwd=folder)
+    assert json.loads(pruned.stdout)["runs"] == []
+    wrong = moothall("runs", "--agent", "clerk", "prune", "--older", "1d", cwd=folder)
+    assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (
+        2,
+        "Error: runs prune takes no --agent",
+    )
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a journal, a memory and an inbox that have something of anna."""

@@ -510,6 +510,7 @@ def test_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
             "asked about 12 times; no terminal to ask at: give --yes, or set society.max_calls",
         ),
         (("e.yaml", "--out", "e.yaml"), "is a file"),
+        (("e.yaml", "--odd", "./e.yaml"), "--odd would write over the experiment 'e.yaml'"),
     ),
 )
 def test_experiment_that_cannot_be_or_is_too_large_is_told(

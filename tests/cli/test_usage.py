@@ -81,6 +81,23 @@ def test_arguments_passed_on_may_be_spelled_as_own_options(tmp_path: Path) -> No
     assert "requires an argument" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "fault"),
+    (
+        (("approvals", "--json", "show", "x"), "approvals show takes no --json"),
+        (("runs", "--since", "999999w"), "or how long ago (7d), got '999999w'"),
+        (
+            ("research", "x", "--step-model", "plan=a", "--step-model", "plan=b"),
+            "--step-model: 'plan' is set twice: 'a', 'b'",
+        ),
+    ),
+)
+def test_option_that_would_be_dropped_is_refused(args: tuple[str, ...], fault: str) -> None:
+    done = moothall(*args)
+    assert done.returncode == 2
+    assert fault in " ".join(done.stderr.split())
+
+
 def test_command_that_is_misspelled_is_told_the_near_one() -> None:
     done = moothall("atc")
     assert done.returncode == 2

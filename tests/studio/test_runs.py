@@ -23,6 +23,7 @@ from moothall import (
     DualActAgent,
     DualActConfig,
     Journal,
+    Later,
     ModelReply,
     ReActAgent,
     ScriptedModel,
@@ -592,6 +593,40 @@ def test_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> None:
     expect(view.get_by_role("row", name="Act and review")).to_contain_text(
         re.compile(r"[1-9],\d{3}")
     )
+
+
+def test_runs_that_are_deleted_beside_leave_the_list(studio: Studio, page: Page) -> None:
+    aside(lambda: asyncio.run(count(studio.journal, "short-lived")))
+    page.goto(f"{studio.url}runs")
+    listed = page.locator('[data-run="short-lived"]')
+    expect(listed).to_have_count(1)
+    aside(lambda: studio.journal.delete("short-lived"))
+    expect(listed).to_have_count(0)
+
+
+def test_run_that_waits_in_an_action_named_decide_is_asked_about_as_any_other(
+    studio: Studio, page: Page
+) -> None:
+    """Only H of a dual act has a card with a conclusion."""
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def decide(about: str) -> str:
+        """Decide."""
+        return about
+
+    script = [Call("d", "decide", {"about": "the harbour"}), "Done."]
+    agent = ReActAgent(
+        "decider",
+        ScriptedModel(script),
+        actions=[decide],
+        approver=lambda request: Later(),
+        journal=studio.journal,
+    )
+    aside(lambda: agent.reply_sync("Decide it.", run_id="decided"))
+    page.goto(f"{studio.url}runs/decided")
+    card = page.locator(".s-card", has_text="the harbour").first
+    card.get_by_role("button", name="Refuse").click()
+    expect(card).to_have_count(0)
 
 
 def test_tags_of_a_run_stand_in_the_list_and_find_it(studio: Studio, page: Page) -> None:

@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM: one handler, set before anything is imported that takes time.
+"""Ctrl-C, SIGTERM and SIGHUP: one handler, set before anything is imported that takes time.
 
 A KeyboardInterrupt may be raised anywhere, and what is imported or destroyed just then drops it. So
 nothing raises one here, but where a command waits for it. Until a command has something to end
-well, Ctrl-C ends the process at once.
+well, Ctrl-C ends the process at once. What a service manager sends, and a terminal that closes, do
+what Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
 INTERRUPTED: Final = 130
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
 _STOPPING: Final = b"stopping; Ctrl-C again ends it at once\n"
@@ -30,18 +32,21 @@ _acts: list[tuple[Callable[[], object], bool]] = []
 
 
 def listen() -> None:
-    """Have Ctrl-C end this process, unless its parent process ignores Ctrl-C."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _handle)
+    """Have each signal end this process, unless its parent process ignores it, as nohup does."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    if not _acts:
+    # Only Ctrl-C is also for a line that a person is writing: all else ends the command.
+    able = [n for n, (_, again) in enumerate(_acts) if number == signal.SIGINT or not again]
+    if not able:
         _write_error(_END_LINE)
         _exit()
-    act, again = _acts[-1]
+    act, again = _acts[able[-1]]
     if not again:
-        _acts[-1] = _EXIT_AT_ONCE
+        _acts[able[-1]] = _EXIT_AT_ONCE
     act()
 
 
@@ -61,20 +66,20 @@ def _write_error(line: bytes) -> None:
 @contextmanager
 def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iterator[None]:
     """Have Ctrl-C call `act` meanwhile; a second one ends the process, unless `every_time`."""
-    handler = signal.getsignal(signal.SIGINT)
-    can_handle = threading.current_thread() is threading.main_thread() and callable(handler)
-    if not can_handle:  # no signal comes in another thread, nor where it is ignored
+    if threading.current_thread() is not threading.main_thread():  # no signal comes there
         yield
         return
     _acts.append((act, every_time))
-    signal.signal(signal.SIGINT, _handle)
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):  # else it is ignored, as in the background of a shell
+        signal.signal(signal.SIGINT, _handle)
     try:
         yield
     finally:
         # Once it has come it stays so: what is done now may take long, too.
         if _acts.pop() is _EXIT_AT_ONCE:
             _acts.insert(0, _EXIT_AT_ONCE)
-        else:
+        elif callable(handler):
             signal.signal(signal.SIGINT, handler)
 
 
@@ -154,5 +159,5 @@ def stop_on_signals(stop: Callable[[], bool]) -> None:
     import asyncio  # here, too
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, handle)

@@ -7,9 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from moothall.build import escaped
+from moothall.cli.screen import width_of
 
 _ON_TERMINAL_S: Final = 0.2
 _ON_PIPE_S: Final = 10.0
@@ -36,15 +38,19 @@ class ProgressLine:
     def show(self, line: str) -> None:
         """Show a line, in place of the one before."""
         self._open = self._terminal
-        if self._terminal:  # a line that wrapped would not be written over
-            line = line[: (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1]
-        text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
-        print(text, end=end, file=sys.stderr, flush=True)
+        with suppress(OSError):  # the terminal has gone: what it shows goes on
+            if self._terminal:  # a line that wrapped would not be written over
+                columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+                while width_of(line) >= columns:
+                    line = line[:-1]
+            text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
+            print(text, end=end, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """End the line."""
         if self._open:
-            print(file=sys.stderr, flush=True)
+            with suppress(OSError):
+                print(file=sys.stderr, flush=True)
         self._open = False
 
 

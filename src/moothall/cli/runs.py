@@ -38,13 +38,30 @@ class _RunsCommand(click.Group):
     """A command with an optional id, and commands of its own, whose names come first."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] in self.commands:
-            click.Command.parse_args(self, ctx, [])
-            ctx.invoked_subcommand = args[0]
-            ctx.args = args
-            return args
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        options, rest, _ = parser.parse_args([*args])
+        if (name := options.get("run_id")) in self.commands:
+            click.Command.parse_args(self, ctx, args[: len(args) - len(rest) - 1])
+            ctx.invoked_subcommand = name
+            ctx.args = [name, *self._passed_on(ctx, name), *rest]
+            return ctx.args
         ctx.allow_interspersed_args, ctx.allow_extra_args = True, False
         return click.Command.parse_args(self, ctx, args)
+
+    def _passed_on(self, ctx: click.Context, name: str) -> Iterator[str]:
+        """Yield the options that are typed before the name of a command, which takes them, too."""
+        taken = {each.name for each in self.commands[name].params}
+        for each in self.params:
+            if (
+                each.name in ctx.params
+                and ctx.get_parameter_source(each.name) is click.core.ParameterSource.COMMANDLINE
+            ):
+                if each.name not in taken:
+                    raise click.UsageError(f"runs {name} takes no {each.opts[0]}", ctx)
+                yield each.opts[0]
+                if each.name != "as_json":
+                    yield ctx.params[each.name]
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.invoked_subcommand is None:

@@ -329,8 +329,19 @@ run_limits: Callable[[Callable[..., Any]], Callable[..., Any]] = limit_options(
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print events as lines of JSON."
 )
+
+
+def _json_of_group(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Return whether JSON is wanted, of this command or of the group before it."""
+    return value or bool(ctx.parent and ctx.parent.params.get(param.name))
+
+
 json_data_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for programs."
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=_json_of_group,
+    help="Print JSON, for programs.",
 )
 model_option: Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]] = partial(
     click.option, "--model", metavar="MODEL", type=NonEmptyText(), shell_complete=models

@@ -84,11 +84,12 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the seconds."""
         match = _AGE.fullmatch(str(value))
-        if match is not None:
-            return time.time() - float(match[1]) * _UNITS[match[2]]
         if value in _DAYS:
             return datetime.combine(date.today() - _DAYS[value], clock()).timestamp()
         try:
+            if match is not None:
+                moment = time.time() - float(match[1]) * _UNITS[match[2]]
+                return datetime.fromtimestamp(moment).timestamp()  # as early as there are dates
             return datetime.fromisoformat(value).timestamp()
         except (TypeError, ValueError, OverflowError, OSError):
             self.fail(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,6 +57,8 @@ _SKEW_S: Final = 5.0
 """By how much the clocks of processes that write a journal may differ."""
 _ENTRIES: Final = 200
 """The most entries of a run published at once; a page loads the missing ones before them."""
+_CLOSING_S: Final = 5.0
+"""Seconds that a look under way has to end before the journal is closed."""
 
 
 @dataclass
@@ -85,32 +87,35 @@ class RunsTab(Tab):
         self._summing = guard()
         self._sums_of: dict[str, _RunSums] = {}
         self._closed = threading.Event()
+        self._looks: threading.Thread | None = None
 
     @property
     def _journal(self) -> Journal:
         return self._hub.journal
 
     # While a page is connected, one thread reads all runs and publishes the topics `run` (an
-    # outline) and `entry`. It may publish the same again. A page sees by the numbers of entries
-    # whether some are missing.
+    # outline), `run_gone` and `entry`. It may publish the same again. A page sees by the numbers of
+    # entries whether some are missing.
 
     def watch(self) -> None:
         """Look at the runs in a thread until `close`."""
         self._closed = threading.Event()
-        looks = threading.Thread(
+        self._looks = threading.Thread(
             target=self._poll, args=(self._closed,), name="moothall-runs", daemon=True
         )
-        looks.start()
+        self._looks.start()
 
     def _poll(self, closed: threading.Event) -> None:
         looks = itertools.count()
         while not closed.wait(_LOOK_S):
-            with suppress(MoothallError):  # a page gets the error when it loads the list
-                if self._hub.feed.is_watched:
-                    self.refresh(read_all=False)
-                if not next(looks) % _SELDOM:
-                    self._hub.look()
-                    self._hub.jobs.go_on()
+            works: list[Callable[[], object]] = []
+            if self._hub.feed.is_watched:
+                works.append(partial(self.refresh, read_all=False))
+            if not next(looks) % _SELDOM:
+                works += [self._hub.look, self._hub.jobs.go_on]
+            for work in works:
+                with suppress(MoothallError):  # a page gets the error when it loads the list
+                    work()
 
     def refresh(self, *, read_all: bool = True) -> list[Outline]:
         """Return the outlines of all runs; publish what has changed since the last look.
@@ -131,6 +136,8 @@ class RunsTab(Tab):
                 outlines = self._marked(self._worked_on(journal, known_outlines))
                 now = {**known_outlines, **{each.id: each for each in outlines}}
             before, self._outlines = now if known_outlines is None else known_outlines, now
+            for id in before.keys() - now.keys():
+                self._hub.feed.publish("run_gone", {"run": id})
             for each in outlines:
                 if (was := before.get(each.id)) != each:
                     self._publish_changes(journal, was, each)
@@ -163,6 +170,8 @@ class RunsTab(Tab):
     def close(self) -> None:
         """Stop looking."""
         self._closed.set()
+        if self._looks is not None:
+            self._looks.join(_CLOSING_S)  # its look needs the journal, which is closed next
         with self._looking:
             self._outlines = None
         with self._summing:

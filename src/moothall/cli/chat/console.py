@@ -222,7 +222,8 @@ class TerminalConsole:
         from prompt_toolkit.input.typeahead import clear_typeahead
 
         clear_typeahead(self._questions.input)
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        with suppress(termios.error):  # it has gone
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 class _ConsoleApprover(TerminalApprover):

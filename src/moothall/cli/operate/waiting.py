@@ -170,6 +170,8 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:
+        if as_json:
+            raise click.UsageError(f"approvals {ctx.invoked_subcommand} takes no --json")
         return
     with open_journal(journal) as store:
         waits = store.waiting(kind=Waits.of_a_person)

@@ -289,7 +289,10 @@ def _describe(path: str, odd: str) -> int:
     from moothall.society import Experiment
 
     with as_usage_error():
-        Experiment.from_yaml(path).odd(odd)
+        experiment = Experiment.from_yaml(path)
+        if Path(odd).resolve() == Path(path).resolve():
+            raise ConfigError(f"--odd would write over the experiment {path!r}: name another file")
+        experiment.odd(odd)
     click.echo(escaped(f"{odd}: {path} by the ODD protocol"))
     return 0
 

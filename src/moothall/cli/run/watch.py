@@ -8,6 +8,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -52,7 +53,8 @@ def keyboard() -> TextIO | None:
 
 def forget_keys() -> None:
     """Drop what was typed before a question: a model may have written what looks like one."""
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    with suppress(termios.error):  # it has gone
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def says_yes(lines: TextIO, question: str) -> bool:

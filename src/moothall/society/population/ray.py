@@ -111,6 +111,8 @@ class RayEngine(LocalEngine):
         ray = self._ray
         if not ray.is_initialized():
             _answers(self.address)
+            # Ray of its own here reports to its makers unless this says no.
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             here: dict[str, Any] = (
                 {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
             )

@@ -25,6 +25,7 @@ from moothall import (
     InvalidArguments,
     Journal,
     Later,
+    MoothallError,
     NoSuchRun,
     Question,
     Refused,
@@ -82,6 +83,7 @@ class Cards:
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = guard()
+        self._looking = guard()  # of two looks at once, both would make a card of a wait
         self._last_look: tuple[Any, ...] | None = None  # what waited at the last look
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -148,9 +150,14 @@ class Cards:
             journal: the journal
             by: the name in which answers are given
         """
-        newest = (journal.path, *journal.waits.fingerprint())
-        if newest == self._last_look:
-            return
+        with self._looking:
+            newest = (journal.path, *journal.waits.fingerprint())
+            if newest != self._last_look:
+                self._show_waits(journal, by)
+                self._last_look = newest
+
+    def _show_waits(self, journal: Journal, by: str) -> None:
+        """Make cards of what waits, and take those away that wait no longer."""
         waiting = journal.waiting(kind=Waits.of_a_person)[:_MOST_STORED]
         waits = {(each.run, each.key): each for each in waiting}
         with self._guard:
@@ -160,8 +167,10 @@ class Cards:
                 self._close(numbers[wait], _why_gone(journal, wait[0]))
         for wait_key, each in waits.items():
             if wait_key not in numbers:
-                self._show(self._card_of_wait(each, journal, by))
-        self._last_look = newest
+                try:
+                    self._show(self._card_of_wait(each, journal, by))
+                except MoothallError as error:  # another version's, or deleted: the others show
+                    self._feed.publish("run_fault", {"run": each.run, "error": str(error)})
 
     def leave(self) -> None:
         """Take away what runs of the journal wait for: it is closed."""
@@ -177,7 +186,7 @@ class Cards:
         request, kind = wait.request, wait.kind
         subject: dict[str, Any]
         read: _Reader
-        if wait.action == DECIDE and not wait.path:
+        if kind == "question" and wait.action == DECIDE and not wait.path:
             kind, subject, read = "decision", _decision_subject(journal, wait), _read_decision
         elif isinstance(request, ApprovalRequest):
             subject, read = _approval_subject(request)

@@ -31,12 +31,13 @@ _STEP_MODEL_FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
 
 def step_models(specs: Iterable[str]) -> dict[str, str]:
     """Return models by step, as `plan=MODEL` on a command line."""
-    models = {}
+    models: dict[str, str] = {}
     for each in specs:
         step, equals, name = each.partition("=")
         if not (equals and name):
             raise ConfigError(f"--step-model: got {each!r:.80}; {_STEP_MODEL_FORM}")
-        models[step] = name
+        if models.setdefault(step, name) != name:
+            raise ConfigError(f"--step-model: {step!r} is set twice: {models[step]!r}, {name!r}")
     return models
 
 

@@ -293,12 +293,12 @@ export function mount(root) {
   }
 
   function tell() { // how the one that is shown stands, and the others
-    if (view) view.be(runs.get(view.outline.id));
+    if (runs.has(view?.outline.id)) view.be(runs.get(view.outline.id));
     draw();
   }
 
   onPlace(([tab, id]) => { if (tab === "act" && id && id !== view?.outline.id) attempt(() => show(id))(); });
-  for (const topic of ["run", "card", "card_gone"]) on(topic, tell);
+  for (const topic of ["run", "run_gone", "card", "card_gone"]) on(topic, tell);
   onGrowing(() => draw());
   on("entry", attempt(async (batch) => {
     for (const { run, entry } of batch) {

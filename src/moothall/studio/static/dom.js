@@ -110,7 +110,8 @@ export function toast(text, bad = true) {
   setTimeout(() => shown.remove(), 8000);
 }
 
-// The second click of a double click is for the button of the first: one that has come in its place gets none.
+// The second click of a double click is for the button of the first: one that has come in its place gets none. Nor does it, or a
+// key that is held, send a form twice.
 let clicked = null;
 addEventListener("click", (event) => {
   const on = event.target.closest?.("button") ?? null;
@@ -118,7 +119,10 @@ addEventListener("click", (event) => {
   else if (on !== clicked) {
     event.preventDefault();
     event.stopImmediatePropagation();
-  }
+  } else if (on?.form && on.type === "submit") event.preventDefault();
+}, true);
+addEventListener("keydown", (event) => {
+  if (event.repeat && event.key === "Enter" && event.target.matches?.("form input, form select, form button")) event.preventDefault();
 }, true);
 
 // Do what a click or a form asks for; what goes wrong is told.

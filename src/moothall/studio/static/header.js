@@ -32,7 +32,7 @@ export function mount(root) {
     failed.title = `Runs that failed within a day: ${all.length}. It opens the last one: ${last?.task || last?.id}`;
   };
   count();
-  for (const topic of ["run", "job"]) on(topic, count);
+  for (const topic of ["run", "run_gone", "job"]) on(topic, count);
   onReset(() => listed().then(count));
 }
 

@@ -62,6 +62,7 @@ export function stands({ id, state, job }) {
 }
 
 on("run", (batch) => batch.forEach(learn));
+on("run_gone", (batch) => { for (const { run } of batch) for (const each of [runs, jobs]) each.delete(run); });
 on("card", (batch) => { for (const { number, run } of batch) cards.set(number, run); });
 on("card_gone", (batch) => { for (const { number } of batch) cards.set(number, null); });
 on("job", (batch) => {

@@ -207,6 +207,7 @@ export function mount(root) {
     if (ours.length) drawList();
     if (ours.some((each) => each.id === run)) soon();
   });
+  on("run_gone", () => attempt(list)());
   onReset(attempt(async () => { await listed(); await list(); }));
 }
 

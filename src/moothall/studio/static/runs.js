@@ -224,6 +224,10 @@ export function mount(root) {
     mine(batch, (each) => run.become(each));
     due ||= setTimeout(list, 100);
   });
+  on("run_gone", (batch) => {
+    mine(batch, () => run.fail("This run was deleted."));
+    due ||= setTimeout(list, 100);
+  });
   on("entry", (batch) => mine(batch, (each) => run.add(each.entry)));
   for (const topic of ["card", "card_gone", "job"]) on(topic, () => { list(); run?.top(); });
   onGrowing(() => run?.grow());
