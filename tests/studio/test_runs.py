@@ -23,11 +23,11 @@ from moothall import (
     DualActAgent,
     DualActConfig,
     Journal,
-    Later,
     ModelReply,
     ReActAgent,
     ScriptedModel,
     Usage,
+    Waiting,
     action,
 )
 from moothall.studio import Studio
@@ -126,8 +126,6 @@ def test_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     expect(row.locator("span")).to_contain_text(["pair", "finished", "1,420 tokens", "$0.0036"])
     assert (row.bounding_box() or {})["width"] > 1000  # a table as wide as the window
     view = choose(page, "pair-1")
-    steps, figures = (each.bounding_box() for each in (view.locator(".s-tree"), view.locator("dl")))
-    assert (steps or {})["y"] < (figures or {})["y"]
     state = view.locator(".s-entry.state").first
     expect(state).to_be_hidden()
     view.get_by_role("button", name="Every entry").click()
@@ -137,6 +135,8 @@ def test_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     for figure in ("cost$0.0036and 220 tokens", "model calls4", "tool calls1", "errors1"):
         expect(view.locator("dl")).to_contain_text(figure)
     expect(view.locator("summary")).to_contain_text(["H1 · boss", "R1 · worker", "H2 · boss"])
+    steps, figures = (each.bounding_box() for each in (view.locator(".s-tree"), view.locator("dl")))
+    assert (steps or {})["y"] < (figures or {})["y"]
     look = view.get_by_role("button", name="tool look")
     expect(look).to_contain_text("there is no <b>notes</b>")
     expect(look).to_contain_text("failed")
@@ -619,7 +619,7 @@ def test_run_that_waits_in_an_action_named_decide_is_asked_about_as_any_other(
         "decider",
         ScriptedModel(script),
         actions=[decide],
-        approver=lambda request: Later(),
+        approver=Waiting(),
         journal=studio.journal,
     )
     aside(lambda: agent.reply_sync("Decide it.", run_id="decided"))
