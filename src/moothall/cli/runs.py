@@ -41,7 +41,8 @@ class _RunsCommand(click.Group):
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
         options, rest, _ = parser.parse_args([*args])
-        if (name := options.get("run_id")) in self.commands:
+        name = str(options.get("run_id"))
+        if name in self.commands:
             click.Command.parse_args(self, ctx, args[: len(args) - len(rest) - 1])
             ctx.invoked_subcommand = name
             ctx.args = [name, *self._passed_on(ctx, name), *rest]
