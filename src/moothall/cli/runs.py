@@ -52,13 +52,13 @@ class _RunsCommand(click.Group):
 
     def _passed_on(self, ctx: click.Context, name: str) -> Iterator[str]:
         """Yield the options that are typed before the name of a command, which takes them, too."""
-        taken = {each.name for each in self.commands[name].params}
+        option_names = {each.name for each in self.commands[name].params}
         for each in self.params:
             if (
                 each.name in ctx.params
                 and ctx.get_parameter_source(each.name) is click.core.ParameterSource.COMMANDLINE
             ):
-                if each.name not in taken:
+                if each.name not in option_names:
                     raise click.UsageError(f"runs {name} takes no {each.opts[0]}", ctx)
                 yield each.opts[0]
                 if each.name != "as_json":
