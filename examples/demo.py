@@ -373,10 +373,10 @@ def verdict(reply: Reply, name: str, args: dict[str, Any]) -> None:
     chosen = [(step.action, step.args) for step in reply.steps]
     if chosen == [(name, args)]:
         print(f"    {styled('✓ as asked', '32')}")
-    elif [action for action, _ in chosen] == [name]:
-        print(f"    {styled('✗ the action asked for, but not', '33')} {call(name, args)}")
     else:
-        print(f"    {styled('✗ not what was asked for:', '33')} {call(name, args)}")
+        is_action = [action for action, _ in chosen] == [name]
+        fault = "✗ the action asked for, but not" if is_action else "✗ not what was asked for:"
+        print(f"    {styled(fault, '33')} {cut(call(name, args), WIDTH - 5 - len(fault))}")
 
 
 def result_lines(result: Any) -> list[str]:
