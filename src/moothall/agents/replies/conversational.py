@@ -247,7 +247,7 @@ class ConversationalAgent(Threaded):
             deps: what actions find in their `Context` in this reply; defaults to the agent's own
             budget: what this reply may spend, within the agent's own budget
             options: fields of the requests to the model in this reply, such as
-                `{"temperature": 0}`, for a model behind a server; a resumed run has none of them
+                `{"temperature": 0}`, for a model behind a server; a resumed run keeps them
             tags: what finds the run in a journal: names, or texts by name such as
                 `{"customer": "acme"}`; runs that it asks for have them, too, unless they have own
 
