@@ -21,24 +21,7 @@ StopReason: TypeAlias = Literal[
     "cancelled",
     "error",
 ]
-"""Why a run ended.
-
-* `done`: the model answered with text
-* `terminal`: a terminal action succeeded; its result is the reply
-* `max_iterations`: the model still called actions in the last answer that it may give
-* `no_progress`: the model repeated the same calls with the same results
-* `unreadable`: two answers in a row could not be used
-* `budget`: the budget does not cover the next call, which was not begun
-* `deadline`: the seconds of the run are over; the call under way was cancelled
-* `in_doubt`: an action was running when the process ended or the run was cancelled, so its outcome
-is unknown; nobody has decided yet whether to execute it again
-* `waiting`: a call waits in the journal for an approval, an answer, a result or a moment; the run
-goes on when that is there
-* `terminated`: in a dual act, H accepted
-* `max_loops`: in a dual act, R ran as often as it may, and H did not accept
-* `cancelled`: the model's answer was cancelled, though the run was not
-* `error`: the model or a hook failed; `Reply.error` is the exception
-"""
+"""Why a run ended: `REASONS` has the meaning of each, docs/agents.md and dual-act.md tell more."""
 
 
 class Meaning(NamedTuple):
@@ -51,6 +34,7 @@ class Meaning(NamedTuple):
     # What it means for a group whose member stopped for it: the member has `failed`, the group
     # `passes` the reason on where it needs that member's answer, or it holds for `all` members.
     in_group: Literal["failed", "passes", "all"] = "failed"
+    http_status: int = 500  # of an answer by OpenAI's interface that has no text for it
 
 
 class StopReasons(dict[StopReason, Meaning]):
@@ -105,12 +89,12 @@ REASONS: Final = StopReasons(
             "stopped", "the model's answer could not be used", is_final=True, in_group="passes"
         ),
         "budget": Meaning("stopped", "budget limit reached", is_final=False, in_group="all"),
-        "deadline": Meaning("stopped", "time limit reached", is_final=False, in_group="all"),
+        "deadline": Meaning("stopped", "time limit reached", False, False, "all", 504),
         "in_doubt": Meaning(
-            "in doubt", "the outcome of an action is unknown", is_final=False, in_group="all"
+            "in doubt", "the outcome of an action is unknown", False, False, "all", 409
         ),
         "waiting": Meaning(
-            "waiting", "for an answer, a result or a moment", is_final=False, in_group="all"
+            "waiting", "for an answer, a result or a moment", False, False, "all", 409
         ),
         "cancelled": Meaning("cancelled", "it was interrupted", is_final=False, in_group="passes"),
         "error": Meaning("failed", "", is_final=False),

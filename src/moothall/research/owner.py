@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moothall.build import ReplyingOptions
 from moothall.models.base import is_in_process
 
 if TYPE_CHECKING:
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.research.writing.review import Reviewer
     from moothall.research.writing.style import Style
+
+
+class ResearcherOptions(ReplyingOptions, total=False):
+    """What a researcher takes by name, with the options of its style."""
+
+    length: int | None
+    tone: str
+    language: str
 
 
 class Owner(Protocol):

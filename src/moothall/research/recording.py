@@ -45,7 +45,7 @@ def program_of(researcher: Owner) -> dict[str, Any]:
     if any(researcher.model_of(each) is not researcher.model for each in steps):
         names = [getattr(researcher.model_of(each), "name", None) for each in steps]
         parts["models"] = names
-    if researcher.style:
+    if any(researcher.style.style_options().values()):
         parts["style"] = as_json(researcher.style)
     if researcher.outline:
         parts["outline"] = researcher.outline

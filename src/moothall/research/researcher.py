@@ -56,7 +56,7 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
-from moothall.research.owner import can_plan
+from moothall.research.owner import ResearcherOptions, can_plan
 from moothall.research.pool import ResourcePool
 from moothall.research.report import Report, report_of
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from moothall import AccessPolicy, Model
     from moothall.budget import Budget
-    from moothall.build import ReplyingOptions, Thread
+    from moothall.build import Thread
     from moothall.journal import Journal, RunPart
 
 logger: logging.Logger = logging.getLogger("moothall.research")
@@ -166,15 +166,14 @@ class Researcher(RecordedAgent, ProgressView):
         judge: Model | str | bool | None = None,
         models: Mapping[str, Model | str | None] | None = None,
         outline: bool | Iterable[str] = False,
-        length: int | None = None,
-        tone: str = "",
-        language: str = "",
         title: str = "",
         context_tokens: int | None = None,
         review_plan: Reviewer | None = None,
-        **options: Unpack[ReplyingOptions],
+        **options: Unpack[ResearcherOptions],
     ) -> None:
-        super().__init__(id, **options)
+        agent_options: dict[str, Any] = {**options}
+        self.style: Style = style_of(agent_options, id)
+        super().__init__(id, **agent_options)
         self.model = model
         self._models = self._models_of(models)
         if not isinstance(judge, bool | None):
@@ -193,7 +192,6 @@ class Researcher(RecordedAgent, ProgressView):
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )
         self.target: float = float(target)
-        self.style: Style = style_of(length, tone, language, id)
         self._title = line_of("title", title, id)
         self.outline: bool | list[str] = outline_of(outline, id)
         check_integer(f"agent {id!r}: context_tokens=", context_tokens, optional=True)

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from moothall.cli.shared_options import (
 from moothall.cli.values import WholeNumberType
 from moothall.journal import REASONS
 from moothall.models import Call
-from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
+from moothall.research import CATALOGUES, SEARCH_ENGINES, StyleOptions, end_in_words
 from moothall.studio.orders import (
     ResearchOrder,
     check_research,
@@ -62,6 +63,15 @@ def _options(table: dict[str, Any], function: Callable[..., Any]) -> Callable[..
         url = "URL" if each.example else None
         option = click.option(f"--{name}", metavar=url, is_flag=not url, help=each.help)
         function = option(function)
+    return function
+
+
+def _style_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a report's style."""
+    for each in reversed(fields(StyleOptions)):
+        kind = WholeNumberType(min=1) if each.default is None else str
+        option = partial(click.option, f"--{each.name}", type=kind, default=each.default)
+        function = option(help=each.metadata["help"])(function)
     return function
 
 
@@ -95,13 +105,7 @@ def _options(table: dict[str, Any], function: Callable[..., Any]) -> Callable[..
     type=WholeNumberType(min=1000),
     help="Context of the model, with its answer.",
 )
-@click.option(
-    "--length",
-    type=WholeNumberType(min=1),
-    help="About how many words; from 1500 on by an outline.",
-)
-@click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
-@click.option("--language", metavar="TEXT", default="", help="Language of the report.")
+@_style_options
 @click.option("--title", metavar="TEXT", default="", help="Title of the report.")
 @click.option(
     "--link-base", metavar="URL", help="Where readers find the files of --folder, not file:///."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, one_line
@@ -17,22 +17,30 @@ _MOST_SECTIONS: Final = 24
 _SECTION_WORDS: Final = 500  # words
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a report is to be written.
+def _option(default: Any, prompt: str, option_help: str) -> Any:
+    """Return a field; a default of None is that of a number, an empty text that of a line."""
+    return field(default=default, metadata={"prompt": prompt, "help": option_help})
 
-    Attributes:
-        length: about how many words; None leaves it to the model
-        tone: such as `formal` or `for children`; empty leaves it to the model
-        language: such as `French`; empty leaves it to the model
-    """
 
-    length: int | None = None
-    tone: str = ""
-    language: str = ""
+@dataclass(frozen=True, kw_only=True)
+class StyleOptions:
+    """The options of style, for researchers, prompts, orders and commands; a default is no wish."""
 
-    def __bool__(self) -> bool:
-        return bool(self.length or self.tone or self.language)
+    length: int | None = _option(
+        None, "Write about {:,} words.", "About how many words; from 1500 on by an outline."
+    )
+    tone: str = _option("", "Tone: {}.", "Tone, such as formal.")
+    language: str = _option(
+        "", "Write in {}, whatever the language of the sources is.", "Language of the report."
+    )
+
+    def style_options(self) -> dict[str, Any]:
+        """Return the options by name."""
+        return {each.name: getattr(self, each.name) for each in fields(StyleOptions)}
+
+
+class Style(StyleOptions):
+    """How a report is to be written."""
 
     @property
     def is_long(self) -> bool:
@@ -48,19 +56,20 @@ class Style:
 
     def instructions(self, words: int | None = None) -> str:
         """Return what a prompt says of it; `words` replaces the length of the whole report."""
-        length = words or self.length
-        parts = [f"Write about {length:,} words."] if length else []
-        parts += [f"Tone: {self.tone}."] if self.tone else []
-        if self.language:
-            parts.append(f"Write in {self.language}, whatever the language of the sources is.")
-        return " ".join(parts)
+        values = self.style_options() | {"length": words or self.length}
+        prompts = ((each.metadata["prompt"], values[each.name]) for each in fields(self))
+        return " ".join(prompt.format(value) for prompt, value in prompts if value)
 
 
-def style_of(length: object, tone: object, language: object, id: str | int) -> Style:
-    """Return the style that a researcher was given."""
-    check_integer(f"agent {id!r}: length=", length, 1, _MOST_WORDS, optional=True)
-    assert isinstance(length, int | None)
-    return Style(length, line_of("tone", tone, id), line_of("language", language, id))
+def style_of(options: dict[str, Any], id: str | int) -> Style:
+    """Take the style out of a researcher's options, and check it."""
+    style = {each.name: options.pop(each.name, each.default) for each in fields(Style)}
+    for name, value in style.items():
+        if isinstance(getattr(Style, name), str):
+            style[name] = line_of(name, value, id)
+        else:
+            check_integer(f"agent {id!r}: {name}=", value, 1, _MOST_WORDS, optional=True)
+    return Style(**style)
 
 
 def line_of(name: str, value: object, id: str | int) -> str:

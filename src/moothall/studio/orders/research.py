@@ -13,7 +13,7 @@ from moothall import ConfigError, FileError, MissingExtra, PageError
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.models import budget_of, made_model
 from moothall.models.named_models import check_model
-from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions
+from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions, StyleOptions
 
 if TYPE_CHECKING:
     from moothall import Action, Report, Researcher
@@ -42,7 +42,7 @@ def step_models(specs: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ResearchOrder(RunLimits, SearchOptions):
+class ResearchOrder(RunLimits, SearchOptions, StyleOptions):
     """The settings of `moothall research` from the command line."""
 
     command: ClassVar[str] = "research"
@@ -68,9 +68,6 @@ class ResearchOrder(RunLimits, SearchOptions):
     since: str | None = None  # a day, month or year: what was published before is not used
     # Hosts of this machine or network that may be visited all the same.
     allow_hosts: list[str] = field(default_factory=list)
-    length: int | None = None  # how many words the report has, about
-    tone: str = ""
-    language: str = ""
     title: str = ""  # of the report
     link_base: str | None = None  # the address below which readers find the folder's files
     context_tokens: int | None = None  # of the model, with its answer
@@ -150,9 +147,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
                 for name, limit in RUN_LIMITS.items()
                 if limit.stop_reason == "budget"
             },
-            "--length": order.length,
-            "--tone": order.tone,
-            "--language": order.language,
+            **{f"--{name}": value for name, value in order.style_options().items()},
             "--context-tokens": order.context_tokens,
             "--step-model": order.step_models,
             "--judge": order.judge,
@@ -262,12 +257,10 @@ def make_researcher(
         budget=budget,
         models=models,
         judge=False if order.no_judge else judge or (True if order.judge else None),
-        length=order.length,
-        tone=order.tone,
-        language=order.language,
         title=order.title,
         context_tokens=order.context_tokens,
         review_plan=review_plan,
+        **order.style_options(),
     )
 
 

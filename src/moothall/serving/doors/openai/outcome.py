@@ -12,7 +12,7 @@ from typing import Any, Final
 from moothall import ConfigError, ContextOverflow, ReActAgent, Reply, UnknownPrice, Usage
 from moothall.agents.replies.reply import gives
 from moothall.build import AnswerSchema, UnreadableText, json_text
-from moothall.journal import Wait
+from moothall.journal import REASONS, Wait
 from moothall.models.finish_reason import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import BadRequest
@@ -123,7 +123,7 @@ def failure(reply: Reply) -> BadRequest:
         return BadRequest(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):
         return BadRequest(detail, "messages", "context_length_exceeded")
-    status = {"deadline": 504, "in_doubt": 409, "waiting": 409}.get(reason, 500)
+    status = REASONS[reason].http_status if reason in REASONS else 500
     return BadRequest(detail, None, reason, status, "server_error")
 
 
