@@ -18,6 +18,7 @@ import pytest
 from moothall import (
     ACCESS_REQUESTED,
     Action,
+    ActionRegistry,
     Budget,
     Context,
     Conversation,
@@ -253,6 +254,34 @@ def test_runs_of_an_agent_go_on_while_the_journal_of_another_is_away(
         about, done = {"id": task["id"]}, "TASK_STATE_COMPLETED"
         asyncio.run(until(lambda: state(rpc(url, "GetTask", about)["result"]) == done))
         assert len(journal.runs()) == 2
+
+
+def test_runs_go_on_after_a_look_at_which_an_agents_own_registry_failed(
+    serve: Serve, tmp_path: Path
+) -> None:
+    class Away(ActionRegistry):
+        """Raises at its looks until it has done so twice."""
+
+        fails = 0
+
+        def get_actions(self, *args: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread() and self.fails > 0:
+                self.fails -= 1
+                raise OSError("the registry is away")
+            return super().get_actions(*args)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(PAY, "Bought.", journal=journal, approver=Waiting())
+        asyncio.run(agent.reply("Buy."))
+        other = ReActAgent(
+            "other", ScriptedModel([]), actions=(registry := Away()), journal=journal
+        )
+        serve(asgi([other, agent]))
+        registry.fails = 2
+        asyncio.run(until(lambda: not registry.fails))
+        for wait in journal.waiting():
+            journal.answer(wait.run, wait.key, True, by="eva")
+        asyncio.run(until(lambda: all(run.state == "done" for run in journal.runs())))
 
 
 def test_run_that_is_permitted_goes_on_beside_one_that_takes_long(

@@ -491,7 +491,7 @@ class Company:
                 try:
                     choices = {"is_wanted": self._is_due, "at_end": self._went_on}
                     keep(await agent.resuming.begin_decided(**choices))
-                except MoothallError as error:  # such as a server of the journal that restarts
+                except Exception as error:  # a journal's server that restarts, or the agent's code
                     self._not_looked_up(agent, error)
                 await asyncio.sleep(_DECIDED_S)
         except asyncio.CancelledError:
@@ -529,8 +529,8 @@ class Company:
                 logger.error("the firing of run %r does not go on: %s", run_id, error)
 
     @staticmethod
-    def _not_looked_up(agent: Agent, error: MoothallError) -> None:
-        logger.error("what agent %r had begun cannot be looked up: %s", agent.id, error)
+    def _not_looked_up(agent: Agent, error: Exception) -> None:
+        log_failure(logger, f"what agent {agent.id!r} had begun cannot be looked up", error)
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from moothall import Agent, ConfigError, MissingExtra, MoothallError
+from moothall import Agent, ConfigError, MissingExtra
 from moothall.agents.replies.sub_agents.going_on import keep_resuming
 from moothall.build import check_text, log_failure
 from moothall.foundation.arguments import unknown_argument
@@ -189,7 +189,7 @@ class _Doors:
             await asyncio.sleep(_LOOK_S)
             try:
                 await self._a2a.resume()
-            except MoothallError as error:
+            except Exception as error:  # also of an agent's own code: it is tried again
                 log_failure(logger, "what can go on cannot be looked up", error)
 
     async def begin(self) -> None:

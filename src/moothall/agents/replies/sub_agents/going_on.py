@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import members_of, records
 from moothall.agents.replies.resume import asked_in
-from moothall.foundation.errors import MoothallError, RunHeld, RunMismatch
+from moothall.foundation.errors import RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import to_its_end
 from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
@@ -115,12 +115,11 @@ async def keep_resuming(
     tasks: set[asyncio.Task[Any]] = set()
     try:
         while True:
-            for agent in [resuming for each in find() for resuming in who_resumes(each)]:
+            for agent in [resuming for each in find() for resuming in _who_resumes_now(each)]:
                 try:
                     new_tasks = await agent.resuming.begin_decided(is_wanted=is_wanted, at_end=_log)
-                except MoothallError as error:  # the others have other journals
-                    text = f"what agent {agent.id!r} had begun cannot be looked up"
-                    log_failure(logger, text, error)
+                except Exception as error:  # the others have other journals, and code of their own
+                    _not_looked_up(agent, error)
                     continue
                 for task in new_tasks:  # it may take hours: others go on meanwhile
                     tasks.add(task)
@@ -129,6 +128,19 @@ async def keep_resuming(
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _who_resumes_now(agent: Any) -> list[Any]:
+    """Return what `who_resumes` does; none if an agent's own registry fails, at this look."""
+    try:
+        return who_resumes(agent)
+    except Exception as error:
+        _not_looked_up(agent, error)
+        return []
+
+
+def _not_looked_up(agent: Any, error: Exception) -> None:
+    log_failure(logger, f"what agent {agent.id!r} had begun cannot be looked up", error)
 
 
 async def _log(resumed: ResumedRun) -> None:
