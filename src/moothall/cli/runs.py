@@ -60,9 +60,8 @@ class _RunsCommand(click.Group):
             ):
                 if each.name not in option_names:
                     raise click.UsageError(f"runs {name} takes no {each.opts[0]}", ctx)
-                yield each.opts[0]
-                if each.name != "as_json":
-                    yield ctx.params[each.name]
+                if each.name != "as_json":  # a command looks for that at its group itself
+                    yield from (each.opts[0], ctx.params[each.name])
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.invoked_subcommand is None:

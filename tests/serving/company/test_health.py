@@ -7,8 +7,10 @@ import resource
 import secrets
 import signal
 import socket
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -47,9 +49,11 @@ drain: 100ms
 
 
 @pytest.fixture
-def holding(folder: Path) -> Path:
+def holding(folder: Path) -> Iterator[Path]:
+    """A folder whose module `holding` is this test's own: another's would hold another event."""
     (folder / "holding.py").write_text(AGENTS)
-    return folder
+    yield folder
+    sys.modules.pop("holding", None)
 
 
 def get(port: int | None, path: str) -> tuple[int, str]:

@@ -515,7 +515,7 @@ class Company:
         try:
             is_wanted = self._space.resumes_stopped
             await agent.resuming.resume_stopped(is_wanted=is_wanted, at_end=at_end)
-        except MoothallError as error:
+        except Exception as error:  # as above: it is tried again at the next look
             self._to_resume.add(str(agent.id))
             self._not_looked_up(agent, error)
 
