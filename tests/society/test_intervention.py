@@ -344,3 +344,43 @@ async def test_intervention_tell_reaches_the_named_citizens_alone() -> None:
     for wrong in ("It rains.", [""], [3]):
         with pytest.raises(ConfigError, match="tell"):
             Intervention(1, tell=wrong)  # type: ignore[arg-type]
+
+
+def test_intervention_that_was_not_made_is_known_after_a_resume(tmp_path: Path) -> None:
+    def run(dies: bool) -> tuple[Any, Any]:
+        def progress(row: dict[str, Any]) -> None:
+            if dies and row["step"] == 5:
+                raise RuntimeError("dies")
+
+        with (
+            Journal(tmp_path / "j.db") as journal,
+            Society(20, City.generate(seed=7, citizens=20), seed=7, journal=journal) as society,
+        ):
+            society.intervene(Intervention(1, pay=[("1", "2", 10**12)]))
+            if dies:
+                with pytest.raises(RuntimeError, match="dies"):
+                    society.run_sync(steps=8, run_id="a", save_every=2, progress=progress)
+            else:
+                society.run_sync(steps=8, run_id="a", save_every=2, progress=progress)
+            return society.unmade, society.failures
+
+    before, after = run(True), run(False)
+    assert len(after[0]) == len(after[1]) == 1
+    assert after == before
+
+
+def test_load_state_dict_of_an_earlier_step_drops_what_came_after_it() -> None:
+    with Society(20, City.generate(seed=7, citizens=20), seed=7) as society:
+        society.intervene(Intervention(1, pay=[("1", "2", 10**12)]))
+        society.intervene(Intervention(3, pay=[("1", "2", 10**12)]))
+        society.run_sync(steps=2)
+        state = society.state_dict()
+        society.run_sync(steps=3)
+        society.load_state_dict(state)
+        society.run_sync(steps=3)
+        assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
+        assert [step for step, *_ in society.failures] == [1, 3]
+        assert [step for step, _ in society.unmade] == [1, 3]
+        del state["failures"], state["unmade"], state["faults"]  # as earlier versions wrote it
+        society.load_state_dict(state)
+        assert [step for step, *_ in society.failures] == [1]

@@ -68,7 +68,7 @@ def head_of(society: Steps) -> dict[str, Any]:
         "step": society.number,
         "clock": society.clock.as_json(),
         "services": society.books.state_dict(),
-        "news": list(society.news),
+        **society.history(),
         "changed": society.changed.state_dict(),
         "sent": [_sent_json(each) for each in society.router.sent],
         "nodes": network.nodes_json()
@@ -211,7 +211,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         population.network = _network_of(population, arrays, data["nodes"])
     society.clock = Clock(*data["clock"])
     society.number = data["step"]
-    society.news = list(data["news"])
+    society.load_history(data)
     router = society.router
     router.sent = [_sent_of_json(each) for each in data["sent"]]
     society.changed.load_state_dict(data["changed"])

@@ -503,7 +503,29 @@ class Steps(Space):
 
     def new_books(self) -> RowBooks:
         """Return books with the services and without citizens."""
-        return RowBooks(self.city, self.services, self.population, self.seed)
+        books = RowBooks(self.city, self.services, self.population, self.seed)
+        books.faults = getattr(self, "books", books).faults
+        return books
+
+    def history(self) -> dict[str, Any]:
+        """Return the news, and what went wrong, as JSON data."""
+        return {
+            "news": list(self.news),
+            "failures": list(self.failures),
+            "unmade": list(self.unmade),
+            "faults": self.books.faults.state_dict(),
+        }
+
+    def load_history(self, data: dict[str, Any]) -> None:
+        """Restore what went wrong before the state's step, and drop all that came after it."""
+        self.news = list(data["news"])
+        # Earlier versions have written neither list: what is known of the steps before stays.
+        failures, unmade = data.get("failures", self.failures), data.get("unmade", self.unmade)
+        step = self.number
+        self.failures = [(at, id, text) for at, id, text in failures if at < step]
+        self.unmade = [(at, why) for at, why in unmade if at < step]
+        self.metrics = [row for row in self.metrics if row["step"] < step]
+        self.books.faults.load_state_dict(data.get("faults", {}))
 
     def add_row_agent(self, agent: Agent, row: int) -> None:
         """Add the agent that a row has become, with what the row was told."""

@@ -25,6 +25,7 @@ from moothall.society import (
     Plane,
     Population,
     RowBlock,
+    Save,
     Service,
     Society,
     Trajectories,
@@ -127,6 +128,27 @@ def test_killed_run_with_births_continues_with_those_that_were_there(tmp_path: P
     table = list(Trajectories(tmp_path / "out"))
     assert table == list(Trajectories(tmp_path / "whole"))
     assert len({row["citizen"] for row in table}) > 60
+
+
+@pytest.mark.parametrize("heir", (0, -1))
+def test_rows_removed_leave_their_savings_too(heir: int) -> None:
+    class Saves(RowBlock):
+        def step_rows(self, rows: Any) -> None:
+            if rows.step == 0:
+                rows.want(Save, rows.ids == 2, cents=100)
+            if rows.step == 2:
+                rows.remove(rows.ids == 2, heirs=heir)
+
+    people = Population([{"id": 1, "money": 0}, {"id": 2, "money": 100}], None, [Saves()], seed=1)
+    with Society(people, services=[Bank()]) as society:
+        if heir < 0:
+            with pytest.raises(ConfigError, match="citizen 2 leaves with 100 cents"):
+                society.run_sync(steps=4)
+        else:
+            society.run_sync(steps=4)
+            bank: Any = society.services["bank"]
+            assert dict(bank.deposits) == {"1": 100}
+            assert bank.owed == society.books.total == 100
 
 
 class Pays(RowBlock):

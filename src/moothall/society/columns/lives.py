@@ -72,8 +72,8 @@ class Lives(OtherCitizens):
 
         Args:
             where: which of the rows: booleans, or positions; all if left out
-            heirs: who has their money: rows of the population that stay, one, or one for each that
-                leaves
+            heirs: who has their money and savings: rows of the population that stay, one, or one
+                for each that leaves
 
         Raises:
             ConfigError: as of `add`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sysconfig
 import traceback
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,6 +75,15 @@ class Faults:
         (text, place), source = described(error), f"service {id!r}"
         self.add((2, 0, id), source, step, text, f"{source} {manner}", place)
         logger.debug("%s, step %d", source, step, exc_info=error)
+
+    def state_dict(self) -> dict[str, list[Any]]:
+        """Return the mistakes as JSON data."""
+        return {key: [*astuple(each)] for key, each in self.by_key.items()}
+
+    def load_state_dict(self, state: dict[str, list[Any]]) -> None:
+        """Restore the mistakes, which the log has already."""
+        self.by_key = {key: Fault(*each) for key, each in state.items()}
+        self._logged_count = sum(each.count for each in self.by_key.values())
 
     def tell_counts(self) -> None:
         """Tell how often each mistake was met that was met again since this was called last."""
