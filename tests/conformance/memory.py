@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moothall import ReActAgent, ScriptedModel
+from moothall import ACCESS_REQUESTED, Action, Journal, ReActAgent, ScriptedModel, Waiting
 from moothall.foundation.errors import DefinitionError
 from moothall.memory import Memory
 
@@ -70,6 +71,10 @@ class MemoryConformance:
 
     def settle(self, memory: Any) -> None:
         """Wait for what a memory does in the background."""
+
+    def forget(self, memory: Any, thread: str, how: str) -> None:
+        """Have a memory forget one of its threads."""
+        memory.forget_thread(thread)
 
     @pytest.fixture
     def memory(self) -> Any:
@@ -260,6 +265,32 @@ class MemoryConformance:
         assert memory.get_memories()[-1] == said("Ada.")
         asyncio.run(agent.observe("By the way"))
         assert memory.get_memories(1) == [user("By the way")]
+
+    @pytest.mark.parametrize("how", ("forget", "prune"))
+    @pytest.mark.parametrize("restarts", (False, True))
+    def test_waiting_run_keeps_its_task_if_its_thread_is_forgotten(
+        self, memory: Any, tmp_path: Path, restarts: bool, how: str
+    ) -> None:
+        book = Action("book", lambda: "booked", "Book.", access_policy=ACCESS_REQUESTED)
+        with Journal(tmp_path / "runs.db") as journal:
+
+            def make() -> ReActAgent:
+                model = ScriptedModel([{"name": "book", "args": {}}, "Done."])
+                options: Any = {"journal": journal, "approver": Waiting(), "memory": memory}
+                return ReActAgent("a", model, actions=[book], **options)
+
+            agent = make()
+            waiting = agent.reply_sync("Book the hall for Anna.", run_id="r", thread="anna")
+            assert waiting.stop_reason == "waiting"
+            self.forget(memory, "anna", how)
+            journal.answer("r", journal.waiting("r")[0].key, True)
+            agent = make() if restarts else agent
+            (resumed,) = asyncio.run(agent.resume_decided())
+            assert resumed.reply is not None
+            assert resumed.reply.text == "Done."
+            model: Any = agent.model
+            first, *_, last = model.received[-1]
+            assert (first["content"], last["content"]) == ("Book the hall for Anna.", "booked")
 
     def test_a_subclass_needs_only_the_two_methods(self) -> None:
         class Own(self.kind):  # type: ignore[name-defined,misc]

@@ -57,8 +57,16 @@ def files(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         memory.close()
 
 
+class StoredConformance(MemoryConformance):
+    def forget(self, memory: Any, thread: str, how: str) -> None:
+        if how == "forget":
+            memory.thread(thread).forget()
+        else:
+            assert thread in memory.prune(0)
+
+
 @pytest.mark.usefixtures("files")
-class TestSQLiteMemory(MemoryConformance):
+class TestSQLiteMemory(StoredConformance):
     kind = SQLiteMemory
     bounded = True
     paths: Iterator[Path]
@@ -95,7 +103,7 @@ SCHEMAS = itertools.count()
 
 
 @pytest.mark.usefixtures("schema")
-class TestPostgresMemory(MemoryConformance):
+class TestPostgresMemory(StoredConformance):
     kind = PostgresMemory
     url: str
     made: list[Any]

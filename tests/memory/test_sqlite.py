@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -68,6 +69,30 @@ def test_agent_with_the_path_or_url_of_a_memory_keeps_its_conversation_there(
     agent.memory.close()
     with made() as memory:
         assert contents(memory.items) == ["I am Ada.", "Hello, Ada."]
+
+
+def test_words_that_a_killed_prune_left_go_with_the_next(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        for number in range(500):
+            memory.thread("anna").add_memory(user(f"secret{number}"))
+        memory.thread("bo").add_memory(user("public"))
+    program = f"""
+        import os
+        from moothall.memory import SQLiteMemory
+
+        class Killed(SQLiteMemory):
+            def threads(self):
+                yield "anna"
+                os._exit(9)
+
+        Killed({str(path)!r}).prune(0)
+    """
+    child = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert child.returncode == 9
+    with SQLiteMemory(path) as memory:
+        assert memory.threads() == ["bo"]
+        assert memory.prune(timedelta(hours=1)) == []
+    assert b"secret" not in path.read_bytes()
 
 
 def test_conversations_are_forgotten_by_age(made: Made) -> None:

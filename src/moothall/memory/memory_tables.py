@@ -197,11 +197,14 @@ class MemoryTables(ABC):
             (thread, run, messages),
         )
 
-    def lower_run_message_counts(self, db: Database, id: str, after: int) -> None:
+    def lower_run_message_counts(self, db: Database, thread: int, after: int) -> None:
         """Have runs add what they added to a thread after a number once more."""
+        if not after:  # all, of any age: a run that waits must not go on without its task
+            db.execute("DELETE FROM told WHERE thread = ?", (thread,))
+            return
         added = "FROM memories m WHERE m.thread = told.thread AND m.number > ?"
         db.execute(
             f"UPDATE told SET messages = messages - (SELECT count(*) {added} AND m.run = told.run) "
             f"WHERE thread = ? AND run IN (SELECT m.run {added})",
-            (after, self.thread_number(db, id), after),
+            (after, thread, after),
         )

@@ -119,6 +119,7 @@ class Recall:
         )
         texts = ((each, found_text(self._tables.parse_item(text))) for each, text in rows)
         self._tables.remove_words(db, thread, number, texts)
+        self._tables.lower_run_message_counts(db, thread, number)
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", thread_and_number)
         deleted = db.execute(
             "DELETE FROM memories WHERE thread = ? AND number > ?", thread_and_number

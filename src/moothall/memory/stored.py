@@ -337,10 +337,9 @@ class StoredMemory(Memory):
                     if db.execute(query, (id, before)).fetchone():
                         self._recall.forget_after(db, id, 0)
                         deleted.append(id)
-        finally:  # also of those before one that cannot be forgotten
-            if deleted:
-                with self._tables.writing() as db:
-                    self._tables.tidy(db)
+        finally:  # also of those before one that cannot be forgotten, or of a prune that was killed
+            with self._tables.writing() as db:
+                self._tables.tidy(db)
         return deleted
 
     def compact(self) -> bool:
@@ -380,7 +379,6 @@ class StoredMemory(Memory):
                     f"memory file {self._tables.name!r} does not hold what thread {self._id!r} had "
                     "when the state was saved: it is another file, or was forgotten meanwhile"
                 )
-            self._tables.lower_run_message_counts(db, self._id, newest)
             deleted = self._recall.forget_after(db, self._id, newest)
             if deleted:
                 self._tables.tidy(db)
