@@ -30,9 +30,9 @@ def other(): return Clerk("other")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "program.py").write_text(PROGRAM)
+    return folder
 
 
 def company(folder: Path, text: str, **environment: str) -> Company:
