@@ -239,6 +239,8 @@ class SocietyTab(Tab):
         if order is not None:
             self._check(order)
         with self._changing:
+            if town is not self.town:  # meanwhile, on another page
+                raise ConfigError("another town is shown now: choose again")
             if order is not None:  # else a person has pressed Close
                 _may_end(self.second_town)
             town.leads(None)

@@ -15,7 +15,7 @@ from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, MoothallError
-from moothall.build import error_text
+from moothall.build import error_text, guard
 from moothall.society import METRICS, charts
 from moothall.studio.orders.order import record_order
 from moothall.studio.orders.simulate import SimulateOrder, society_of
@@ -92,6 +92,7 @@ class Town:
         self._measured: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
         self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
         self._changes = 0
+        self._changing = guard()
         self._thread = threading.Thread(target=self._live, name="moothall-town", daemon=True)
         self._thread.start()
 
@@ -238,11 +239,12 @@ class Town:
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
         """Play until paused or ended (`play`), `pause`, live one `step`, or set the speed."""
-        if self.is_over:
-            raise ConfigError("the run has ended: set up another town")
-        self.speed = self.speed if speed is None else speed
-        if do is not None:
-            self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
+        with self._changing:  # the run may end meanwhile, and then stays so
+            if self.is_over:
+                raise ConfigError("the run has ended: set up another town")
+            self.speed = self.speed if speed is None else speed
+            if do is not None:
+                self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
         self.ring()
         self.tell()
 
@@ -301,8 +303,11 @@ class Town:
         """Whether it lives no more step."""
         return self.state in ("ended", "failed")
 
-    def _become(self, state: str) -> None:
-        self.state = state
+    def _become(self, state: str | None = None) -> None:
+        """Be in a state, or leave `making`; tell pages and the other town."""
+        with self._changing:  # what a person presses meanwhile is not undone
+            if state is not None or self.state == "making":
+                self.state = state or "paused"
         self.tell()
         if self._fellow is not None:
             self._fellow.ring()
@@ -316,7 +321,7 @@ class Town:
         """Note where citizens are, and tell all pages."""
         self._positions, self._shown_at = whereabouts_of(society), time.monotonic()
         self._is_made.set()
-        self._become("paused" if self.state == "making" else self.state)
+        self._become()
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
         """Return a level for each citizen in a layer of the map, and what the layer is."""
