@@ -43,7 +43,8 @@ from moothall.build import (
 from moothall.foundation.http.addresses import hosts_of
 from moothall.models import HeadersLike
 from moothall.models.settings import check_base_url, check_headers
-from moothall.serving.a2a.client import Broken, RemoteTask, Server
+from moothall.serving.a2a.client import Broken, Server
+from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
 
 if TYPE_CHECKING:

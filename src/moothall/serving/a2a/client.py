@@ -1,4 +1,4 @@
-"""The calls of an A2A server: its card, the methods over JSON-RPC, and what they tell of a task."""
+"""The calls of an A2A server: its card, and the methods over JSON-RPC."""
 
 from __future__ import annotations
 
@@ -10,188 +10,20 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from moothall import ModelError
-from moothall.build import HTTPClient, HTTPError, HTTPResponse, json_text, one_line, tracing
+from moothall.build import HTTPClient, HTTPError, HTTPResponse, one_line, tracing
 from moothall.foundation.http.addresses import is_of
 from moothall.foundation.http.network import is_loopback
 from moothall.foundation.threads import awaited
 from moothall.models import HeadersLike
 from moothall.models.server_events import ServerEvents
 from moothall.models.settings import check_headers
-from moothall.serving.a2a.wire import (
-    CARD_PATH,
-    COMPLETED,
-    PAUSED,
-    STATES,
-    SUBMITTED,
-    TERMINAL,
-    VERSION,
-    part_block,
-)
+from moothall.serving.a2a.wire import CARD_PATH, VERSION
 
 _MOST_BYTES: Final = 64 << 20
-_MOST_PARTS: Final = 10_000
-_TEXTS: Final = ("text", "raw", "url", "mediaType", "filename")
 
 
 class Broken(ModelError):
     """The answer has not come, or not all of it: what the server does is unknown."""
-
-
-class RemoteTask:
-    """What a server has told of a task, or the message that it answered with instead."""
-
-    def __init__(self) -> None:
-        self.id: str = ""
-        self.has_id: asyncio.Event = asyncio.Event()  # set once there is an id
-        self.context: str = ""
-        self.state: str = SUBMITTED
-        self.status_parts: list[dict[str, Any]] = []
-        self.artifacts: dict[str, list[dict[str, Any]]] = {}
-        self.message: list[dict[str, Any]] | None = None
-        self._shown_artifacts: set[str] = set()  # the artifacts whose text was shown as it came
-        self._is_disjoint = False  # whether what was shown is not how the text begins
-        self._count = 0  # of the parts of all artifacts
-
-    @property
-    def rests(self) -> bool:
-        """Whether the server does nothing more by itself."""
-        return self.message is not None or self.state in TERMINAL | PAUSED
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the task has completed, and nothing was told of what came of it."""
-        return self.state == COMPLETED and bool(self.id) and not any(self._answers())
-
-    @property
-    def text(self) -> str:
-        """The answer as a text: that of the artifacts, or else of the message."""
-        between = "" if self.artifacts else "\n\n"  # those of an artifact may be its chunks
-        return "\n\n".join(filter(None, (_text_of(each, between) for each in self._answers())))
-
-    @property
-    def reason(self) -> str:
-        """What its status says: why the task stands, or what it asks; else the answer's text."""
-        details = (p.get("text") or p.get("url") or p.get("data") for p in self.status_parts)
-        return "\n\n".join(json_text(each) for each in details if each) or self.text
-
-    @property
-    def data(self) -> list[Any]:
-        """The values among the parts of the answer."""
-        return [part["data"] for parts in self._answers() for part in parts if "data" in part]
-
-    @property
-    def blocks(self) -> list[dict[str, Any]]:
-        """The files among the parts of the answer, as blocks of content."""
-        blocks = (part_block(part) for parts in self._answers() for part in parts)
-        return list(filter(None, blocks))
-
-    def _answers(self) -> list[list[dict[str, Any]]]:
-        if self.message is not None:
-            return [self.message]
-        paused = not self.artifacts or self.state in PAUSED  # it asks beside what there is so far
-        return [*self.artifacts.values(), *([self.status_parts] if paused else [])]
-
-    def take(self, update: Any) -> str:
-        """Take an update; return the text that it adds, if the text before it stays as it was.
-
-        Raises:
-            ModelError: it is no update of the protocol
-        """
-        if not isinstance(update, dict):
-            raise _nonsense(update)
-        if (task := update.get("task")) is not None:
-            self._identify(task, "id")
-            self._set_status(task.get("status"))
-            artifacts = _list(task.get("artifacts", []))
-            return "".join([self._take_artifact(each, False) for each in artifacts])
-        if (message := update.get("message")) is not None:
-            self._identify(message, "taskId")
-            self._is_disjoint = self._is_disjoint or self.message is not None
-            self.message = _parts(message)
-            return self._added_text("", _text_of(self.message, "\n\n"))
-        if (status := update.get("statusUpdate")) is not None:
-            self._identify(status, "taskId")
-            self._set_status(status.get("status"))
-        elif (artifact := update.get("artifactUpdate")) is not None:
-            self._identify(artifact, "taskId")
-            return self._take_artifact(artifact.get("artifact"), artifact.get("append") is True)
-        return ""  # a status, or of a later revision
-
-    def _added_text(self, id: str, text: str) -> str:
-        """Return what the text of an artifact, or the message, adds at the end of all."""
-        self._is_disjoint |= bool(text) and id != next(reversed(self.artifacts), id)
-        if self._is_disjoint or not text:
-            return ""
-        between = "\n\n" if self._shown_artifacts and id not in self._shown_artifacts else ""
-        self._shown_artifacts.add(id)
-        return between + text
-
-    def _identify(self, update: Any, key: str) -> None:
-        if not isinstance(update, dict):
-            raise _nonsense(update)
-        id, context = update.get(key, ""), update.get("contextId", "")
-        if not isinstance(id, str) or not isinstance(context, str):
-            raise _nonsense(update)
-        if self.id and id and id != self.id:
-            raise ModelError("the server told of another task than the one that was asked for")
-        self.id, self.context = id or self.id, context or self.context
-        if self.id:
-            self.has_id.set()
-
-    def _set_status(self, status: Any) -> None:
-        if not isinstance(status, dict) or status.get("state") not in STATES:
-            raise _nonsense(status)
-        self.state = status["state"]
-        self.status_parts = [] if status.get("message") is None else _parts(status["message"])
-
-    def _take_artifact(self, artifact: Any, append: bool) -> str:
-        """Take an artifact, or a piece of one; the work is that of its own parts, not of all."""
-        parts = _parts(artifact)
-        id = artifact.get("artifactId", "")
-        if not isinstance(id, str):
-            raise _nonsense(artifact)
-        parts_before, old, new = self.artifacts.setdefault(id, []), "", _text_of(parts, "")
-        if append and parts_before:
-            new = "".join([part["text"] for part in parts if "text" in part])
-        elif parts_before:
-            old = _text_of(parts_before, "")
-            self._is_disjoint = self._is_disjoint or not new.startswith(old)
-            self._count -= len(parts_before)
-            parts_before.clear()
-        parts_before += parts
-        self._count += len(parts)
-        if self._count > _MOST_PARTS:
-            raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
-        return self._added_text(id, new[len(old) :])
-
-
-def _text_of(parts: list[dict[str, Any]], separator: str) -> str:
-    texts = [part["text"] for part in parts if "text" in part]
-    if not texts:
-        texts = [json_text(part["data"]) for part in parts if "data" in part]
-    return separator.join(texts)
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise _nonsense(value)
-    return value
-
-
-def _parts(value: Any) -> list[dict[str, Any]]:
-    """Return the parts of a message or artifact, checked."""
-    if not isinstance(value, dict):
-        raise _nonsense(value)
-    parts = _list(value.get("parts", []))
-    for part in parts:
-        texts = [part.get(name, "") for name in _TEXTS] if isinstance(part, dict) else [None]
-        if not all(isinstance(each, str) for each in texts):
-            raise _nonsense(part)
-    return list(parts)
-
-
-def _nonsense(value: Any) -> ModelError:
-    return ModelError(f"the server's answer does not follow A2A: {one_line(repr(value), 100)}")
 
 
 class Server:
