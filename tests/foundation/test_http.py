@@ -290,11 +290,13 @@ def test_server_that_is_not_there_is_named_in_words() -> None:
 class Closing:
     """A server that ends its connections after some answers, without having said that it will.
 
-    It ends one when the next request is there: so that request always meets the end.
+    It ends one when the next request is there: so that request always meets the end. Before, it
+    works on that request for some seconds.
     """
 
-    def __init__(self, answers: int) -> None:
+    def __init__(self, answers: int, works_s: float = 0.0) -> None:
         self.answers = answers
+        self._works_s = works_s
         self.connections: list[int] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
@@ -317,6 +319,7 @@ class Closing:
                 with connection:
                     while b"\r\n\r\n" in connection.recv(65536):
                         if self.connections[-1] == self.answers:
+                            threading.Event().wait(self._works_s)
                             break
                         self.connections[-1] += 1
                         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -332,6 +335,18 @@ def test_kept_connection_that_the_server_closed_is_no_attempt() -> None:
     with Closing(answers=1) as server:
         assert run(thrice(server.url)) == [b"ok"] * 3
         assert server.connections == [1, 1, 1]
+
+
+def test_http_kept_connection_that_fails_during_the_work_on_a_request_is_an_attempt() -> None:
+    async def twice(url: str) -> None:
+        client = HTTPClient("it", max_retries=0)
+        await client.request("POST", url)
+        with pytest.raises(HTTPError, match="no answer from"):
+            await client.request("POST", url)
+
+    with Closing(answers=1, works_s=0.3) as server:
+        run(twice(server.url))
+        assert server.connections == [1]
 
 
 def test_new_connection_that_the_server_closes_is_one() -> None:

@@ -625,6 +625,34 @@ def test_a2a_agent_sends_no_message_again_to_a_server_that_ends_without_an_answe
     assert len(posts) == 1
 
 
+@pytest.mark.parametrize(
+    ("refused", "status"),
+    (("SendMessage", 429), ("GetTask", 408), ("GetTask", 429), ("GetTask", 500)),
+)
+def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
+    serve: Serve, refused: str, status: int
+) -> None:
+    called: list[str] = []
+    working = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
+    artifact = {"artifactId": "a", "parts": [{"text": "Here."}]}
+    ended = {**working, "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]}
+    results = {"SendMessage": {"task": working}, "GetTask": ended, "CancelTask": working}
+
+    async def get_card(request: Request) -> JSONResponse:
+        return JSONResponse(naming("/rpc"))
+
+    async def call(request: Request) -> JSONResponse:
+        called.append(method := (await request.json())["method"])
+        if method == refused and called.count(method) <= 6:
+            return JSONResponse({}, status, {"Retry-After": "0"})
+        return JSONResponse({"result": results[method]})
+
+    card = Route("/.well-known/agent-card.json", get_card)
+    far = A2AAgent("far", serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])])))
+    assert far.reply_sync("Hello").text == "Here."
+    assert set(called) == {"SendMessage", "GetTask"}
+
+
 def test_a2a_agent_whose_token_is_missing_says_where_it_belongs(serve: Serve) -> None:
     closed = asgi(ReActAgent("shop", ScriptedModel(["Hello."])), token="secret")
     with pytest.raises(ModelError, match=r"status 401.*a token belongs in headers="):

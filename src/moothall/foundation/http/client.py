@@ -30,7 +30,7 @@ from moothall.foundation.threads import guard
 if TYPE_CHECKING:
     import aiohttp
 
-_CONNECT_S, _DRAIN_S = 10.0, 0.1
+_CONNECT_S, _DRAIN_S, _STALE_S = 10.0, 0.1, 0.1
 _CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
 
 
@@ -131,8 +131,8 @@ class HTTPClient:
     time that the server asks for in `Retry-After`, unless that is more than two minutes, or after
     half a second and then twice as long each time. What a server says in `x-should-retry` decides
     before the status. A kept connection that the server has closed
-    does not count as an attempt: another one is opened. Without `keeps`, each request opens its
-    own, and none is sent twice.
+    does not count as an attempt if it fails at once, the first time: another one is opened. Without
+    `keeps`, each request opens its own, and none is sent twice.
 
     It may be used from several event loops and threads; each loop has its own connections, closed
     when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
@@ -303,6 +303,8 @@ class HTTPClient:
             return await send(request)
 
         proxy = proxy_for(url) if self._check_address is None else None
+        loop = asyncio.get_running_loop()
+        start, may_resend = loop.time(), True
         while True:
             try:
                 return await session.request(
@@ -311,9 +313,13 @@ class HTTPClient:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if refused := next(filter(None, opened), None):
                     raise refused from None
-                # The server may have closed a kept connection meanwhile: that is no attempt.
-                if opened or isinstance(error, aiohttp.ClientConnectorError):
+                # A kept connection that the server has closed meanwhile fails at once: that is no
+                # attempt. One that fails later was at work on the request.
+                if opened or not may_resend or loop.time() - start > _STALE_S:
                     raise
+                if isinstance(error, aiohttp.ClientConnectorError):
+                    raise
+                may_resend = False
 
     def _session(self) -> aiohttp.ClientSession:
         import aiohttp

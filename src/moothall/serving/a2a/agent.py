@@ -60,8 +60,6 @@ _CANCEL_S: Final = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _MOST_REASON: Final = 10_000
 """How many characters of why a task stands are told: an address to log in at is long."""
-_MOST_BROKEN: Final = 5
-"""After so many answers in a row that have not come, a task is not looked for any more."""
 
 
 @dataclass(slots=True)
@@ -303,25 +301,16 @@ class A2AAgent(ConversationalAgent):
         else:
             options["returnImmediately"] = True
             self._take(request, task, await self._server.call("SendMessage", params))
-        pause_s, broken = _FIRST_PAUSE_S, 0
+        pause_s = _FIRST_PAUSE_S
         while not task.rests:
             if not task.id:
                 raise ModelError(f"agent {self.id!r}: the server told of no task")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            try:
-                task_now = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
-            except Broken:
-                broken += 1
-                if broken >= _MOST_BROKEN:
-                    raise
-            else:
-                broken = 0
-                self._take(request, task, {"task": task_now})
+            self._take(request, task, {"task": await self._server.get_task(task.id)})
         if task.is_empty:  # some servers stream states alone
             with suppress(ModelError):
-                task_now = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
-                self._take(request, task, {"task": task_now})
+                self._take(request, task, {"task": await self._server.get_task(task.id)})
 
     def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:

@@ -13,6 +13,7 @@ from moothall import ModelError
 from moothall.build import HTTPClient, HTTPError, HTTPResponse, one_line, tracing
 from moothall.foundation.http.addresses import is_of
 from moothall.foundation.http.network import is_loopback
+from moothall.foundation.http.retries import LONGEST_WAIT_S, backoff_s, may_pass, retry_after_s
 from moothall.foundation.threads import awaited
 from moothall.models import HeadersLike
 from moothall.models.server_events import ServerEvents
@@ -22,8 +23,17 @@ from moothall.serving.a2a.wire import CARD_PATH, VERSION
 _MOST_BYTES: Final = 64 << 20
 
 
+_MOST_BROKEN: Final = 5
+"""After so many answers that have not come, a task is not looked for any more."""
+_BUSY_S: Final = 5.0
+"""How long a look for a task waits where a rate limit does not say how long."""
+
+
 class Broken(ModelError):
     """The answer has not come, or not all of it: what the server does is unknown."""
+
+    wait_s: float | None = None
+    """After how long the server is to be called again, if it says so."""
 
 
 class Server:
@@ -73,6 +83,18 @@ class Server:
         response = await self._send(method, params, False)
         return self._result(response.content, method)
 
+    async def get_task(self, id: str) -> Any:
+        """Return a task as it is now, though some answers do not come: looking changes nothing."""
+        broken = 0
+        while True:
+            try:
+                return await self.call("GetTask", {"id": id, "historyLength": 0})
+            except Broken as error:
+                broken += error.wait_s is None
+                if broken == _MOST_BROKEN:
+                    raise
+                await asyncio.sleep(backoff_s(broken - 1) if error.wait_s is None else error.wait_s)
+
     async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
         """Call a method, and yield its results as they come."""
         response = await self._send(method, params, True)
@@ -114,13 +136,18 @@ class Server:
         extra = await awaited(own_headers) or {}
         check_headers(extra, self._name)
         headers = {**tracing.trace_headers(), **headers, **extra}
-        try:
-            response = await self._client.request(
-                method, url, headers=headers, body=body, stream=stream
-            )
-        except HTTPError as error:
-            self._card_endpoint = None  # the server may have another address by now
-            raise Broken(f"{self._name}: {error}") from None
+        while True:
+            try:
+                response = await self._client.request(
+                    method, url, headers=headers, body=body, stream=stream
+                )
+            except HTTPError as error:
+                self._card_endpoint = None  # the server may have another address by now
+                raise Broken(f"{self._name}: {error}") from None
+            wait_s = retry_after_s(response.headers)
+            if response.status != 429 or wait_s is None or wait_s > LONGEST_WAIT_S:
+                break
+            await asyncio.sleep(wait_s)  # a rate limit refused the call before it began anything
         if not 200 <= response.status < 300:
             self._card_endpoint = None
             body_text = one_line(response.content[:300].decode(errors="replace"), 200)
@@ -128,7 +155,11 @@ class Server:
             text += f": {body_text}" if body_text else ""
             if response.status in (401, 403):
                 text += " (a token belongs in headers=, or the one there is wrong)"
-            raise (Broken if response.status in (502, 503, 504) else ModelError)(text)
+            if not may_pass(response.status):
+                raise ModelError(text)
+            broken = Broken(text)
+            broken.wait_s = _BUSY_S if wait_s is None and response.status == 429 else wait_s
+            raise broken
         return response
 
     def _result(self, body: bytes, method: str) -> Any:
