@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.model import ACTIONS, run, user
-from moothall import AskAgain, ReActAgent
+from moothall import AskAgain, Budget, ReActAgent, TextPiece, Usage
 from moothall.foundation.errors import ModelError
-from moothall.models import LocalModel, ModelReply, model
+from moothall.models import BudgetedModel, LocalModel, ModelReply, model
 from moothall.models.calling.listed import SeveralCalls
+from moothall.models.protocol import StreamPart
 
 pytestmark = pytest.mark.xdist_group("local_model")
 
@@ -54,6 +56,57 @@ def test_local_model_is_warmer_in_a_second_try(shallow: Path) -> None:
         assert agent.reply_sync("Say hello").stop_reason == "unreadable"
         run(heard.complete(user("Say hello")))
     assert seen == [0.0, 0.6, 0.0]
+
+
+class Scripted(LocalModel):
+    """Weights whose engine gives answers of a script, each in two pieces."""
+
+    def _hold(self, engine: Any) -> None:
+        super()._hold(engine)
+        self._engine = self  # type: ignore[assignment]
+
+    answers: list[ModelReply]
+
+    async def generate(self, body: Any) -> AsyncGenerator[StreamPart, None]:
+        reply = self.answers.pop(0)
+        middle = len(reply.text) // 2
+        yield TextPiece(reply.text[:middle])
+        yield TextPiece(reply.text[middle:])
+        yield reply
+
+
+UNREADABLE = ModelReply('{"x": 1}', usage=Usage(100, 50))
+
+
+def test_local_model_second_try_that_is_cut_off_has_its_text_and_the_tokens_of_both(
+    shallow_of_others: Path,
+) -> None:
+    cut = ModelReply(
+        '[{"action": "answer", "args": {"text": "It is sunny',
+        usage=Usage(10, 5),
+        finish_reason="length",
+    )
+
+    async def parts() -> list[StreamPart]:
+        with Scripted(shallow_of_others) as local:
+            local.answers = [UNREADABLE, cut]
+            return [each async for each in local.stream(user("Hello"), ACTIONS)]
+
+    *pieces, reply = run(parts())
+    assert "".join(each.text for each in pieces) == reply.text == "It is sunny"
+    assert (reply.usage, reply.finish_reason) == (Usage(110, 55), "length")
+
+
+def test_local_model_without_a_readable_answer_spends_the_tokens_of_both_tries(
+    shallow_of_others: Path,
+) -> None:
+    budget = Budget(tokens=100_000)
+    with Scripted(shallow_of_others) as local:
+        local.answers = [UNREADABLE, ModelReply("{}", usage=Usage(10, 5))]
+        with pytest.raises(ModelError, match="chose nothing readable") as caught:
+            run(BudgetedModel(local, budget).complete(user("Hello"), ACTIONS))
+    assert caught.value.usage == Usage(110, 55)
+    assert budget.spent.tokens == 165
 
 
 def test_answer_of_the_examples_in_a_list_of_calls_is_unreadable_and_never_streamed() -> None:

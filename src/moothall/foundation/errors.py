@@ -220,9 +220,15 @@ class MCPServerError(MoothallError, ConnectionError):
 
 
 class ModelError(MoothallError):
-    """A model could not answer; `status` is its server's, if the server refused the request."""
+    """A model could not answer.
+
+    Attributes:
+        status: its server's, if the server refused the request
+        usage: the tokens that its unusable answers took, a `Usage`; None if that is not known
+    """
 
     status: int | None = None
+    usage: object = None
 
 
 class WeightsError(ModelError):

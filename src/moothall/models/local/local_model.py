@@ -28,7 +28,7 @@ from moothall.models.local import weights
 from moothall.models.local.engine import InProcess
 from moothall.models.local.llama import BATCH_TOKENS, ChatEngine
 from moothall.models.plain_chat import add_schema, has_result, own_chat, plain_chat
-from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
+from moothall.models.protocol import NO_USAGE, ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.chat_format import chat_messages, tools
 from moothall.models.remote.schema_form import as_text, in_form
@@ -220,9 +220,9 @@ class LocalModel(InProcess, AnsweringModel):
                         continue
                     yield part
             return
-        answer_text = self._form.answer_text(actions)
-        body = self._body(request)
+        body, spent = self._body(request), NO_USAGE
         for is_last in (False, True):
+            answer_text = self._form.answer_text(actions)
             reply: Any = None
             async with aclosing(self._engine.generate(body)) as parts:
                 async for part in parts:
@@ -232,19 +232,20 @@ class LocalModel(InProcess, AnsweringModel):
                         yield part
                     elif text := answer_text.add(part.text):
                         yield TextPiece(text)
+            spent = spent + reply.usage
+            reply = replace(reply, usage=spent)
             if reply.finish_reason == "length":
                 reply = replace(reply, text=answer_text.text)  # a partial call cannot be read
                 break
             try:
-                read = self._form.read(reply, messages, actions)
+                reply = self._form.read(reply, messages, actions)
+                break
             except ValueError as error:
                 if is_last or answer_text.text:
-                    raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
+                    unreadable = ModelError(f"{self.name}: chose nothing readable: {error}")
+                    unreadable.usage = spent
+                    raise unreadable from error
                 body = self._retry_request(body, reply.text, str(error))
-                spent = reply.usage
-            else:
-                reply = replace(read, usage=read.usage + spent) if is_last else read
-                break
         # An answer that follows a schema is parsed as a whole before it is text.
         if remainder := reply.text[len(answer_text.text) :]:
             yield TextPiece(remainder)

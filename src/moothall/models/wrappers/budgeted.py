@@ -155,7 +155,9 @@ class BudgetedModel(AnsweringModel):
                             self._settle(reservation, bound, part)
                         yield part
                 except Exception as error:
-                    if not has_begun:
+                    if getattr(error, "usage", None) is not None and reservation.open:
+                        self._settle(reservation, bound, error)
+                    elif not has_begun:
                         _give_back(reservation, error)
                     raise
 
