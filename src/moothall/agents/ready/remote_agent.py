@@ -13,6 +13,7 @@ from moothall import (
     Agent,
     ChatMessage,
     ConversationalAgent,
+    InvalidArguments,
     Reply,
     StopReason,
     Usage,
@@ -71,7 +72,12 @@ class RemoteAgent(ConversationalAgent):
         thread = request.state
         observed, thread.own = [*(thread.own or ()), *thread.take_texts()], None
         try:
-            return await self._ask(request, observed)
+            try:
+                return await self._ask(request, observed)
+            except InvalidArguments:
+                if not await self._is_replaced():
+                    raise
+                return await self._ask(request, observed)  # for nothing has been said yet
         except BaseException:  # sent with the next request
             self._takes_threads = None  # there may be another agent now
             thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
@@ -121,6 +127,11 @@ class RemoteAgent(ConversationalAgent):
                     loop.call_soon_threadsafe(emit, event)
 
         return hear
+
+    async def _is_replaced(self) -> bool:
+        """Return whether the other agent's `say` takes other arguments than the one known."""
+        known, self._takes_threads = self._takes_threads, None
+        return known is not None and await self._has_threads() is not known
 
     async def _has_threads(self) -> bool:
         """Return whether the other agent's `say` has the argument `thread`; ask once."""
