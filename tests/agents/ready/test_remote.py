@@ -95,7 +95,7 @@ def test_remote_agent_forwards_the_last_hundred_observations_and_the_thread() ->
     assert [each["content"] for each in threads.received[1] if each["role"] != "system"] == ["Hi"]
 
 
-def test_remote_agent_replies_also_when_the_other_agent_was_replaced_by_one_without_threads() -> None:
+def test_remote_agent_replies_after_its_peer_was_replaced_by_one_without_threads() -> None:
     class Plain(Agent):
         @action
         def say(self, content: str) -> str:
