@@ -129,9 +129,9 @@ class RemoteAgent(ConversationalAgent):
         return hear
 
     async def _is_replaced(self) -> bool:
-        """Return whether the other agent's `say` takes other arguments than the one known."""
-        known, self._takes_threads = self._takes_threads, None
-        return known is not None and await self._has_threads() is not known
+        """Return whether the other agent's `say` takes other arguments by now."""
+        before, self._takes_threads = self._takes_threads, None
+        return before is not None and await self._has_threads() is not before
 
     async def _has_threads(self) -> bool:
         """Return whether the other agent's `say` has the argument `thread`; ask once."""
