@@ -62,6 +62,16 @@ class HTTPResponse:
         self._left_s = client.timeout_s
         self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether its status is transient, so that the same request may succeed later."""
+        return may_pass(self.status)
+
+    @property
+    def wait_s(self) -> float | None:
+        """How many seconds the server asks to wait; None if it does not say."""
+        return retry_after_s(self.headers)
+
     async def read(self) -> bytes:
         """Return the next bytes of a streamed body; none at its end. Only waiting takes time."""
         import aiohttp
@@ -213,10 +223,10 @@ class HTTPClient:
                 response.tries += attempt
                 retries = asked_again(response.headers)
                 if retries is None:
-                    retries = may_pass(response.status) and not (lasts and lasts(response))
+                    retries = response.may_pass and not (lasts and lasts(response))
                 if last or not retries or 200 <= response.status < 300:
                     break
-                wait_s = retry_after_s(response.headers)
+                wait_s = response.wait_s
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
                     break
             await asyncio.sleep(backoff_s(attempt) if wait_s is None else wait_s)

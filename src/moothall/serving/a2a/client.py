@@ -13,7 +13,6 @@ from moothall import ModelError
 from moothall.build import HTTPClient, HTTPError, HTTPResponse, one_line, tracing
 from moothall.foundation.http.addresses import is_of
 from moothall.foundation.http.network import is_loopback
-from moothall.foundation.http.retries import LONGEST_WAIT_S, backoff_s, may_pass, retry_after_s
 from moothall.foundation.threads import awaited
 from moothall.models import HeadersLike
 from moothall.models.server_events import ServerEvents
@@ -93,7 +92,7 @@ class Server:
                 broken += error.wait_s is None
                 if broken == _MOST_BROKEN:
                     raise
-                await asyncio.sleep(backoff_s(broken - 1) if error.wait_s is None else error.wait_s)
+                await asyncio.sleep(2**broken / 4 if error.wait_s is None else error.wait_s)
 
     async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
         """Call a method, and yield its results as they come."""
@@ -144,8 +143,8 @@ class Server:
             except HTTPError as error:
                 self._card_endpoint = None  # the server may have another address by now
                 raise Broken(f"{self._name}: {error}") from None
-            wait_s = retry_after_s(response.headers)
-            if response.status != 429 or wait_s is None or wait_s > LONGEST_WAIT_S:
+            wait_s = response.wait_s
+            if response.status != 429 or wait_s is None or wait_s > self._client.timeout_s:
                 break
             await asyncio.sleep(wait_s)  # a rate limit refused the call before it began anything
         if not 200 <= response.status < 300:
@@ -155,7 +154,7 @@ class Server:
             text += f": {body_text}" if body_text else ""
             if response.status in (401, 403):
                 text += " (a token belongs in headers=, or the one there is wrong)"
-            if not may_pass(response.status):
+            if not response.may_pass:
                 raise ModelError(text)
             broken = Broken(text)
             broken.wait_s = _BUSY_S if wait_s is None and response.status == 429 else wait_s
