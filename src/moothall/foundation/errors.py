@@ -220,12 +220,7 @@ class MCPServerError(MoothallError, ConnectionError):
 
 
 class ModelError(MoothallError):
-    """A model could not answer.
-
-    Attributes:
-        status: its server's, if the server refused the request
-        usage: the tokens that its unusable answers took, a `Usage`; None if that is not known
-    """
+    """A model could not answer; with its server's `status`, and its `usage`, if these are known."""
 
     status: int | None = None
     usage: object = None
