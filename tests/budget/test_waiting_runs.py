@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,28 @@ def test_seconds_pass_again_once_another_run_works(tmp_path: Path) -> None:
         budget.reserve(model_calls=1).settle()
         clock.time += LATER
         assert asyncio.run(clerk.reply("Go.", thread="other")).stop_reason == "deadline"
+
+
+@pytest.mark.parametrize("whose", ("agent", "reply", "parent"))
+@pytest.mark.parametrize(
+    ("per", "days", "stop_reason"),
+    (("day", 0, "budget"), ("day", 1, "done"), ("month", 0, "budget"), ("month", 40, "done")),
+)
+def test_calls_of_an_earlier_period_do_not_count_in_the_process_that_goes_on(
+    tmp_path: Path, per: Any, days: int, stop_reason: str, whose: str
+) -> None:
+    clock = Clock()
+    clock.time = time.time()
+    with Journal(tmp_path / "runs.db") as journal:
+        for later in (0, days):
+            clock.time += later * 86400
+            budget = Budget(model_calls=1, per=per, clock=clock)
+            part = budget.child(model_calls=2) if whose == "parent" else budget
+            its: dict[str, Any] = {"budget": part} if whose == "reply" else {}
+            own: dict[str, Any] = {} if its else {"budget": part}
+            clerk = agent("clerk", "pay", journal, **own)
+            reply = asyncio.run(clerk.reply("Go.", run_id="r", **its))
+            if reply.stop_reason == "waiting":
+                answer(journal)
+        assert (reply.stop_reason, budget.spent.model_calls) == (stop_reason, 1)
+        assert part.spent.model_calls == (2 if (whose, days > 0) == ("parent", True) else 1)

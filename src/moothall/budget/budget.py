@@ -20,7 +20,7 @@ from moothall.budget.amounts import (
     stored_of,
 )
 from moothall.budget.limits import LIMITS, RESERVED, Amounts, AmountsOrNone, Left, Limits, Spent
-from moothall.budget.period import Per, checked_per
+from moothall.budget.period import Per, checked_per, period_start
 from moothall.budget.reservation import Ledger, Reservation
 from moothall.budget.shared import HasBooks, SharedBooks, SharedLedger
 from moothall.budget.waiting import in_turn
@@ -233,6 +233,11 @@ class Budget:
     def accounts_alone(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
         return [(account, self._with_accounts((account,), None)) for account in self.accounts]
+
+    def period_began(self) -> float:
+        """Return when its own period began, in seconds since 1970; 0 without `per=`."""
+        self._ledger.refresh(self.accounts[:1])
+        return period_start(self.accounts[0].period) if self.accounts[0].per else 0.0
 
     def is_part_of(self, other: Budget) -> bool:
         """Return whether this is `other` or its descendant, so that spending here counts there."""

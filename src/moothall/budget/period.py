@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from moothall.foundation.errors import ConfigError
@@ -56,6 +56,11 @@ def renewal(period: str) -> str:
     kind = _FORM_BY_LENGTH[len(period)]
     later = _first_day(period) + timedelta(days=kind.days)
     return f"{_first_day(later.strftime(kind.format)).isoformat()} at 00:00 UTC"
+
+
+def period_start(period: str) -> float:
+    """Return when a period began, in seconds since 1970."""
+    return datetime.combine(_first_day(period), datetime.min.time(), UTC).timestamp()
 
 
 def _first_day(period: str) -> date:

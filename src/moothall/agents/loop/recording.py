@@ -231,7 +231,7 @@ def catch_up_models(
         before = _known_count(account, record, "entries")
         if before < len(entries):
             _set_known(account, record, len(entries))  # counted, even if the charge is refused
-            charge_spent(alone, model, spending(entries[before:]))
+            charge_spent(alone, model, entries[before:])
 
 
 def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:

@@ -182,8 +182,11 @@ async def completed(
         return await answer_of(model, prompt, schema=schema)
 
 
-def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
-    """Charge a budget what was spent, even if that is more than it allows."""
+def charge_spent(budget: Budget, model: Any, entries: Iterable[Entry]) -> None:
+    """Charge a budget what was spent in its period, even if that is more than it allows."""
+    if since := budget.period_began():
+        entries = [each for each in entries if each.at >= since]
+    spent = spending(entries)
     amounts = dict(spent.amounts)
     if spent.untold or spent.unpriced != Usage():
         amounts["usd"] += _price(budget, model, spent.unpriced, spent.untold)

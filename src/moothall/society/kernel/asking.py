@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from moothall import Agent, JournalError, ModelError, ModelReply, MoothallError
-from moothall.agents.replies.charging import begin_call, budgeted, charge_spent, spending
+from moothall.agents.replies.charging import begin_call, budgeted, charge_spent
 from moothall.budget import Budget
 from moothall.build import NULL_RECORD, Record, StepHandle, error_text, tracing
 from moothall.models.base import answer_of
@@ -164,7 +164,7 @@ class CitizenModelCalls:
                 for each in entries
                 if _citizen_of(str(each.data.get("key")), citizen_by_key) in by
             ]
-            charge_spent(budget, dearest, spending(own_entries))
+            charge_spent(budget, dearest, own_entries)
 
 
 class AskedModel:
