@@ -290,6 +290,40 @@ async def test_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
 
 
 @on_a_loop
+@pytest.mark.parametrize("way", ("resume_runs", "resume_decided"))
+async def test_run_whose_task_a_program_cancels_stops_no_other(tmp_path: Path, way: str) -> None:
+    working = asyncio.Queue[asyncio.Task[Any] | None]()
+    go_on = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def complete(self, messages: Any, *args: Any, **options: Any) -> Any:
+            if messages[-1]["role"] == "tool":
+                is_bo = "bo" in messages[0]["content"]
+                working.put_nowait(asyncio.current_task() if is_bo else None)
+                await go_on.wait()
+            return await super().complete(messages, *args, **options)
+
+    with Journal(tmp_path / "journal") as journal:
+        clerk = desk(journal, at_once, approver=Waiting(), access_policy=ACCESS_REQUESTED)
+        clerk.model = Slow([orders] * 8)
+        for run, name in RUNS.items():
+            await clerk.reply(f"I am {name}", thread=name, run_id=run)
+        for wait in journal.waiting():
+            journal.answer(wait.run, wait.key, True)
+        resume = clerk.resume_runs if way == "resume_runs" else clerk.resume_decided
+        resuming = asyncio.create_task(resume())
+        for task in [await working.get() for _ in RUNS]:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
+        go_on.set()
+        results = await resuming
+        assert [each.outcome for each in results] == ["resumed", "failed", "resumed"]
+        assert "run 'r2' was cancelled" in str(results[1].error)
+        assert [run.state for run in reversed(journal.runs())] == ["done", "cancelled", "done"]
+
+
+@on_a_loop
 async def test_resume_runs_takes_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         await desk(journal, at_once).reply("Hi", run_id="ended")

@@ -260,11 +260,6 @@ class Budget:
         self._ledger.check(self.accounts, self._now())
 
     @property
-    def is_shared(self) -> bool:
-        """Whether this budget or an ancestor is stored in a journal."""
-        return isinstance(self._ledger, SharedLedger)
-
-    @property
     def spent(self) -> Spent:
         """What was spent, including its children's spending, and the seconds that have passed."""
         account = self.accounts[0]

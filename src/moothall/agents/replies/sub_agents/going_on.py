@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import members_of, records
 from moothall.agents.replies.resume import asked_in
-from moothall.foundation.errors import RunHeld, RunMismatch
+from moothall.foundation.errors import RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
-from moothall.foundation.threads import to_its_end
+from moothall.foundation.threads import is_cancelled, to_its_end
 from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL
 
@@ -268,11 +268,15 @@ class ResumingRuns:
                 # Shielded: a cancellation comes here first, and the run is left before it ends.
                 result = await asyncio.shield(task)
             except asyncio.CancelledError:
-                journal.leave_runs(run.id)  # who asked for its reply has not cancelled it
-                task.cancel()
-                await asyncio.wait((task,))
-                await to_its_end(asyncio.to_thread(journal.held_runs.wait_for_openings))
-                raise
+                if is_cancelled():
+                    journal.leave_runs(run.id)  # who asked for its reply has not cancelled it
+                    task.cancel()
+                    await asyncio.wait((task,))
+                    await to_its_end(asyncio.to_thread(journal.held_runs.wait_for_openings))
+                    raise
+                # By code of its own: the other runs go on.
+                fault = RequestCancelled(f"run {run.id!r} was cancelled, and can be resumed")
+                result = ResumedRun(run, "failed", error=fault)
             if result is not None:
                 if is_late:
                     self._note(result)
