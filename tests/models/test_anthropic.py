@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, run, user
+from conformance.model import ACTIONS, parts_of, run, user
 from models import messages_format
-from models.openai_server import HANG, OpenAIServer, Request, http, status
+from models.openai_server import HANG, OpenAIServer, Request, events, http, status
 from models.server_conformance import ServerConformance
-from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
+from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice, Usage
 from moothall.foundation.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -195,6 +195,36 @@ def test_anthropic_is_refused_offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_anthropic_wrong_arguments_are_refused(args: dict[str, Any], fault: str) -> None:
     with pytest.raises((DefinitionError, ModelError), match=fault):
         AnthropicModel("m", **{"api_key": KEY} | args)
+
+
+# -- what comes later ------------------------------------------------------------------------------
+
+
+def test_anthropic_usage_keeps_the_cached_tokens_that_the_end_does_not_repeat() -> None:
+    start = {"input_tokens": 20, "cache_read_input_tokens": 80, "output_tokens": 1}
+    end = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7}
+    said = (
+        {"type": "message_start", "message": {"usage": start}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": end},
+        {"type": "message_stop"},
+    )
+    with OpenAIServer(events(*said)) as server:
+        reply = run(parts_of(of(server), user("Hi")))[-1]
+    assert reply.usage == Usage(100, 7, cache_read_tokens=80)
+
+
+def test_anthropic_reasons_no_further_about_the_call_of_another_model() -> None:
+    asks = {"error": {"message": "Expected `thinking`, but found `tool_use`"}}
+    refusal = http(json.dumps(asks).encode(), 400)
+    called = {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}
+    messages = [*user("Add"), {"role": "assistant", "content": "", "tool_calls": [called]}]
+    messages.append({"role": "tool", "tool_call_id": "c1", "content": "3"})
+    with OpenAIServer(refusal, messages_format.text("It is 3.")) as server:
+        reasons = of(server, options={"thinking": {"type": "enabled", "budget_tokens": 1024}})
+        assert run(reasons.complete(messages)).text == "It is 3."
+        run(reasons.complete(messages))
+        run(reasons.complete(user("Hi")))
+    assert ["thinking" in each.body for each in server.requests] == [True, False, False, True]
 
 
 # -- the server of these tests is what the provider's own client understands -----------------------

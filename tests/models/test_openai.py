@@ -396,6 +396,16 @@ def test_openai_key_with_a_line_break_is_named_and_not_shown() -> None:
     assert KEY not in str(caught.value)
 
 
+def test_openai_key_that_expires_during_the_retries_of_a_request_is_asked_for_again() -> None:
+    keys = iter(("old", "new"))
+    answers = status(429, **SOON), status(401, "expired"), text("ok")
+    with OpenAIServer(*answers) as server:
+        asked = OpenAIModel("m", server.url, lambda: next(keys))
+        assert run(asked.complete(user("Hi"))).text == "ok"
+    sent = [request.headers["authorization"] for request in server.requests]
+    assert sent == ["Bearer old", "Bearer old", "Bearer new"]
+
+
 # -- loops and connections -------------------------------------------------------------------------
 
 

@@ -11,18 +11,21 @@ import pytest
 
 from conformance.model import ACTIONS, parts_of, run, user
 from models.openai_server import (
+    DONE,
     OpenAIServer,
     Request,
     answer,
     call,
     calls,
     completion,
+    counted,
     delta,
+    events,
     http,
     status,
     text,
 )
-from moothall import FallbackModel, OpenAIModel, ReActAgent, Reply
+from moothall import FallbackModel, OpenAIModel, ReActAgent, Reply, Usage
 from moothall.models import ModelReply
 from moothall.models.ask import ask_value
 
@@ -55,6 +58,13 @@ def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
 def test_refusal_of_a_schema_is_not_asked_again() -> None:
     reply = agent_says(said(None, refusal="I will not."), schema=Sum)
     assert (reply.stop_reason, reply.detail) == ("unreadable", "refused by the model: I will not.")
+
+
+def test_openai_model_counts_the_usage_that_a_later_event_leaves_out() -> None:
+    empty = counted(prompt_tokens=0, completion_tokens=0, total_tokens=0)
+    with OpenAIServer(events(delta("Hi", "stop"), counted(), empty, DONE)) as server:
+        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1]
+    assert reply.usage == Usage(7, 3)
 
 
 # -- failures that pass ----------------------------------------------------------------------------

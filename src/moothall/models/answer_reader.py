@@ -178,8 +178,9 @@ class AnswerReader:
         parts += self._missing_parts()
         parts += self._say("", last=True)
         calls = self._calls()
-        refused = "" if self._texts or calls else readable("".join(self._refusal))
+        refused = "" if calls else readable("".join(self._refusal))
         if refused:
+            refused = "\n\n" * bool(self._texts) + refused  # in the midst of an answer
             self._texts.append(refused)
             parts.append(TextPiece(refused))
         text, thought, reason = "".join(self._texts), "".join(self._thought), self._end(bool(calls))
@@ -264,6 +265,13 @@ def usage_of(value: Any) -> Usage:
         min(cache_writes, input_tokens - cached),
         min(thought, answered),
     )
+
+
+def recounted(before: Any, usage: Any) -> Any:
+    """Return the usage after one more statement of it, whose zeros and gaps count nothing anew."""
+    if not isinstance(usage, dict):
+        return before
+    return (before or {}) | {name: count for name, count in usage.items() if count}
 
 
 def list_or_empty(value: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any, ClassVar, Unpack
@@ -16,6 +17,7 @@ from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.messages_format import (
+    lacks_thought,
     messages_body,
     messages_tools,
     think_first,
@@ -37,6 +39,10 @@ from moothall.models.settings import (
 )
 
 _MOST_PAUSES = 16  # of a turn in which the server's own tools work
+# What it says of a call that another model made, once this one reasons.
+_THOUGHT_FIRST = re.compile(
+    "expected .?thinking.{0,60}found|must start with a thinking block", re.I
+)
 _VERSION = "2023-06-01"  # the version of the API whose form this is; a version is kept as it is
 # Fields of a request that complete() and stream() set themselves.
 _OWN_FIELDS = frozenset(("cache_control", "max_tokens", "messages", "model", "stream", "system"))
@@ -119,6 +125,7 @@ class AnthropicModel(RemoteModel):
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(provider.schema_beside_actions, may_be_strict)
         self._adapting = Adapting(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
+        self._wants_thoughts = False  # where calls have results, if it reasons
 
     def _own_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": _VERSION}
@@ -149,6 +156,8 @@ class AnthropicModel(RemoteModel):
         body = self.request_fields | messages_body(adapted, self.name, self.base_url)
         if self._adapting.reasons:
             think_first(body["messages"])
+        if self._wants_thoughts and lacks_thought(body["messages"]):
+            body.pop("thinking", None)
         hosted = [*body.get("tools", ())]
         if actions or hosted:
             body["tools"] = [*hosted, *messages_tools(actions or ())]
@@ -158,6 +167,12 @@ class AnthropicModel(RemoteModel):
             return body
         output_format = {"format": {"type": "json_schema", "schema": schema}}
         return body | {"output_config": {**body.get("output_config", {}), **output_format}}
+
+    def _adapts(self, error_text: str, content: bytes) -> bool:
+        if not self._wants_thoughts and _THOUGHT_FIRST.search(error_text):
+            self._wants_thoughts = True
+            return True
+        return super()._adapts(error_text, content)
 
     @property
     def _url(self) -> str:

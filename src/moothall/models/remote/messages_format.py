@@ -61,6 +61,13 @@ def think_first(turns: Iterable[dict[str, Any]]) -> None:
             turn["content"].insert(0, {"type": "thinking", "thinking": NO_ANSWER, "signature": ""})
 
 
+def lacks_thought(turns: list[dict[str, Any]]) -> bool:
+    """Return whether results go back to an answer that no reasoning begins: another model's."""
+    blocks = [block for turn in turns[-2:] for block in turn["content"][:1]]
+    kinds = [block.get("type") for block in blocks]
+    return kinds[-1] == "tool_result" and kinds[0] not in ("thinking", "redacted_thinking")
+
+
 def _blocks(content: Any) -> list[dict[str, Any]]:
     """Return a message's content as blocks; empty texts, which are refused, are left out."""
     if isinstance(content, str):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
-from moothall.models.answer_reader import AnswerReader, list_or_empty, token_count
+from moothall.models.answer_reader import AnswerReader, list_or_empty, recounted, token_count
 from moothall.models.chat_answer import add_meta, end_of, wrong_field
 from moothall.models.protocol import ModelReply, StreamPart, Usage
 
@@ -59,7 +59,7 @@ class MessageStream(AnswerReader):
         if kind == "message_start":
             message = self._object(event.get("message"), label, "message")
             add_meta(self._meta, message)
-            self._count(message.get("usage"))
+            self._usage_counts = recounted(self._usage_counts, message.get("usage"))
         elif kind == "content_block_start":
             block = self._object(event.get("content_block"), label, "content_block")
             yield from self._begin(self._index(event, "index", label), block)
@@ -70,7 +70,7 @@ class MessageStream(AnswerReader):
             delta = self._object(event.get("delta"), label, "delta")
             self._reason = delta.get("stop_reason") or self._reason
             self.is_complete = bool(self._reason)
-            self._count(event.get("usage"))
+            self._usage_counts = recounted(self._usage_counts, event.get("usage"))
         elif kind == "message_stop":
             self.has_ended = self.is_complete = True
         # `ping`, `content_block_stop` and kinds of later versions say nothing of the answer.
@@ -80,7 +80,7 @@ class MessageStream(AnswerReader):
         if not isinstance(content, list):
             raise wrong_field(label, "content", content, "a list")
         add_meta(self._meta, answer)
-        self._count(answer.get("usage"))
+        self._usage_counts = recounted({}, answer.get("usage"))
         self._reason = answer.get("stop_reason")
         self.is_complete = True
         for index, block in enumerate(content):
@@ -142,13 +142,6 @@ class MessageStream(AnswerReader):
         self._meta |= {PAUSED: returned} if paused else {}
         has_thinking = any(each["type"] not in ("text", "tool_use") for each in returned)
         return ({"server": self._server, "content": returned},) if has_thinking else ()
-
-    def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):  # later counts replace earlier ones
-            counted = {key: value for key, value in usage.items() if value is not None}
-            if not counted.get("input_tokens"):  # compatible servers may not repeat the input
-                counted.pop("input_tokens", None)
-            self._usage_counts |= counted
 
     def _final_usage(self) -> Usage:
         # A server that summarises before it answers counts each pass, and in all the last one only.

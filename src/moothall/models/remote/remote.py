@@ -281,20 +281,22 @@ class RemoteModel(AnsweringModel):
         self, url: str, body: bytes | None, stream: bool = False, kind: str = ""
     ) -> HTTPResponse:
         """Send a request to an address; raise ModelError if the server refuses it."""
-        headers, method = await self._headers(), "GET" if body is None else "POST"
-        if kind:
-            headers = {**headers, "Content-Type": kind}
-        calls = may_call(body or b"")
-        response = await self._client.request(
-            method,
-            url,
-            headers=headers,
-            body=body,
-            stream=stream,
-            lasts=lambda response: self.failures.last(response, calls),
-        )
-        if 200 <= response.status < 300:
-            return response
+        headers, calls = await self._headers(), may_call(body or b"")
+        for _ in ("first", "again"):
+            response = await self._client.request(
+                "GET" if body is None else "POST",
+                url,
+                headers={**headers, "Content-Type": kind} if kind else headers,
+                body=body,
+                stream=stream,
+                lasts=lambda response: self.failures.last(response, calls),
+            )
+            if 200 <= response.status < 300:
+                return response
+            earlier = headers
+            # A key may have expired while the server was waited for.
+            if response.status != 401 or (headers := await self._headers()) == earlier:
+                break
         text = response.content.decode("utf-8", "replace")
         details = (response.status, text, response.headers, response.tries, calls)
         raise self.failures.refused(*details)

@@ -131,14 +131,14 @@ class Server:
     async def _fetch(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> HTTPResponse:
-        own_headers = self._headers() if callable(self._headers) else self._headers
-        extra = await awaited(own_headers) or {}
-        check_headers(extra, self._name)
-        headers = {**tracing.trace_headers(), **headers, **extra}
         while True:
+            own_headers = self._headers() if callable(self._headers) else self._headers
+            extra = await awaited(own_headers) or {}
+            check_headers(extra, self._name)
+            all_headers = {**tracing.trace_headers(), **headers, **extra}
             try:
                 response = await self._client.request(
-                    method, url, headers=headers, body=body, stream=stream
+                    method, url, headers=all_headers, body=body, stream=stream
                 )
             except HTTPError as error:
                 self._card_endpoint = None  # the server may have another address by now
