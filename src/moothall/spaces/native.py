@@ -67,9 +67,12 @@ class NativeSpace(Space):
             keepers = self._keepers = {}
         if sender not in keepers:
             here = {} if self._router is None else self._router.mailboxes
+            senders = () if self._router is None else self._router.senders
             if len(keepers) > 2 * len(here) + _MOST_ABSENT:  # threads of a program, not of agents
                 retained = (
-                    (id, each) for id, each in list(keepers.items()) if id in here or not id
+                    (id, each)
+                    for id, each in list(keepers.items())
+                    if id in here or id in senders or not id
                 )
                 keepers = self._keepers = dict(retained)
             keepers[sender] = WeakValueDictionary()
@@ -77,14 +80,24 @@ class NativeSpace(Space):
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         super()._detach(mailbox, *spared)
-        keepers = self._keepers
-        if keepers is None or mailbox.router.ending:
+        if not mailbox.router.ending:
+            self._sender_left(mailbox.id)
+
+    def forget_sender(self, id: str) -> None:
+        """Drop what agents keep of a sender that is not in the space."""
+        super().forget_sender(id)
+        if self._router is not None:
+            self._router.enter(self._sender_left, id)
+
+    def _sender_left(self, sender_id: str) -> None:
+        """Have those that keep threads of a sender drop them; on the loop."""
+        if (keepers := self._keepers) is None:
             return
         # What an agent asked others in the name of who left, they keep in threads of their own.
-        departures: list[tuple[str, str | None]] = [(mailbox.id, None)]
+        departures: list[tuple[str, str | None]] = [(sender_id, None)]
         for sender, thread in departures:
             own = {**keepers.get(sender, {}), **keepers.get("", {})}
             for id, keeper in own.items():
                 dropped = keeper.sender_left(sender, thread)
                 departures += [(id, each) for each in dropped]
-        keepers.pop(mailbox.id, None)
+        keepers.pop(sender_id, None)

@@ -60,6 +60,7 @@ class Outcomes:
 
     def __init__(self, thread: LoopThread) -> None:
         self.mailboxes: dict[str, Mailbox] = {}  # by the agents' ids
+        self.senders: set[str] = set()  # the ids of agents that only send
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self.ending = False  # whether the space is being closed: no agent is added any more
         self.closed = False  # whether it is closed: nothing is delivered any more

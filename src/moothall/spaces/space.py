@@ -72,8 +72,7 @@ class Space:
         if approver is not None:
             check_approver(approver, type(self).__name__)
         self.approver = approver
-        self._capacity = mailbox
-        self._capacity_bytes = mailbox_bytes
+        self._capacity, self._capacity_bytes = mailbox, mailbox_bytes
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self._starting = guard()
         self._members = guard()
@@ -224,11 +223,13 @@ class Space:
     def _came(self, agent: Agent) -> None:
         """Note that an agent has come, new or in the place of another."""
 
+    @property
+    def _boxes(self) -> dict[str, Mailbox]:
+        return {} if self._router is None or self._closed else self._router.mailboxes
+
     def _mailbox_of(self, agent: Agent | str | int) -> Mailbox:
         """Return the mailbox of an agent or id that is here."""
-        router = self._router
-        boxes = {} if router is None or self._closed else router.mailboxes
-        mailbox = boxes.get(address(agent.id if isinstance(agent, Agent) else agent))
+        mailbox = self._boxes.get(address(agent.id if isinstance(agent, Agent) else agent))
         if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
             raise not_here(agent)
         return mailbox
@@ -239,25 +240,34 @@ class Space:
         Args:
             group: only those in the group of this name
         """
-        boxes = {} if self._router is None or self._closed else dict(self._router.mailboxes)
-        return [id for id, each in boxes.items() if group is None or group in each.groups]
+        boxes = [*self._boxes.items()]
+        return [id for id, each in boxes if group is None or group in each.groups]
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of the agents of this process in each group, by the group's name."""
-        boxes = {} if self._router is None or self._closed else dict(self._router.mailboxes)
         members: dict[str, list[str]] = {}
-        for id, mailbox in boxes.items():
+        for id, mailbox in [*self._boxes.items()]:
             for group in mailbox.groups:
                 members.setdefault(group, []).append(id)
         return members
+
+    def give_outbox(self, agent: Agent) -> None:
+        """Let an agent send that is not in the space: nothing reaches it, and its id stays free."""
+        router = self._start()
+        router.senders.add(address(agent.id))
+        agent.space_mailbox = Mailbox(agent, self, router)
+
+    def forget_sender(self, id: str) -> None:
+        """Drop what agents keep of a sender that is not in the space."""
+        if self._router is not None:
+            self._router.senders.discard(id)
 
     def note_keeper(self, agent: Agent, sender: str) -> None:
         """Note that an agent keeps a conversation with a sender, who may leave."""
 
     def agent(self, id: str) -> Agent | None:
         """Return the agent of this id that is in this process, or None."""
-        router = self._router
-        mailbox = None if router is None or self._closed else router.mailboxes.get(id)
+        mailbox = self._boxes.get(id)
         return None if mailbox is None else mailbox.agent
 
     async def all_ids(self, group: str | None = None) -> list[str]:
@@ -287,10 +297,7 @@ class Space:
         if not callable(callback) or is_async(callback):
             raise DefinitionError(f"observe takes a plain function, got {callback!r}")
         check_function("observe: callback", callback, "message")
-        if everywhere:
-            self._observe_everywhere(callback)
-        else:
-            self._observe(callback)
+        (self._observe_everywhere if everywhere else self._observe)(callback)
 
     def _observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         with self._starting:
@@ -340,8 +347,7 @@ class Space:
         router = self._router
         if router is None or self._closed:
             return {}
-        remaining: dict[str, int] = self._thread.run(idle, router, timeout).result()
-        return remaining
+        return dict(self._thread.run(idle, router, timeout).result())
 
     def close(self) -> None:
         """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
@@ -377,19 +383,17 @@ class Space:
         if router is None or self._closed:
             return {"agents": {}, "deadlines": 0}
 
-        def count() -> dict[str, Any]:
-            return {id: each.statistics() for id, each in list(router.mailboxes.items())}
-
         if everywhere:
             agents = self._thread.run(self._count_everywhere).result()
         else:
-            agents = count() if on_a_space() else self._thread.call(count)
+            agents = self._count() if on_a_space() else self._thread.call(self._count)
         return {"agents": agents, "deadlines": router.pending}
 
+    def _count(self) -> dict[str, Any]:
+        return {id: each.statistics() for id, each in [*self._boxes.items()]}
+
     async def _count_everywhere(self) -> dict[str, Any]:
-        assert self._router is not None
-        here = self._router.mailboxes.items()
-        return {id: each.statistics() | {"processes": 1} for id, each in here}
+        return {id: each | {"processes": 1} for id, each in self._count().items()}
 
     def __enter__(self) -> Self:
         return self
@@ -405,7 +409,7 @@ class Space:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else counted(len(self.ids()), "agent")
+        state = "closed" if self._closed else counted(len(self._boxes), "agent")
         return f"<{type(self).__name__}, {state}>"
 
     _observe_everywhere = _observe
@@ -478,11 +482,9 @@ class Space:
             if mailbox.leaving is not None:
                 return mailbox.leaving
             spared = handling if handling is not None and handling.mailbox is mailbox else None
-            last = overrides(mailbox.agent, "before_remove")
-            removal = mailbox.leaving = self._delivery(
-                mailbox, "before_remove" if last else "removed"
-            )
-        if last:
+            name = "before_remove" if overrides(mailbox.agent, "before_remove") else "removed"
+            removal = mailbox.leaving = self._delivery(mailbox, name)
+        if name == "before_remove":
             return self._begin(mailbox, removal, spared)
 
         def leave() -> None:
@@ -540,8 +542,7 @@ class Space:
 
     def _delivery(self, mailbox: Mailbox, name: str) -> Delivery:
         delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
-        delivery.mailbox = mailbox
-        delivery.state = RUNNING
+        delivery.mailbox, delivery.state = mailbox, RUNNING
         return delivery
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import ExitStack
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from moothall import NativeSpace, ReActAgent, ScriptedModel
+from moothall import Agent, AMQPOptions, AMQPSpace, NativeSpace, ReActAgent, ScriptedModel, action
 from moothall.foundation.errors import MoothallError
 from moothall.serving.doors.asks import Caller
 from moothall.serving.doors.served import Served
+
+
+class Clerk(Agent):
+    """It offers an action to callers."""
+
+    @action(access_policy="permitted")
+    async def greet(self) -> str:
+        """Name the caller, and who is in the space."""
+        assert self.current_message is not None
+        assert self.space is not None
+        return f"{self.current_message['from']} of {self.space.ids()}"
 
 
 def test_call_that_cannot_begin_is_not_under_way() -> None:
@@ -75,3 +88,30 @@ def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
         await served.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("over", ("no broker", "a broker"))
+def test_doors_of_one_space_have_callers_of_one_name(
+    over: str, request: pytest.FixtureRequest
+) -> None:
+    """Two at once, and one after another; over a broker, in two programs, too."""
+    with ExitStack() as stack:
+        if over == "a broker":
+            options = AMQPOptions("127.0.0.1", request.getfixturevalue("broker").port)
+            about: Any = {"amqp_options": options, "exchange": f"x{uuid4().hex}"}
+            spaces: list[Any] = [stack.enter_context(AMQPSpace(**about)) for _ in range(2)]
+        else:
+            spaces = [stack.enter_context(NativeSpace())]
+        clerks = [each.add(Clerk(f"Clerk{n}")) for n, each in enumerate(spaces)]
+
+        async def main() -> None:
+            caller = Caller(asyncio.get_running_loop(), None)
+            doors = [Served(each) for each in (*clerks, clerks[0])]
+            for each in doors:
+                (id,) = each.agents
+                assert await each.call("mcp", id, "greet", {}, caller) == f"mcp of [{id!r}]"
+            await doors[0].close()
+            assert await doors[-1].call("mcp", "Clerk0", "greet", {}, caller)
+            assert await Served(clerks[0]).call("mcp", "Clerk0", "greet", {}, caller)
+
+        asyncio.run(main())

@@ -263,7 +263,7 @@ def sources_of_asker(agent: Any) -> AskerSources:
     if sender in agent.trusted:
         return [], None
     local, is_local = agent_here(agent, sender)
-    if not is_local:
+    if not is_local and handling.caller_context is None:  # a door's caller is of this process
         return [f"agent {sender}"], None
     name = message["action"]["name"]
     if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):

@@ -1,12 +1,15 @@
-"""The callers of the doors: their names, budgets and rates."""
+"""The callers of the doors: their names, budgets and rates, and the senders of their messages."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
+from weakref import WeakKeyDictionary
 
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded
 from moothall.agents.replies.charging import check_reply_budget
@@ -28,6 +31,10 @@ _KEY: Final = "moothall.caller"
 _PLACES: Final = 8
 """How many addresses of requests are kept."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+
+_IDLE_S: Final = 3600.0
+"""Seconds without a request after which a sender is forgotten, with its threads."""
+_MAX_SENDERS: Final = 10_000
 
 Budgets: TypeAlias = "Budget | Callable[[str], Budget | None] | None"
 
@@ -197,6 +204,52 @@ class Callers:
                 f"budget= must return a Budget or None for {caller!r}, got {budget!r}"
             )
         return budget
+
+
+class Senders:
+    """The senders of the messages of a space's callers, which all its doors share."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, float] = {}  # when each was used; the one used last is the last one
+        self._busy: Counter[str] = Counter()  # how many calls of each are under way
+        self._guard = guard()
+
+    @staticmethod
+    def in_space(space: Any) -> Senders:
+        """Return the senders of a space."""
+        with _GUARD:
+            return _OF_SPACES.setdefault(space, Senders())
+
+    @contextmanager
+    def in_use(self, space: Any, id: str) -> Iterator[None]:
+        """Count a call of a sender in the `with` block; have the space forget idle senders."""
+        with self._guard:
+            self._busy[id] += 1
+            self._note(id)
+            now = time.monotonic()
+            idle = [
+                sender
+                for place, (sender, used) in enumerate(self._used.items())
+                if not self._busy[sender]
+                and (now - used > _IDLE_S or place < len(self._used) - _MAX_SENDERS)
+            ]
+            for each in idle:
+                del self._used[each]
+                space.forget_sender(each)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._busy -= Counter((id,))  # which drops what is 0
+                self._note(id)  # idle from now on
+
+    def _note(self, id: str) -> None:
+        self._used.pop(id, None)
+        self._used[id] = time.monotonic()
+
+
+_OF_SPACES: Final[WeakKeyDictionary[Any, Senders]] = WeakKeyDictionary()
+_GUARD: Final = guard()
 
 
 def _check(budget: Budget, caller: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -41,13 +40,10 @@ from moothall.foundation.threads import reset
 from moothall.journal import Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover
-from moothall.serving.doors.callers import LOCAL, Callers
+from moothall.serving.doors.callers import LOCAL, Callers, Senders
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, in_path
 
-_IDLE_S: Final = 3600.0
-"""Seconds without a request after which a sender is removed, with its threads."""
-_MAX_SENDERS: Final = 10_000
 T = TypeVar("T")
 
 
@@ -65,8 +61,6 @@ _SERVING: Final = guard()
 
 class _Sender(Agent):
     """The sender of a caller's messages. It receives none."""
-
-    receive_own_broadcasts = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,11 +103,9 @@ class Served:
         self._space: Any = agent_list[0].space if space is None else space
         self._owns_space = self._space is None
         self._given_up: set[str] = set()
-        self._senders: dict[str, tuple[Agent, float]] = {}
         self.answered_runs: set[str] = set()  # whose callers go on with them: no look does
-        self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
+        self._under_way: set[_DoorCall] = set()
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
-        self._guard = guard()
         with _SERVING:
             _SERVED.add(self)
         if self._owns_space:
@@ -168,7 +160,7 @@ class Served:
             "actions": len(self.actions()),
             "callers": callers,
             "calls": dict(self._counted),
-            "under_way": sum(self._busy.values()),
+            "under_way": len(self._under_way),
             **self.callers.page_data(),
         }
 
@@ -180,7 +172,7 @@ class Served:
     @property
     def busy(self) -> bool:
         """Whether a call is under way."""
-        return any(self._busy.values())
+        return bool(self._under_way)
 
     def actions(self) -> Sequence[tuple[str, Action]]:
         """Return what callers may call: each agent's id, and an action that it offers."""
@@ -216,7 +208,7 @@ class Served:
             context.pays.reserve(actions=1).settle()
         if on_progress is not None:
             context.hears = partial(_tell_on, caller.loop, on_progress)
-        with self._under_way(sender, caller, context) as agent:
+        with self._sending(sender, caller, context) as agent:
             return await agent.send_request(message, None, caller_context=context)
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
@@ -262,7 +254,7 @@ class Served:
             BudgetExceeded: the caller has spent its budget
         """
         context = self._call_context(caller)
-        with self._under_way(sender, caller, context) as agent:
+        with self._sending(sender, caller, context) as agent:
             delivery = Delivery(Envelope(sender, to, "say", {}), Delivery.REQUEST)
             delivery.mailbox, delivery.state = agent.space_mailbox, Delivery.RUNNING
             delivery.caller_context = context
@@ -274,21 +266,19 @@ class Served:
                 reset(before)
 
     @contextmanager
-    def _under_way(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:
+    def _sending(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:
         """Count a call in the `with` block, which gets its sender."""
-        # First: another look-up of a sender removes those that have no call under way.
-        self._busy[sender] += 1
+        self._under_way.add(context)
         self._counted[caller.name] += 1
+        agent = _Sender(sender)
         try:
-            yield self._sender(sender)
+            with Senders.in_space(self._space).in_use(self._space, sender):
+                self._space.give_outbox(agent)
+                yield agent
         finally:
             # A task that the action has left behind still has it: it asks and pays no more.
             context.open = False
-            with self._guard:  # idle from now on: the last one used is the last one here
-                if (entry := self._senders.pop(sender, None)) is not None:
-                    self._senders[sender] = entry[0], time.monotonic()
-            # Not `[sender] -= 1`: this drops what is 0, and `_tell` looks whether any is left.
-            self._busy -= Counter((sender,))
+            self._under_way.discard(context)
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
         """Ask for approval if the agent's `say` needs it; call it within `calling`.
@@ -324,24 +314,6 @@ class Served:
         if self._owns_space:
             await in_thread(self._space.close)
 
-    def _sender(self, id: str) -> Agent:
-        """Return the sender of an id, and remove idle senders."""
-        now = time.monotonic()
-        with self._guard:
-            entry = self._senders.get(id)
-            # Added within the guard: another call of a new sender must find it, not add it again.
-            agent = self._space.add(_Sender(id)) if entry is None else entry[0]
-            self._senders[id] = agent, now
-            idle = [
-                sender
-                for place, (sender, (_, used)) in enumerate(list(self._senders.items()))
-                if not self._busy[sender]
-                and (now - used > _IDLE_S or place < len(self._senders) - _MAX_SENDERS)
-            ]
-            for each in idle:
-                self._space.remove(self._senders.pop(each)[0])
-        return agent
-
     def _call_context(self, caller: Caller) -> _DoorCall:
         """Return what goes with a call; raise BudgetExceeded if the caller has spent its budget."""
         content = caller.content if isinstance(caller.content, list) else None
@@ -364,7 +336,7 @@ class Served:
 
     def _tell(self, event: Event) -> None:
         # Called with each event of the agents, most of which are of no call of a door.
-        if self._busy and (caller := self._caller()) is not None:
+        if self._under_way and (caller := self._caller()) is not None:
             _tell_on(caller.loop, caller.tell, event)
 
 

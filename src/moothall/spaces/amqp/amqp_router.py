@@ -221,7 +221,7 @@ class AMQPRouter(Router):
         if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(message)
             return
-        if kind == wire.ANSWER and outcome != CONFIRMED:
+        if kind == wire.ANSWER and outcome != CONFIRMED and message.to not in self.senders:
             is_full = outcome in (REFUSED, NO_ROOM)
             reason = "its mailbox is full" if is_full else "no process has an agent of that id"
             self.answer_lost(message.to, reason)
