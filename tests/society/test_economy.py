@@ -7,11 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall import ConfigError, Journal
+from moothall.society.blocks.economy import EconomyBlock
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
@@ -276,6 +278,39 @@ def test_step_of_several_days_pays_what_steps_of_a_day_pay() -> None:
 
     assert paid("3d") == paid("1d")
     assert paid("3d")[0]["bank"]["state"]["deposits"] == {"3": 1_331_000}
+
+
+def test_wages_of_a_step_of_several_days_are_taxed_as_those_of_each_day() -> None:
+    class Works(EconomyBlock):
+        """Works eight hours a day, and saves nothing."""
+
+        def fits_rows(self, rows: Any) -> Any:
+            return 1.0
+
+        def step_rows(self, rows: Any) -> None:
+            days = rows.seconds // 86_400
+            rows.want(Work, rows["work"] >= 0, place=rows["work"], seconds=8 * 3600 * days)
+
+    city = City.generate(seed=1, citizens=200)
+    places = [*city.by_kind("work")[:2]]
+
+    def lived(step: str) -> Any:
+        firms = [Firm(f"firm-{n}", place, 10**7, wage=3_000) for n, place in enumerate(places)]
+        table = {"place": places, "work": places, "income": [0, 24_000]}
+        block = Works(block_params={"cash_days": 3650})
+        people = Population({name: np.array(each) for name, each in table.items()}, city, [block])
+        with Society(
+            people, services=[*firms, Government(reserve=10**9)], start="2026-01-05T10:00"
+        ) as society:
+            society.run_sync(days=14, step=step)
+            society.run_sync(steps=1)
+            columns = people.columns
+            names = ("money", "income", "earned")
+            return society.books.balances["government"], {
+                name: columns[name].tolist() for name in names
+            }
+
+    assert lived("7d") == lived("1d")
 
 
 def test_services_keep_what_each_has_where_others_come_and_leave() -> None:

@@ -44,9 +44,11 @@ def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
     return smaller(wealth, (income * of_income + wealth // 1000 * of_wealth) // 1000)
 
 
-def income_after(income: Any, earned: Any) -> Any:
-    """Return the usual income after one more day: a moving average over about a week."""
-    return (income * (_DAYS - 1) + earned) // _DAYS
+def income_after(income: Any, earned: Any, days: Any = 1) -> Any:
+    """Return the usual income of a day after some more days: a moving average of about a week."""
+    for day in range(int(np.max(days))):
+        income = where(day < days, (income * (_DAYS - 1) + earned // days) // _DAYS, income)
+    return income
 
 
 def to_save(money: Any, savings: Any, budget: Any, cash_days: int) -> Any:
@@ -184,10 +186,11 @@ class EconomyBlock(CitizenBlock):
         if not any_of(is_due):
             return
         again, income, earned = is_due & (paid >= 0), rows["income"], rows["earned"]
-        rows["income"] = where(again, income_after(income, earned), income)
+        days = where(again, larger(1, day - paid), 1)
+        rows["income"] = where(again, income_after(income, earned, days), income)
         rows["earned"] = where(again, 0, earned)
         budget, purse = self._budget(rows), rows["purse"]
-        rows["purse"] = where(is_due, smaller(purse + budget, _DAYS * budget), purse)
+        rows["purse"] = where(is_due, smaller(purse + budget * days, _DAYS * budget), purse)
         cents = to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
         rows.want(Save, again & (cents != 0), cents=cents)
         rows["paid_day"] = day

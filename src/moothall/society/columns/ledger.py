@@ -171,9 +171,13 @@ def pension_of(skill: Any, wage: int) -> Any:
     return sum((part - above) * rate // 100 for part, above, (_, rate) in tiers) * 12 // 365
 
 
-def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
-    """Return the tax to withhold from wages, given the day's earlier income and tax."""
-    return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
+def withheld(
+    gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]], days: int = 1
+) -> Any:
+    """Return the tax to withhold from wages of some days, given the earlier income and tax."""
+    total = income + gross
+    tax = tax_on(total, brackets) if days == 1 else tax_on(total // days, brackets) * days
+    return smaller(gross, larger(0, tax - paid))
 
 
 def credited(deposits: Any, interest: int, own: int, order_of: Callable[[Any], Any]) -> Any:

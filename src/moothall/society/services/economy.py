@@ -135,7 +135,7 @@ class Government(Service):
     """Taxes each day's income by brackets, pays public wages, and shares out the rest.
 
     The tax is withheld from each wage: the tax due on the day's income so far, less the tax
-    withheld before.
+    withheld before. The wage of a step of several days is an equal part of each one's income.
 
     Args:
         id: the id that messages name; firms pay taxes to one called `government` alone
@@ -153,6 +153,7 @@ class Government(Service):
     Attributes:
         taxed: each citizen's income of the day, and the tax withheld from it
         days: the number of closed days
+        wage_days: of how many days the wages of this step are
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class Government(Service):
         self.daily: int = daily
         self.cover: int = cover
         self.days: Any = 0
+        self.wage_days: int = 1
 
     def of_population(self, population: Any) -> None:
         """Store the incomes and taxes of a population in an array."""
@@ -198,7 +200,7 @@ class Government(Service):
     def due(self, rows: Any, gross: Any) -> Any:
         """Return the taxes to withhold from citizens' wages, each at most the wage."""
         income, paid = self.taxed.array.T
-        return withheld(gross, income[rows], paid[rows], self.brackets)
+        return withheld(gross, income[rows], paid[rows], self.brackets, self.wage_days)
 
     def collected(self, rows: Any, gross: Any, tax: Any) -> None:
         """Record wages of citizens, each once, and the taxes withheld from them."""

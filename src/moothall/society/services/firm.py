@@ -171,6 +171,8 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
     taxes = hasattr(government, "due")
+    if taxes:
+        government.wage_days = max(1, books.days_ended)
     wages, purses = ledger.arrays["wage"], books.balances.cents
 
     def earned(first: int, until: int) -> tuple[Any, ...]:
