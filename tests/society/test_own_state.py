@@ -417,6 +417,36 @@ async def test_state_of_a_shipped_town_with_shipped_parts_keeps_no_variables() -
         assert not any(society.state_dict()["variables"].values())
 
 
+def test_block_that_kept_something_in_a_society_begins_no_other() -> None:
+    class Sums(Counts):
+        def __init__(self, begin: int) -> None:
+            super().__init__()
+            self.begin = begin
+
+        def number(self, rows: Any) -> float:
+            return float(self.begin)
+
+    class Adds(Sums):
+        def number(self, rows: Any) -> float:
+            self.begin += 1
+            return float(self.begin)
+
+    same, grows = Sums(3), Adds(3)
+    with rows(same) as first, rows(same) as second:
+        for society in (first, second, first):  # what it was made with it has everywhere
+            society.run_sync(steps=2)
+    with rows(grows) as society:
+        society.run_sync(steps=2)
+        state = society.state_dict()
+        society.run_sync(steps=2)
+    with rows(grows) as society:
+        with pytest.raises(ConfigError, match="block 'Adds' has lived in another society"):
+            society.run_sync(steps=1)
+        society.load_state_dict(state)  # all that it keeps is of this society
+        society.run_sync(steps=1)
+        assert grows.begin == 6
+
+
 def test_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:
     made = Population(3, Grid(4, 2), [Counts()], layers={"sugar": Column("int8", 3)})
     assert made.layers["sugar"].tolist() == [3] * 8

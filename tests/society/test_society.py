@@ -484,7 +484,18 @@ async def test_replace_of_a_citizen_keeps_its_money_and_messages_and_the_new_one
             "heard": ["2"],
         }
         assert society.failures == []
-        assert society.state_dict()["agents"][0]["memory"]["status"] == new.status
+        state = society.state_dict()
+        assert state["agents"][0]["memory"]["status"] == new.status
+        society.load_state_dict(state)
+        async with Society([CitizenAgent(1), Counting(2)], services=[Bank()]) as other:
+            with pytest.raises(
+                StateError, match=r"'1' .* replaced by one of Counting, and .* of C"
+            ):
+                other.load_state_dict(state)
+            await asyncio.to_thread(other.replace, other.agents[0], Counting(1))
+            other.load_state_dict(state)
+            assert other.agents[0].status == new.status
+            assert other.state_dict() == state
         with pytest.raises(DefinitionError, match=r"cannot replace .*: one is no citizen"):
             await asyncio.to_thread(society.replace, new, Agent(1))
 

@@ -18,6 +18,7 @@ from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
+from moothall.society.kernel.variables import by_number, image_of
 from moothall.society.kernel.wants import id_order
 from moothall.society.people import generator
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -27,7 +28,7 @@ from moothall.society.population.population import Population
 logger: logging.Logger = logging.getLogger("moothall.society")
 
 _OWNER: Final = "_lives_in"
-"""A service's attribute: what stands for the society that has used it."""
+"""An attribute of a service, or of a block: what stands for the society that has used it."""
 _MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {
     "engine": ("an engine, such as LocalEngine()", "run_rows"),
@@ -184,21 +185,32 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
     return by_id
 
 
-def take_services(services: Mapping[str, Service], society: object, books: Any) -> None:
-    """Have a society begin with its services; one keeps what it did in the society before."""
-    for service in services.values():
-        if vars(service).get(_OWNER, society) is not society:
+def take_parts(society: Any, *, with_state: bool = False) -> None:
+    """Have a society begin with its services and the blocks of its rows, which keep what they had.
+
+    One that lived in another society needs the state of it, `with_state`, or must have kept nothing
+    there.
+    """
+    services, token = [*society.services.values()], society.token
+    for service in services:
+        if not with_state and vars(service).get(_OWNER, token) is not token:
             raise ConfigError(
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
             )
-    give_services(services, society)
-    rows = id(books.population)
-    if any(vars(each)["_rows_of"] != rows for each in services.values()):
-        books.keep_rows()  # a society that was made later had them keep its own
-
-
-def give_services(services: Mapping[str, Service], society: object) -> None:
-    """Let services live in the society whose state they were given, and in no other."""
-    for service in services.values():
-        vars(service)[_OWNER] = society
+    population = society.population
+    for block in by_number(() if population is None else population.blocks).values():
+        owner, first = vars(block).get(_OWNER) or (None, image_of(block))
+        if owner is token:
+            continue
+        if not with_state and owner is not None and image_of(block) != first:
+            raise ConfigError(
+                f"block {block.name!r} has lived in another society, and keeps what it had: make "
+                "blocks for each Population"
+            )
+        vars(block)[_OWNER] = token, first
+    for service in services:
+        vars(service)[_OWNER] = token
+    rows = id(society.books.population)
+    if any(vars(each)["_rows_of"] != rows for each in services):
+        society.books.keep_rows()  # a society that was made later had them keep its own

@@ -6,13 +6,14 @@ import base64
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 from moothall import StateError
 from moothall.agents.replies.state import memory_state, restore_memory
-from moothall.build import APPENDED, Envelope, Record
+from moothall.build import APPENDED, Record
 from moothall.foundation.lazily import is_ours
-from moothall.society.arguments import give_services
+from moothall.society.arguments import take_parts
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
@@ -59,8 +60,7 @@ def head_of(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
     population = society.population
     first = begin(society) if society.unwritten is None else society.unwritten
-    network = None if population is None else population.network
-    first_network = None if population is None else population.first_network
+    network = None if population is None else population.later_network
     return {
         "kind": KIND,
         "version": VERSION,
@@ -70,10 +70,8 @@ def head_of(society: Steps) -> dict[str, Any]:
         "services": society.books.state_dict(),
         **society.history(),
         "changed": society.changed.state_dict(),
-        "sent": [_sent_json(each) for each in society.router.sent],
-        "nodes": network.nodes_json()
-        if network is not None and network is not first_network
-        else None,
+        "sent": [each.as_json() for each in society.router.sent],
+        "nodes": None if network is None else network.nodes_json(),
         **states_of(owners_of(society), first),
     }
 
@@ -114,12 +112,7 @@ def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _decoded(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
+_decoded: Final = partial(base64.b64decode, validate=True)
 
 
 def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> dict[str, Any]:
@@ -127,7 +120,9 @@ def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> d
     state: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
     state["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
     if society.population is not None and mailboxes is None:
-        state["columns"] = _array_rows(_arrays_of(society), _encoded)
+        state["columns"] = _array_rows(
+            _arrays_of(society), lambda part: base64.b64encode(part).decode()
+        )
     return state
 
 
@@ -188,7 +183,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         raise StateError(f"the state is of seed {data['seed']}, and the society's is otherwise")
     if type(data["step"]) is not int or data["step"] < 0:
         raise ValueError(f"step must be 0 or more, got {data['step']!r:.40}")
-    mailboxes = {mailbox.id: mailbox for mailbox in society.mailboxes}
+    mailboxes = {each.id: each for each in society.mailboxes}
     ids = [str(each["id"]) for each in data["agents"]]
     strange = sorted(set(ids) - set(mailboxes), key=id_order)
     if strange:
@@ -197,6 +192,13 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
             "(or promote them) first; where they joined during a recorded run, resume a fork: "
             "journal.fork(run_id)"
         )
+    for id, each in zip(ids, data["agents"], strict=True):
+        now = mailboxes[id].classes
+        if (saved := each.get("classes", now)) != now:
+            raise StateError(
+                f"agent {id!r} of the state was replaced by one of {saved}, and the society's is "
+                f"of {now}: call `replace` first; where a recorded run had it, resume a fork"
+            )
     population = society.own_population
     arrays = _read(data.get("columns") or [], stored) if population is not None else {}
     for id in set(mailboxes) - set(ids):
@@ -213,17 +215,18 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     society.number = data["step"]
     society.load_history(data)
     router = society.router
-    router.sent = [_sent_of_json(each) for each in data["sent"]]
+    router.sent = [Sent.of_json(each) for each in data["sent"]]
     society.changed.load_state_dict(data["changed"])
     society.city = society.changed.city()
     society.books = society.new_books()
-    society.books.seconds = society.clock.step_s
+    if society.number:  # what the last step took; the next one may be of another length
+        society.books.seconds = society.clock.seconds_ago(1)
     if population is not None:
         _put_answers(society.books, arrays)
     for id, each in zip(ids, data["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
-        mailbox.mail = [_sent_of_json(sent) for sent in each["mail"]]
+        mailbox.mail = [Sent.of_json(sent) for sent in each["mail"]]
         mailbox.answers = [answer_of_json(answer) for answer in each["answers"]]
         agent: Any = mailbox.agent
         if "agent" in each:
@@ -234,15 +237,17 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
+    take_parts(society, with_state=True)
     load_states({**owners_of(society), "the places": society.city}, data)
     society.books.load_state_dict(data["services"])
-    give_services(society.services, society.token)
     society.broken = ""
 
 
 def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     agent = mailbox.agent
     data: dict[str, Any] = {"id": mailbox.id}
+    if mailbox.classes != mailbox.first_classes:
+        data["classes"] = mailbox.classes
     own = getattr(agent, "state_dict", None)
     if callable(own):
         data["agent"] = own()
@@ -257,17 +262,8 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     }
     data |= {name: each for name, each in states.items() if each}
     data["answers"] = [answer_json(each) for each in mailbox.answers]
-    data["mail"] = [_sent_json(each) for each in mailbox.mail]
+    data["mail"] = [each.as_json() for each in mailbox.mail]
     return data
-
-
-def _sent_json(sent: Sent) -> list[Any]:
-    return [[*sent.envelope], sent.kind, sent.answers]
-
-
-def _sent_of_json(data: Any) -> Sent:
-    parts, kind, answers = data
-    return Sent(Envelope(*parts), kind, answers)
 
 
 # -- the columns of a population -------------------------------------------------------------------
@@ -288,8 +284,8 @@ def _arrays_of(society: Steps) -> dict[str, Any]:
     if books.messages is not None:
         arrays |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
     arrays |= {f"layer.{name}": values for name, values in population.layers.items()}
-    if population.network is not None and population.network is not population.first_network:
-        starts, ends = population.network.links
+    if population.later_network is not None:
+        starts, ends = population.later_network.links
         arrays |= {"network.starts": starts, "network.others": ends}
     if population.ids is not population.first_ids:
         arrays |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}

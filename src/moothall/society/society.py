@@ -430,7 +430,7 @@ class Society(Experiments):
         """Save the first state of a recorded run, or restore its last; return the state."""
         self.model_calls.record = record
         if record.state is None:
-            arguments.take_services(self.services, self.token, self.books)
+            arguments.take_parts(self)
             checkpoint.save(self, record, new)
             return new
         state = self._state = record.state
@@ -455,7 +455,7 @@ class Society(Experiments):
         tables: Tables | None,
     ) -> None:
         last = self.number if state.ended else state.first + count
-        arguments.take_services(self.services, self.token, self.books)
+        arguments.take_parts(self)
         before = len(self.metrics) - len(state.rows)
         if tables is not None:
             tables.begin(self, state.rows, last)

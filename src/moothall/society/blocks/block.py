@@ -68,6 +68,7 @@ class CitizenBlock(Block):
     enabled_by: ClassVar[str] = ""
     want_actions: ClassVar[tuple[type[Want], ...]] = ()
     acts: ClassVar[tuple[str | None, ...]] = ACTS
+    _lives_in: object  # the society whose rows it has run for
 
     def __init_subclass__(cls, **options: Any) -> None:
         for kind in cls.want_actions:

@@ -48,6 +48,16 @@ class Sent(NamedTuple):
         """Its sender's sort key in id order."""
         return id_order(self.envelope.sender)
 
+    def as_json(self) -> list[Any]:
+        """Return the message as JSON data."""
+        return [[*self.envelope], self.kind, self.answers]
+
+    @classmethod
+    def of_json(cls, data: Any) -> Sent:
+        """Return the message that `as_json` has written."""
+        parts, kind, answers = data
+        return cls(Envelope(*parts), kind, answers)
+
 
 class CitizenTurn(Delivery):
     """An agent's turn in a step: it handles its messages, then does its own step."""
@@ -109,6 +119,8 @@ class SocietyMailbox(Mailbox):
     answers: list[Answer] | tuple[()] = ()
     next_handler: Coroutine[Any, Any, Any] | None = None  # handles the next message
     unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
+    classes: str = field(init=False)  # of the agent and its blocks
+    first_classes: str = field(init=False)  # of the agent that came
 
     def __post_init__(self) -> None:
         self.id: str = address(self.agent.id)
@@ -117,6 +129,7 @@ class SocietyMailbox(Mailbox):
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = _hold
         self.limit: int = self.router.capacity
         self.look_at_agent()
+        self.first_classes: str = self.classes
 
     def look_at_agent(self) -> None:
         """Note what the agent, which is new here, defines and keeps."""
@@ -126,10 +139,11 @@ class SocietyMailbox(Mailbox):
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.concurrency = 1  # one message at a time, unlike in other spaces
         # Actions that cannot be described fail here; each combination of classes is checked once.
-        make = (type(agent), *(type(block) for block in agent.blocks))
-        if make not in self.router.makes:
+        classes = (type(agent), *map(type, agent.blocks))
+        if classes not in self.router.classes:
             self.look_up_actions()
-            self.router.makes.add(make)
+            self.router.classes[classes] = ", ".join(each.__name__ for each in classes)
+        self.classes: str = self.router.classes[classes]
 
     def __getattr__(self, name: str) -> Any:
         make = _LATER.get(name)
@@ -215,7 +229,7 @@ class SocietyRouter(Router):
         super().__init__(thread, mailbox)
         self.sent: list[Sent] = []
         self.services = services
-        self.makes: set[tuple[type, ...]] = set()  # checked classes of an agent and its blocks
+        self.classes: dict[tuple[type, ...], str] = {}  # of agents and their blocks: checked ones
         self.wanting: list[SocietyMailbox] = []  # those with wants in this step
         self.turns: set[CitizenTurn] = set()  # under way
         self._turn_timeout_s = turn_timeout_s

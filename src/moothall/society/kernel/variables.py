@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dis
 import functools
+import json
 import logging
 import operator
 import random
@@ -88,6 +89,12 @@ def unwritten(owners: Mapping[str, Any]) -> dict[tuple[str, str], int]:
         for name, value in _variables(owner)
         if not _json_form(value)
     }
+
+
+def image_of(owner: Any) -> int:
+    """Return a hash of all that an owner keeps."""
+    rest = unwritten({"": owner})
+    return hash(json.dumps([states_of({"": owner}, rest), [*rest.items()]], default=repr))
 
 
 def by_number(blocks: Iterable[Any]) -> dict[str, Any]:

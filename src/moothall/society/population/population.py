@@ -164,6 +164,11 @@ class Population(Register):
         self.note_change()
         self._network = network
 
+    @property
+    def later_network(self) -> Network | None:
+        """The network that a step has put in the place of the first; None if there is none."""
+        return None if self._network is self.first_network else self._network
+
     def __repr__(self) -> str:
         return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
 
