@@ -338,6 +338,19 @@ def test_conversation_carries_what_a_member_of_a_participant_has_read(
     assert (bank.paid, len(bank.asked)) == (["anna@example.org"] * 2, 2)
 
 
+@pytest.mark.parametrize("kind", ("dual act", "dual act in a dual act", "conversation"))
+def test_reply_of_a_group_names_the_sources_of_its_members(kind: str, tmp_path: Path) -> None:
+    bank = Bank()
+    reader = bank.agent("reader", READ, "Read.", actions=[bank.actions()[0]])
+    with Journal(tmp_path / "runs.db") as journal:
+        group = in_group(reader, kind)
+        group.journal = journal
+        reply = group.reply_sync(TASK, run_id="r")
+        assert (reply.text, reply.outside) == ("Read.", ("evil.example/page",))
+        assert journal.replay("r").outside == reply.outside
+        assert group.reply_sync(TASK, run_id="r").outside == reply.outside
+
+
 @pytest.mark.parametrize("way", ("observe", "interrupt"))
 def test_conversation_knows_where_a_text_is_from_that_comes_while_one_speaks(
     way: str, tmp_path: Path

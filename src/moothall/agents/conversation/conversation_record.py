@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
@@ -79,7 +80,8 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
     state = at_end(record)
-    return reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
+    reply = reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
+    return replace(reply, outside=(*state.outside,))
 
 
 def replayed_reply(part: RecordedPart) -> Reply:

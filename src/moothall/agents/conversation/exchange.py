@@ -227,10 +227,12 @@ class Exchange:
     def stopped(self, stop: Stop, *outcome: Any) -> Reply:
         """Return the reply as it stands, with the last turn's outcome by default."""
         state = self._state
+        state.outside = sources_of_thread(self._request)
         text, value = outcome or self._outcome()
         messages: Any = state.messages
         outcome_fields = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
-        return Reply(*outcome_fields, stop.reason, stop.detail, stop.error, self._request.run_id)
+        end = (stop.reason, stop.detail, stop.error, self._request.run_id)
+        return Reply(*outcome_fields, *end, outside=(*state.outside,))
 
     def _outcome(self) -> tuple[str, Any]:
         """Return the text and the value of the last turn."""

@@ -161,6 +161,7 @@ class DualActState:
             tuple(self.conclusions),
             self.human_usage,
             self.reactive_usage,
+            outside=(*self.outside,),
         )
 
     def read_values(self, requested: AnswerSchema, has_several: bool) -> None:

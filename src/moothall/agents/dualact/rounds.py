@@ -94,6 +94,7 @@ class Rounds:
 
     def stopped(self, stop: Stop) -> Reply:
         """Return the reply as it stands, with the reason to stop."""
+        self._progress.outside = sources_of_thread(self._request)
         self._progress.finish(stop.reason, stop.detail)
         return self._progress.reply(stop.error)
 
