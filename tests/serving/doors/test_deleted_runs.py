@@ -13,7 +13,7 @@ from commands import Command
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.serving import asgi
 from serving.doors.a2a_calls import plain, rpc, started, state
-from serving.doors.conftest import client
+from serving.doors.conftest import client, serving
 
 Serve = Callable[[Any], str]
 Delete = Callable[[Path, str], None]
@@ -78,6 +78,38 @@ def test_openai_conversation_with_a_deleted_response_does_not_go_on(
     with pytest.raises(openai.BadRequestError):
         responses.create(model="shop", input="three", previous_response_id=last.id)
     assert len(model.received) == asked
+
+
+@deleting
+def test_openai_id_of_a_deleted_response_is_given_to_no_other_after_a_restart(
+    tmp_path: Path, delete: Delete
+) -> None:
+    path = tmp_path / "runs.db"
+    with serving(shop(path)[1]) as url:
+        responses = client(url).responses
+        first = responses.create(model="shop", input="one")
+        last = responses.create(model="shop", input=WORDS, previous_response_id=first.id)
+    delete(path, last.id.removeprefix("resp_"))
+    with serving(shop(path)[1]) as url:
+        responses = client(url).responses
+        other = responses.create(model="shop", input="two", previous_response_id=first.id)
+        assert other.output_text == "one | two"
+        with pytest.raises(openai.NotFoundError):
+            responses.retrieve(last.id)
+
+
+def test_openai_conversation_goes_on_over_many_restarts_where_others_are_deleted(
+    tmp_path: Path,
+) -> None:
+    path, last = tmp_path / "runs.db", None
+    for number in range(20):
+        with serving(shop(path)[1]) as url:
+            responses = client(url).responses
+            responses.delete(responses.create(model="shop", input="hello").id)
+            more: Any = {} if last is None else {"previous_response_id": last.id}
+            last = responses.create(model="shop", input=str(number), **more)
+    assert last is not None
+    assert last.output_text == " | ".join(map(str, range(20)))
 
 
 def test_a2a_context_with_a_deleted_task_begins_anew(serve: Serve, tmp_path: Path) -> None:

@@ -69,6 +69,26 @@ def test_openai_deleted_response_is_found_no_more(serve: Serve) -> None:
             call(made.id)
 
 
+def test_openai_response_that_is_not_deleted_stays_as_it_was_given(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Its run is held."""
+    path = tmp_path / "runs.db"
+    responses = client(serve(asgi(bot(journal=path)))).responses
+    made = responses.create(model="bot", input="hi", instructions="Be brief.", metadata={"a": "b"})
+    with Journal(path) as journal:
+        with journal.file.reading() as db:
+            number = journal.file.number(db, made.id.removeprefix("resp_"))
+        assert journal.held_runs.hold(number)
+        with pytest.raises(openai.ConflictError):
+            responses.delete(made.id)
+        journal.held_runs.release(number)
+    assert responses.retrieve(made.id) == made
+    responses.delete(made.id)
+    with pytest.raises(openai.NotFoundError):
+        responses.retrieve(made.id)
+
+
 def test_openai_input_items_have_the_files_and_sound_of_a_message(serve: Serve) -> None:
     responses = client(serve(asgi(bot()))).responses
     parts: Any = [

@@ -101,13 +101,16 @@ class Chain:
         if previous is None:
             return f"{secrets.token_hex(16)}.1"
         line, _, number = previous.rpartition(".")
-        next_id = f"{line}.{int(number) + 1}"
-        if (
+        next_id, branch = f"{line}.{int(number) + 1}", f"{previous}_{secrets.token_hex(4)}.1"
+        is_taken = (
             next_id in self._used_ids
             or next_id in self._conversations
             or _is_recorded(agent, next_id)
-        ):
-            next_id = f"{previous}_{secrets.token_hex(4)}.1"
+        )
+        # An earlier process may have given the id to a response that was deleted.
+        may_have_been = previous not in self._used_ids and _has_deletions(agent)
+        if is_taken or (may_have_been and len(branch) <= _MOST_ID):
+            next_id = branch
         if len(next_id) > _MOST_ID:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
         self._used_ids[next_id] = None
@@ -186,6 +189,11 @@ def _is_recorded(agent: Any, run_id: str) -> bool:
     except NoSuchRun:
         return False
     return True
+
+
+def _has_deletions(agent: Any) -> bool:
+    journal = getattr(agent, "journal", None)
+    return journal is not None and journal.deletions.count() > 0
 
 
 def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | None:

@@ -125,15 +125,16 @@ class StoredResponses:
 
     def _deleted(self, id: str, caller: str) -> None:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
-        is_stored = self._chain.drop(run_id, sender)
         try:
             agent, _ = self._recorded(run_id, sender)
             agent.journal.delete(run_id)
         except RunHeld:
             raise _under_way() from None
         except (BadRequest, NoSuchRun):
-            if not is_stored:
+            if not self._chain.drop(run_id, sender):
                 raise
+        else:
+            self._chain.drop(run_id, sender)
 
     def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
