@@ -75,6 +75,45 @@ def test_support_word_for_word_takes_no_words_in_brackets_and_no_question_for_a_
 
 
 @pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("“The fee is 1.”", "The fee is 1,200 euros."),
+        ("“The fee is 1 …”", "The fee is 1,200 euros."),
+        ("“… 5 mg daily.”", "The dose is 0.5 mg daily."),
+        ("“… 5 °C in winter.”", "It has -5 °C in winter."),
+        ("“The limit is 5 …”", "The limit is 5% of it."),
+        ("“The limit is 5 …”", "The limit is 5‰ of it."),
+        ("“Use version 3 …”", "Use version 3.11."),
+        ("“… safe for children.”", "It is un-safe for children."),
+        ("“Smoking is allowed.”", "Smoking is allowed nowhere."),
+        ("“Data is never sold … to partners.”", "Data is never sold except to partners."),
+        (".5 mg is the dose.", "5 mg is the dose."),
+    ),
+)
+def test_support_word_for_word_takes_no_quotation_cut_amid_a_number_a_word_or_a_statement(
+    sentence: str, passage: str
+) -> None:
+    assert support(sentence, passage).label != "supported"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("“The fee is 5.”", "Whether the fee is 5 is unknown. The fee is 5!"),
+        ("“The fee is 5. More.”", "The fee is 5. More."),
+        ("“… 1,200 euros.”", "The fee is 1,200 euros. More."),
+        ("“The fee is 5 … Cats sleep.”", "The fee is 5 euros. Dogs bark. Cats sleep."),
+        ("“Write f(…, on=5) there.”", "Write f(…, on=5) there."),
+        ("“5 eggs”", "Take:\n\n- 5 eggs\n- 2 pans\n"),
+    ),
+)
+def test_support_word_for_word_takes_whole_statements_and_those_whose_ellipsis_says_the_cut(
+    sentence: str, passage: str
+) -> None:
+    assert support(sentence, passage).label == "supported"
+
+
+@pytest.mark.parametrize(
     "sentence",
     (
         "The median follow-up was 18.2 months, not weeks.",
@@ -134,11 +173,12 @@ def test_support_of_a_sentence_of_the_passage_itself_is_full_with_its_window() -
     assert (found.label, found.window, found.overlap) == ("supported", "Spain refused to sign.", 1)
 
 
-def test_support_of_a_part_of_a_sentence_is_not_full_unless_it_is_quoted() -> None:
+def test_support_of_a_part_of_a_sentence_is_not_full_unless_an_ellipsis_says_so() -> None:
     denied = "It is false that the queue holds ten items."
 
     assert support("The queue holds ten items.", denied).label == "not checked"
-    assert support("“the queue holds ten items”", denied).label == "supported"
+    assert support("“the queue holds ten items”", denied).label == "not checked"
+    assert support("“… the queue holds ten items”", denied).label == "supported"
 
 
 def test_support_by_a_judge_has_its_verdict_and_quotations_are_not_asked() -> None:

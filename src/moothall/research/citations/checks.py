@@ -7,8 +7,10 @@ from typing import Final
 
 from moothall.build import shorten, vocabulary
 from moothall.research.citations.comparison import (
+    ENDS,
     PassageContent,
     SentenceContent,
+    bare,
     even,
     passage_of,
     plain,
@@ -22,9 +24,10 @@ _QUOTED: Final = re.compile(
 _LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _ELLIPSIS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?")  # words in brackets are not the passage's
-_STOP: Final = re.compile(r"[.!?] |\0")
 _MILLI: Final = re.compile(r"(?<=[\d ])[mM](?=[^\W\d_abB])")  # or mega; no month
 _QUOTE_MARKS: Final = "“”„«»「」`'\" "
+# No part of a number or of a compound; a question says nothing.
+_EDGES: Final = (r"(?<![\w+-])(?<![.,'/:](?=\d))", r"(?![\w?%‰]|-\w|(?<=\d)[.,'/:]\d)")
 _SHORT: Final = 2  # words of a quoted term, which may be inflected
 
 
@@ -59,35 +62,46 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
     ours, there = sentence_of(sentence), passage_of(passage, title)
     if not there.sentences:
         return False
-    quotes = [*_QUOTED.finditer(ours.text)]
+    quotes = _QUOTED.findall(ours.text)
     rest = _QUOTED.sub("", ours.text)
     if not ours.measured <= there.measured:
         return False
     if quotes and not any(map(str.isalnum, rest)):
-        begin = (there.begins_sentence(even(each[0]).strip(" .!…")) for each in quotes)
-        is_whole = len(quotes) == 1 or all(begin)  # scattered words say anything
-        return is_whole and not any(_missing(e[0], there, is_exact=True) for e in quotes)
+        return not any(_missing(each, there, is_exact=True) for each in quotes)
     return _stands(ours, there)
 
 
 def _stands(ours: SentenceContent, passage: PassageContent) -> bool:
-    sentence = even(ours.text).strip(" .!…")
+    sentence = bare(ours.text)
     return bool(sentence) and sentence in passage.evens
 
 
 def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) -> str | None:
+    """Return which words of a quotation are not there; if exact, as whole statements."""
     at = 0
     is_code = quoted[0] == "`"
     gaps = _ELLIPSIS if is_exact else _GAPS
-    for span in [quoted] if is_code else gaps.split(_LETTER.sub(r"\1", quoted)):
-        words_in_span = even(span).strip(" ,.;:!" if is_exact else " ,.;:!?")
+    spans = [quoted] if is_code else gaps.split(_LETTER.sub(r"\1", quoted))
+    for place, span in enumerate(spans):
+        words_in_span = even(span).strip(ENDS if is_exact else f"{ENDS}?")
         if not words_in_span:  # before a gap at the beginning
             continue
-        end = r"(?![\w?])" if is_exact else r"(?!\w)"  # a question says nothing
-        match = re.compile(rf"(?<!\w){re.escape(words_in_span)}{end}").search(passage.even, at)
-        # An ellipsis makes one sentence of the halves of two.
-        is_spliced = match and is_exact and at and _STOP.search(passage.even, at, match.start())
-        if match and not (is_spliced and not passage.begins_sentence(words_in_span)):
+        left_edge, right_edge = _EDGES if is_exact else (r"(?<!\w)", r"(?!\w)")
+        matches = re.compile(left_edge + re.escape(words_in_span) + right_edge).finditer(
+            passage.even, at
+        )
+        # Words cut off without an ellipsis may say the opposite, and so may the halves of two.
+        is_open = place > 0 and not at
+        fitting = (
+            each
+            for each in matches
+            if not is_exact
+            or (
+                (is_open or passage.goes_on(at, each.start()))
+                and (place + 1 < len(spans) or each.end() in passage.ends)
+            )
+        )
+        if match := next(fitting, None):
             at = match.end()
         elif (
             is_exact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
@@ -14,9 +15,14 @@ from moothall.research.sentences import FOOTNOTE, sentences
 SEPARATOR: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
+ENDS: Final = " ,.;:!"
+"""What may stand around the words of a quotation, and is none of them."""
+
 _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product
 _MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
+_OUTER_STOPS: Final = re.compile(r"^[ .!…]+(?!\d)|[ .!…]+$")  # .5 is no 5
+_LETTERS: Final = re.compile(r"\w|\0")
 _SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH: Final = re.compile(r"[–—]|--")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
@@ -54,6 +60,11 @@ def even(text: str) -> str:
     return " ".join(each for each in words if each != "#").casefold()
 
 
+def bare(text: str) -> str:
+    """Return an even text without the full stops and ellipses around it."""
+    return _OUTER_STOPS.sub("", even(text)).strip()
+
+
 class SentenceContent(NamedTuple):
     """What a sentence has that a passage can be asked for exactly."""
 
@@ -72,6 +83,8 @@ class PassageContent(NamedTuple):
     even: str
     sentences: list[tuple[int, int]]
     evens: list[str]  # of each sentence
+    begins: frozenset[int]  # where sentences begin in `even`
+    ends: frozenset[int]
     terms: list[frozenset[str]]  # of each sentence
     quantities: list[values.Quantity]
     dates: list[values.Date]
@@ -81,9 +94,9 @@ class PassageContent(NamedTuple):
     initials: str  # of its words in capitals
     measured: frozenset[str]
 
-    def begins_sentence(self, span: str) -> bool:
-        """Return whether a span of `even` begins as a sentence of the passage does."""
-        return any(e and (e.startswith(span) or span.startswith(e)) for e in self.evens)
+    def goes_on(self, at: int, start: int) -> bool:
+        """Return whether a sentence begins at `start` of `even`, or only signs are left out."""
+        return start in self.begins or (at > 0 and not _LETTERS.search(self.even, at, start))
 
     def has_name(self, name: str) -> bool:
         """Return whether the passage has a name, inflected, in its parts, or spelled out."""
@@ -129,10 +142,14 @@ def passage_of(passage: str, title: str) -> PassageContent:
     dates += [date for _, date in values.months_in(folded)]
     words = vocabulary.WORD.findall(f"{text} {vocabulary.normal(title)}")
     forms = {form for word in words for form in _forms(word)}
+    evened = even(text)
+    places = [*_places(evened, [even(each).strip(ENDS) for each in texts])]
     return PassageContent(
-        even(text),
+        evened,
         spans,
-        [even(each).strip(" .!…") for each in texts],
+        [bare(each) for each in texts],
+        frozenset(start for start, _ in places),
+        frozenset(end for _, end in places),
         [_terms(each) for each in texts],
         values.quantities_in(folded),
         dates,
@@ -142,6 +159,14 @@ def passage_of(passage: str, title: str) -> PassageContent:
         _initials(words),
         _measured(text),
     )
+
+
+def _places(text: str, parts: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield where the parts of a text stand in it, which are in order."""
+    end = 0
+    for part in filter(None, parts):
+        if (start := text.find(part, end)) >= 0:
+            yield start, (end := start + len(part))
 
 
 def _measured(text: str) -> frozenset[str]:
