@@ -10,9 +10,24 @@ from uuid import uuid4
 
 import pytest
 
-from moothall import Agent, AMQPOptions, AMQPSpace, NativeSpace, ReActAgent, ScriptedModel, action
-from moothall.foundation.errors import MoothallError
+from moothall import (
+    ActionError,
+    ActionNotFound,
+    Agent,
+    AMQPOptions,
+    AMQPSpace,
+    Budget,
+    BudgetExceeded,
+    InvalidArguments,
+    MoothallError,
+    NativeSpace,
+    NotPermitted,
+    ReActAgent,
+    ScriptedModel,
+    action,
+)
 from moothall.serving.doors.asks import Caller
+from moothall.serving.doors.callers import Callers
 from moothall.serving.doors.served import Served
 
 
@@ -85,6 +100,42 @@ def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
         await said("alice", "Count the hats.")
         await said("bob", "Hi.")
         assert await said("alice", "And now?") == "Count the hats. And now?"
+        await served.close()
+
+    asyncio.run(main())
+
+
+def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:
+    class Shop(Agent):
+        @action(access_policy="permitted")
+        async def sell(self, count: int) -> int:
+            """Sell hats."""
+            return 10 // count
+
+        @action(access_policy="requested")
+        async def close(self) -> None:
+            """Close the shop."""
+
+    budget = Budget(actions=2)
+    served = Served(Shop("Shop"), Callers("t", budget=lambda name: budget))
+
+    async def main() -> None:
+        caller = Caller(asyncio.get_running_loop(), None)
+        refused: Any = (
+            ("sell", {"count": "many"}, InvalidArguments),
+            ("close", {}, NotPermitted),
+            ("burn", {}, ActionNotFound),
+        )
+        for name, args, error in refused:
+            with pytest.raises(error):
+                await served.call("mcp", "Shop", name, args, caller)
+        assert (budget.spent.actions, budget.left.actions) == (0, 2)
+        assert await served.call("mcp", "Shop", "sell", {"count": 5}, caller) == 2
+        with pytest.raises(ActionError, match="ZeroDivisionError"):
+            await served.call("mcp", "Shop", "sell", {"count": 0}, caller)
+        assert budget.spent.actions == 2
+        with pytest.raises(BudgetExceeded):
+            await served.call("mcp", "Shop", "sell", {"count": 5}, caller)
         await served.close()
 
     asyncio.run(main())

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,11 +16,16 @@ from moothall import (
     ACCESS_DENIED,
     ACCESS_REQUESTED,
     Action,
+    ActionNotFound,
     Agent,
+    AgentNotFound,
     ConversationalAgent,
     DefinitionError,
     Event,
+    InvalidArguments,
+    MailboxFull,
     NativeSpace,
+    NotPermitted,
     Question,
 )
 from moothall.actions.approval.decision import not_permitted
@@ -44,6 +49,7 @@ from moothall.serving.doors.callers import LOCAL, Callers, Senders
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, in_path
 
+_NOT_BEGUN: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotFound, MailboxFull)
 T = TypeVar("T")
 
 
@@ -204,12 +210,17 @@ class Served:
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
         context = self._call_context(caller)
         replies = action == "say" and isinstance(self.agents[to], ConversationalAgent)
-        if context.pays is not None and not replies:  # a reply counts what it does itself
-            context.pays.reserve(actions=1).settle()
+        # A reply counts what it does itself.
+        pays = None if context.pays is None or replies else context.pays.reserve(actions=1)
         if on_progress is not None:
             context.hears = partial(_tell_on, caller.loop, on_progress)
-        with self._sending(sender, caller, context) as agent:
-            return await agent.send_request(message, None, caller_context=context)
+        with pays or nullcontext(), self._sending(sender, caller, context) as agent:
+            try:
+                return await agent.send_request(message, None, caller_context=context)
+            except _NOT_BEGUN:
+                if pays is not None:
+                    pays.release()
+                raise
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
         """Return what a run of an agent waits for in its journal."""
