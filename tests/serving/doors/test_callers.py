@@ -30,7 +30,7 @@ from moothall import (
     action,
 )
 from moothall.serving import asgi
-from serving.doors.conftest import client
+from serving.doors.conftest import client, serving
 
 Serve = Callable[[Any], str]
 TOKENS = {"ada": "t-ada", "bob": "t-bob"}
@@ -127,6 +127,13 @@ def test_caller_that_has_spent_its_budget_is_refused_after_a_restart(
             url = serve(asgi(bot(), token=TOKENS, budget=of))
             assert say(url, door, "t-ada")[0] is answered
             assert whole.spent.model_calls == 2 if door != "chat" else 1
+
+
+def test_application_that_a_server_starts_again_answers_at_all_doors() -> None:
+    app = asgi(bot())
+    for _ in range(3):
+        with serving(app) as url:
+            assert [say(url, door) for door in DOORS] == [(True, "")] * len(DOORS)
 
 
 def test_callers_share_one_budget_that_knows_what_each_spends(serve: Serve, tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import CallerOptions, Callers
-from moothall.serving.doors.checks import Receive, RequestRefused, Scope, Send, path_of
+from moothall.serving.doors.checks import (
+    Receive,
+    RequestRefused,
+    Scope,
+    Send,
+    in_thread,
+    path_of,
+)
 from moothall.serving.doors.front import ANY_HOST, FRONT_OPTIONS, NO_FRONT, Front, FrontOptions
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
@@ -163,6 +170,7 @@ class _Doors:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
+        await in_thread(self._served.open)  # a server may have started and ended the application
         try:
             async with self._mcp.over_http() as self._answers_mcp:
                 await self._a2a.resume()

@@ -112,19 +112,27 @@ class Served:
         self.answered_runs: set[str] = set()  # whose callers go on with them: no look does
         self._under_way: set[_DoorCall] = set()
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
+        self.open()
+
+    def open(self) -> None:
+        """Serve the agents, again after a `close`; nothing if they are served."""
         with _SERVING:
+            if self in _SERVED:
+                return
             _SERVED.add(self)
         if self._owns_space:
             self._space = NativeSpace(approver=CallerApprover())
             try:
-                for each in agent_list:
+                for each in self.agents.values():
                     self._space.add(each)
             except BaseException:
                 self._space.close()
+                with _SERVING:
+                    _SERVED.discard(self)
                 raise
         if isinstance(self._space.approver, CallerApprover):
             self._space.approver.served = self
-        for each in agent_list:
+        for each in self.agents.values():
             if isinstance(each, Threaded):
                 each.watch(self._tell)
 
@@ -316,12 +324,15 @@ class Served:
 
     async def close(self) -> None:
         """Close the space, if it was made here."""
+        with _SERVING:
+            if self not in _SERVED:
+                return
+            _SERVED.discard(self)
         # First: agents outlive the door, and would tell it of each of their events.
         for each in self.agents.values():
             if isinstance(each, Threaded):
-                each.unwatch(self._tell)
-        with _SERVING:
-            _SERVED.discard(self)
+                with suppress(KeyError):  # one that has failed is called no more
+                    each.unwatch(self._tell)
         if self._owns_space:
             await in_thread(self._space.close)
 
