@@ -3,7 +3,8 @@
 Its tools are in the file that its first argument names, each time that it lists them; by default
 those of `TOOLS`. With `silent` as its second argument it answers nothing;
 `list:JSON` is a list; with `promises` it says that it has resources and prompts; with `dies:PIPE`
-it ends when it lists them again, once somebody writes to the pipe.
+it ends when it lists them again, once somebody writes to the pipe. With `grows` it has resources
+and prompts, one more of each after each call of `grow`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ TOOLS = [
                 "count",
                 "close",
                 "ask_next",
+                "ask_twice",
+                "grow",
             ),
         )
     ),
@@ -74,6 +77,7 @@ class Server:
         self.log = os.environ.get("LOG", "")
         self.count = 0
         self.lists = 0
+        self.said: list[Any] = []  # to the questions of `ask_twice`
 
     def send(self, **message: Any) -> None:
         with self.lock:
@@ -103,6 +107,11 @@ class Server:
             if method is None:
                 asked = self.asked.pop(id)
                 said = message.get("result", message.get("error"))
+                if id in ("q3", "q4"):
+                    self.said.append(said)
+                    said = self.said
+                    if len(self.said) < 2:
+                        continue
                 refused = asked in self.opening and said.get("action") != "accept"
                 self.text(asked, json.dumps(said), isError=refused)
             elif method == "initialize":
@@ -112,7 +121,11 @@ class Server:
                         "protocolVersion": message["params"]["protocolVersion"],
                         "capabilities": {
                             "tools": {"listChanged": True},
-                            **({"resources": {}, "prompts": {}} if self.mode == "promises" else {}),
+                            **(
+                                {"resources": {}, "prompts": {}}
+                                if self.mode in ("promises", "grows")
+                                else {}
+                            ),
                         },
                         "serverInfo": {"name": "misbehaving", "version": "1"},
                     },
@@ -124,6 +137,11 @@ class Server:
                         pipe.read()
                     os._exit(3)
                 self.send(id=id, result={"tools": self.tools()})
+            elif method == "resources/list" and self.mode == "grows":
+                listed = [{"uri": f"file:///{n}", "name": str(n)} for n in range(self.count)]
+                self.send(id=id, result={"resources": listed})
+            elif method == "prompts/list" and self.mode == "grows":
+                self.send(id=id, result={"prompts": [{"name": f"p{n}"} for n in range(self.count)]})
             elif method == "tools/call":
                 self.call(id, message["params"]["name"], message["params"].get("arguments") or {})
             elif method == "notifications/cancelled":
@@ -207,6 +225,17 @@ class Server:
                 self.send(id="q1", method="elicitation/create", params=asks)
             else:
                 self.send(id="q1", method="sampling/createMessage", params=says)
+        elif name == "ask_twice":  # at once
+            form = {"type": "object", "properties": {"size": {"type": "integer"}}}
+            for question in ("q3", "q4"):
+                self.asked[question] = id
+                asks = {"message": question, "requestedSchema": form}
+                self.send(id=question, method="elicitation/create", params=asks)
+        elif name == "grow":
+            self.count += 1
+            for each in ("resources", "prompts"):
+                self.send(method=f"notifications/{each}/list_changed")
+            self.text(id, "grown")
         elif name == "open":
             self.asked["q1"] = id
             self.opening.add(id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +24,7 @@ from moothall import (
     NativeSpace,
 )
 from moothall.serving import MCPAgent
+from serving.company.conftest import until
 
 JSON, TEXT = "application/json", "text/plain"
 
@@ -50,6 +51,7 @@ class Server:
         self.keeps = True  # connections
         self.stateless = False  # as long as it has no sessions
         self.barrier: threading.Barrier | None = None
+        self.events: Callable[[str | None], Iterator[str]] | None = None  # after the last one
         self.guard = threading.Lock()
 
     def forget(self) -> None:
@@ -108,9 +110,19 @@ def served(server: Server, port: int = 0) -> Iterator[str]:
             self.wfile.write(body.encode())
 
         def do_GET(self) -> None:
-            self.send_error(405)
+            if server.events is None:
+                self.send_error(405)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for event in server.events(self.headers.get("Last-Event-ID")):
+                self.wfile.write(f"{len(event):x}\r\n{event}\r\n".encode())
+            self.close_connection = True  # it breaks off
 
-        do_DELETE = do_GET
+        def do_DELETE(self) -> None:
+            self.send_error(405)
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -314,3 +326,25 @@ def test_mcp_call_by_its_action_alone_is_made_again_too() -> None:
     with served(server) as url:
         asyncio.run(main(url))
     assert server.ran == ["x"]
+
+
+def test_mcp_stream_of_a_session_that_breaks_off_again_and_again_is_resumed() -> None:
+    server, resumed = Server(), list[str | None]()
+
+    def events(last: str | None) -> Iterator[str]:
+        resumed.append(last)
+        yield f"id: e{len(resumed)}\nretry: 10\ndata: \n\n"
+        if len(resumed) == 5:
+            server.tool["name"] = "u"
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            yield f"data: {json.dumps(changed)}\n\n"
+
+    server.events = events
+
+    async def main(url: str) -> None:
+        async with MCPAgent("kit", url) as kit:
+            await until(lambda: "u" in kit.offers)
+
+    with served(server) as url:
+        asyncio.run(asyncio.wait_for(main(url), 20))
+    assert resumed[:5] == [None, "e1", "e2", "e3", "e4"]

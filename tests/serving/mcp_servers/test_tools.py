@@ -292,6 +292,47 @@ def test_mcp_question_that_may_be_of_several_callers_calls_is_asked_of_none(
     )
 
 
+def test_mcp_questions_at_once_of_one_call_are_asked_one_after_the_other(server: Make) -> None:
+    asked: list[str] = []
+
+    async def say(question: Question) -> str:
+        asked.append(question.text)
+        await asyncio.sleep(0)  # the other question has come
+        return "12"
+
+    approver = CallbackApprover(lambda request: True, answer=say)
+    agent = ReActAgent("a", calling("odd_ask_twice"), actions=[server()], approver=approver)
+    answers = json.loads(agent.reply_sync("go").messages[-2]["content"])
+    assert [each["action"] for each in answers] == ["accept", "accept"]
+    assert len(asked) == 2
+
+
+def test_mcp_tool_that_a_call_adds_is_the_models_in_the_next_turn(
+    server: Make, tmp_path: Path
+) -> None:
+    now, later = tmp_path / "now.json", tmp_path / "later.json"
+    change = {"name": "change", "inputSchema": {"type": "object"}}
+    now.write_text(json.dumps([change]))
+    later.write_text(json.dumps([change, {**change, "name": "new"}]))
+    calls = Call("1", "odd_change", {"text": str(later)}), Call("2", "odd_new", {})
+    agent = ReActAgent("a", ScriptedModel([*calls, "done"]), actions=[server(path=str(now))])
+    assert agent.reply_sync(f"Change to {later}").messages[-2]["content"] == "called new"
+
+
+def test_mcp_resources_and_prompts_that_a_server_adds_are_shown(server: Make) -> None:
+    odd = server(mode="grows")
+
+    async def main() -> None:
+        await ReActAgent("a", calling("odd_grow"), actions=[odd]).reply("go")
+        await until(lambda: "file:///0" in described("read_resource"))
+        await until(lambda: "p0()" in described("get_prompt"))
+
+    def described(name: str) -> str:
+        return odd.server_actions()[f"odd_{name}"].description
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
 @pytest.mark.parametrize("tool", ("ask", "sample"))
 def test_mcp_question_with_nobody_to_answer_is_refused(server: Make, tool: str) -> None:
     with NativeSpace() as space:

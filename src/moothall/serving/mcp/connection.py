@@ -217,6 +217,7 @@ class ServerConnection:
                     raise await self._failed(request, live, error) from None
             else:
                 self._failures = 0
+                await self._until_listed(request)
                 return value
 
     async def _failed(self, request: ServerRequest, live: Live, error: MCPError) -> MoothallError:
@@ -354,14 +355,20 @@ class ServerConnection:
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         client = live.client
-        tools = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
-            tools is not None and tools.list_changed
-        ):
+        has = client.server_capabilities
+        changing: Any = {
+            f"{name}_list_changed": each is not None and bool(each.list_changed)
+            for name, each in (
+                ("tools", has.tools),
+                ("resources", has.resources),
+                ("prompts", has.prompts),
+            )
+        }
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not any(changing.values()):
             return
         while not live.at_end.is_set():
             try:
-                async with client.listen(tools_list_changed=True) as changes:
+                async with client.listen(**changing) as changes:
                     async for _ in changes:
                         self._note_change()
             except Exception as error:
@@ -369,9 +376,19 @@ class ServerConnection:
             await asyncio.sleep(_LONGEST_DELAY_S)
             self._note_change()  # what was missed
 
-    def _note_change(self) -> None:
-        self._current.clear()
+    def _note_change(self, of_tools: bool = True) -> None:
+        if of_tools:
+            self._current.clear()  # calls wait
         self._changed.set()
+
+    async def _until_listed(self, request: ServerRequest) -> None:
+        """Wait a little for the list that a call has changed: its caller goes on with that."""
+        if not self._current.is_set():
+            assert request.timer is not None
+            request.timer.cancel()  # there is an answer
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * _RELIST_S):
+                    await self._current.wait()
 
     # -- questions of the server to a person -------------------------------------------------------
 
@@ -390,7 +407,7 @@ class ServerConnection:
                 )
                 return ElicitResult(action="decline")
             not_asking = (each for each in reversed(self._requests) if each.asking is None)
-            request = next(not_asking, None)
+            request = next(not_asking, next(reversed(self._requests), None))
         return await self._ask_person(request, params)
 
     async def _opens(self, request: ServerRequest, error: MCPError) -> bool:
@@ -406,7 +423,14 @@ class ServerConnection:
         from mcp_types import ElicitResult
 
         answer = ElicitResult(action="decline")
-        if request is not None and request.ask is not None and request.asking is None:
+        while request is not None and request.asking is not None:  # one question at a time
+            await asyncio.wait((request.asking,))
+        if (
+            request is not None
+            and request.ask is not None
+            and request in self._requests
+            and not request.is_cancelled
+        ):
             assert request.timer is not None
             seconds_left = request.timer.when() - self._thread.loop.time()
             request.timer.cancel()

@@ -93,7 +93,7 @@ async def _probe(client: mcp.Client) -> None:
 
 @asynccontextmanager
 async def opened(
-    live: Live, transport: Any, name: str, elicit: Any, changed: Callable[[], None]
+    live: Live, transport: Any, name: str, elicit: Any, changed: Callable[[bool], None]
 ) -> AsyncIterator[None]:
     """Open a connection over a transport of the SDK, and close it, in the same task."""
     import mcp

@@ -29,7 +29,11 @@ _EXCERPT_CHARS: Final = 10_000
 """How many characters of a part that is not known are shown."""
 _UNUSED: Final = "notifications/message"
 """What nobody here hears."""
-_CHANGED: Final = "notifications/tools/list_changed"
+_CHANGED: Final = {
+    f"notifications/{each}/list_changed": each == "tools"
+    for each in ("tools", "resources", "prompts")
+}
+"""How a server says that a list has changed, and whether that is the list of its tools."""
 _PROGRESS: Final = "notifications/progress"
 _MANY_UNASKED: Final = 1000
 """From so many messages without an answer on, each hundredth of progress is told."""
@@ -48,11 +52,11 @@ class Open(Protocol):
 
 @asynccontextmanager
 async def sifted(
-    transport: Any, live: Open, name: str, changed: Callable[[], None]
+    transport: Any, live: Open, name: str, changed: Callable[[bool], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Yield the streams of a transport of the SDK, where what is received is sifted.
 
-    `changed` is called when the server says that its list of tools has changed.
+    `changed` is called when the server says that a list has changed, with whether it is the tools'.
     """
     async with transport as (received, sent):
         yield Received(received, live, name, changed), sent
@@ -61,7 +65,7 @@ async def sifted(
 class Received:
     """The stream of a server's messages, as the session reads it."""
 
-    def __init__(self, stream: Any, live: Open, name: str, changed: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, live: Open, name: str, changed: Callable[[bool], None]) -> None:
         self._stream = stream
         self._live = live
         self._name = name
@@ -116,9 +120,9 @@ class Received:
                 problem = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
                 self._live.fault = problem
                 self._live.at_end.set()
-            if method == _CHANGED:
-                self._changed()
-            is_ignored = method in (_UNUSED, _CHANGED) or (
+            if method in _CHANGED:
+                self._changed(_CHANGED[method])
+            is_ignored = method in (_UNUSED, *_CHANGED) or (
                 method == _PROGRESS and self._unasked > _MANY_UNASKED and self._unasked % 100
             )
             return None if self._live.fault or is_ignored else item

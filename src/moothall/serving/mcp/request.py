@@ -31,3 +31,8 @@ class ServerRequest:
     context: Context = field(default_factory=copy_context)  # the caller's, who is asked
     unopened: list[str] = field(default_factory=list)  # addresses that nobody has opened, in words
     trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether its caller waits no more."""
+        return self.task is not None and self.task.cancelling() > 0

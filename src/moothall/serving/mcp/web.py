@@ -6,7 +6,7 @@ import inspect
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -53,6 +53,8 @@ async def over_http(
             raise MCPServerError("it compressed its answer, which nobody asked for")
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _classes()[0](response.stream)
+        elif response.request.method == "GET":
+            response.stream = _classes()[3](response.stream)
         if response.status_code >= 400 and response.request.method == "POST":
             await _say_status(response)
         if response.status_code in (404, *_UNSURE) and response.request.method == "DELETE":
@@ -149,7 +151,7 @@ def _message_in(body: bytes) -> dict[str, Any]:
 
 
 @cache
-def _classes() -> tuple[Any, Any, Any]:
+def _classes() -> tuple[Any, ...]:
     """Return the streams of answers, and the client, whose base classes are loaded when needed."""
     import httpx2
     from mcp_types import INTERNAL_ERROR
@@ -184,6 +186,14 @@ def _classes() -> tuple[Any, Any, Any]:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
+    class ResumedStream(Bounded):
+        """The events of a session: where they break off they end, and so are always resumed."""
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            with suppress(httpx2.TransportError):
+                async for piece in self._stream:
+                    yield piece
+
     class SessionClient(httpx2.AsyncClient):
         """A client for which a request of a session that reaches nobody was refused."""
 
@@ -197,4 +207,4 @@ def _classes() -> tuple[Any, Any, Any]:
                 error = {"jsonrpc": "2.0", "id": None, "error": message}
                 return httpx2.Response(_UNAVAILABLE[request.method], json=error, request=request)
 
-    return Bounded, ReplacedBody, SessionClient
+    return Bounded, ReplacedBody, SessionClient, ResumedStream
