@@ -39,6 +39,8 @@ from moothall.agents.replies.events import (
     MessageAdded,
 )
 from moothall.agents.replies.reply import Reply
+from moothall.build import cancel_run
+from moothall.foundation.errors import RequestCancelled
 from moothall.journal import Done as Ended
 from moothall.models.protocol import Call, ModelReply
 
@@ -691,3 +693,27 @@ def test_prompts_are_recorded_as_what_is_new_in_the_thread(
     assert max(len(each) for each in model.received) > 30
     # A reply's own six messages and its other entries have 6,200 characters, a prompt 10,000.
     assert (sizes[-1] - sizes[-11]) / 10 < 7000
+
+
+@on_a_loop
+async def test_cancel_run_of_a_journal_leaves_the_run_of_that_id_in_another(tmp_path: Path) -> None:
+    working = asyncio.Semaphore(0)
+
+    @action
+    async def wait() -> None:
+        """Wait."""
+        working.release()
+        await asyncio.Event().wait()
+
+    with Journal(tmp_path / "a") as first, Journal(tmp_path / "b") as second:
+        replies = []
+        for journal in (first, second):
+            agent = ReActAgent("a", ScriptedModel([Call("c", "wait", {})]), actions=[wait])
+            agent.journal = journal
+            replies.append(asyncio.create_task(agent.reply("Go.", run_id="R")))
+            await working.acquire()
+        for journal, reply in zip((second, first), reversed(replies), strict=True):
+            assert cancel_run("R", journal)
+            with pytest.raises(RequestCancelled):
+                await reply
+        assert not cancel_run("R")

@@ -214,6 +214,19 @@ def test_reservation_whose_connection_is_cut_is_made_once_or_not(
             budget.reserve(tokens=90)
 
 
+def test_reservation_whose_server_is_gone_says_that_the_connection_was_lost(
+    far: str, near: str, proxy: Proxy
+) -> None:
+    with Journal(far, timeout=0.3) as journal, Journal(near) as other:
+        budget = Budget(tokens=100, journal=journal, name="team")
+        budget.reserve(tokens=10).settle()
+        proxy.refuse()
+        cut(proxy, "answered", '"taken"')
+        with pytest.raises(JournalError, match="the connection to the server was lost"):
+            budget.reserve(tokens=20)
+        assert other.budgets.list()[0].reserved.tokens == 20  # it took effect
+
+
 @pytest.mark.parametrize("when", ("sent", "answered"))
 def test_message_whose_connection_is_cut_is_remembered_once(
     far: str, near: str, proxy: Proxy, when: str

@@ -218,7 +218,7 @@ class Jobs:
 
         Raise ConfigError if it is not under way in this process and does not wait in the journal.
         """
-        if run_id not in self._jobs and cancel_run(run_id):
+        if run_id not in self._jobs and cancel_run(run_id, self._hub.journal):
             return
         with self._starting:  # what goes on just now is under way, or waits
             job = self._jobs.get(run_id)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall.agents.replies.reply_context import is_under_way
 from moothall.build import shorten
-from moothall.journal import REASONS, Entry, Outline
+from moothall.journal import REASONS, Entry, Journal, Outline
 from moothall.studio.orders.order import order_line
 
 _TEXT: Final = 2_000
@@ -52,14 +52,14 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     return row
 
 
-def told_of(outline: Outline) -> dict[str, Any]:
+def told_of(outline: Outline, journal: Journal) -> dict[str, Any]:
     """Return an outline for pages, where a run that waits for a person runs, and has a card.
 
     `here` is whether it can be stopped here: this process works on it, or none does.
     """
     row = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
     row["attributes"] = ", ".join(outline.attributes_in_words().values())
-    row["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id))
+    row["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id, journal))
     return row | ({"state": "running"} if outline.under_way else {})
 
 

@@ -178,7 +178,7 @@ class RunsTab(Tab):
             self._sums_of.clear()
 
     def _publish_changes(self, journal: Journal, old: Outline | None, now: Outline) -> None:
-        id, row = now.id, told_of(now)
+        id, row = now.id, told_of(now, journal)
         if now.under_way or (old is not None and old.under_way):
             after = 0 if old is None else old.entries
             try:
@@ -202,12 +202,12 @@ class RunsTab(Tab):
         for each in self.refresh(read_all=False):
             cached = before.get(each.id)
             if cached is None or cached[0] is not each:  # what rests is written once
-                cached = (each, as_json(told_of(each)))
+                cached = (each, as_json(told_of(each, self._journal)))
             now[each.id] = cached
             job, messages = jobs.state(each.id), jobs.messages_for(each.id)
             is_now = each.under_way or job or messages
             more = {"job": job, "told": messages}
-            lines.append(as_json(told_of(each) | more) if is_now else cached[1])
+            lines.append(as_json(told_of(each, self._journal) | more) if is_now else cached[1])
         self._lines = now
         return f"[{','.join(lines)}]"
 
@@ -233,7 +233,7 @@ class RunsTab(Tab):
         open_still = {each.number for each in Doubt.among(entries)}
         doubts = Doubt.among(entries, decided=True)
         return {
-            **told_of(outline),
+            **told_of(outline, self._journal),
             "in_doubt": [
                 {
                     "number": each.number,
@@ -312,7 +312,7 @@ class RunsTab(Tab):
         """Return two runs beside each other, by `compared`, and their outlines."""
         journal = self._journal
         pair = (run, other)
-        outlines = [told_of(journal.run(each)) for each in pair]
+        outlines = [told_of(journal.run(each), journal) for each in pair]
         return {**compared(*(journal.entries(each) for each in pair)), "runs": outlines}
 
     def export(self, run: str) -> bytes:

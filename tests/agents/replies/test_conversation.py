@@ -1467,3 +1467,22 @@ def test_handover_of_a_small_model_that_names_none_leaves_it_the_turn() -> None:
     model = Small(["?", "?", "Good morning!"])
     talk = Conversation([ReActAgent("desk", model), Talker("tech")], HandOver())
     assert talk.reply_sync("Good morning.").text == "Good morning!"
+
+
+def test_handover_in_two_conversations_asks_the_first_speakers_model_of_each() -> None:
+    asked: list[str] = []
+
+    def whose(id: str) -> Any:
+        def answer(messages: Any, actions: Any) -> Any:
+            asked.append(id)
+            return f'{{"asked_for": "help", "to": "{id}2"}}'
+
+        return answer
+
+    order = HandOver()
+    talks = []
+    for id in ("a", "b"):
+        first = ReActAgent(f"{id}1", Small([whose(id)]))
+        talks.append(Conversation([first, Talker(f"{id}2")], order))
+    assert [talk.reply_sync("Help!").text for talk in talks] == ["a2 1", "b2 1"]
+    assert asked == ["a", "b"]

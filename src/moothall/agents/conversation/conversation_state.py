@@ -43,7 +43,8 @@ class ConversationState:
         steps: the calls of the participants in this reply
         values: the value of each speaker's reply in the last turn, by id
         outside: what the participants had read from outside
-        chars: how many characters the transcript has; not saved, like the next three
+        chars: how many characters the transcript has; not saved, like the next four
+        participants: the participants, by id
         budget: what may be spent, or None
         record: the record of the reply
         run: the id of the recorded reply that is unfinished, or None
@@ -65,6 +66,7 @@ class ConversationState:
     values: dict[str, Any] = field(default_factory=dict)
     outside: list[str] = field(default_factory=list)
     chars: int = field(default=0, metadata=LIVE)
+    participants: dict[str, Any] = field(default_factory=dict, metadata=LIVE)
     budget: Any = field(default=None, metadata=LIVE)
     record: Any = field(default=NULL_RECORD, metadata=LIVE)
     run: str | None = field(default=None, metadata=LIVE)

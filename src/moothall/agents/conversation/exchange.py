@@ -46,6 +46,7 @@ class Exchange:
         self._setup = setup
         self._state = state
         self._record = state.record = record
+        state.participants = setup.agents
         self._request = request
         self._later = later  # keeps what the participants hear after the turn
         self._participants = Participants(setup, state, request.thread)

@@ -63,11 +63,9 @@ class HandOver(Order):
         self.stay = stay
         self.first: str | None = None if first is None else address(first)
         self.about: dict[str, str] = roles_of(about, "HandOver")
-        self._agents: dict[str, Any] = {}
 
     def check(self, agents: dict[str, Any]) -> None:
         """Refuse ids that name no participant, and participants with an action of the same name."""
-        self._agents = agents
         ids = self.about.keys() | ({self.first} if self.first is not None else set())
         if unknown := ids - agents.keys():
             raise DefinitionError(f"HandOver names no participant: {sorted(unknown)!r:.200}")
@@ -97,14 +95,14 @@ class HandOver(Order):
         if state.handed_to is not None:
             return Choice((state.handed_to,))
         id = last or self.first or state.agents[0]
-        model = getattr(self._agents.get(id), "model", None)
+        model = getattr(state.participants.get(id), "model", None)
         if is_in_process(model) and len(state.agents) > 1 and state.transcript:
             return await self._first_or_other(state, id, model)
         return Choice((id,))
 
     async def _first_or_other(self, state: ConversationState, id: str, model: Any) -> Choice:
         """Ask the first speaker's model who answers, itself or another one."""
-        own_prompt = getattr(self._agents[id], "system_prompt", None)
+        own_prompt = getattr(state.participants[id], "system_prompt", None)
         roles = {**self.about, **({id: own_prompt} if isinstance(own_prompt, str) else {})}
         ids = [id, *(each for each in state.agents if each != id)]
         lines = [f"- {each}: {one_line(roles.get(each, ''), _ROLE_CHARS)}" for each in ids]

@@ -99,10 +99,6 @@ class RoundRobin(Order):
 class _ByFunction(Order):
     def __init__(self, function: Callable[[ConversationState], Any]) -> None:
         self.function = function
-        self._agents: dict[str, Any] = {}
-
-    def check(self, agents: dict[str, Any]) -> None:
-        self._agents = agents
 
     def described(self) -> Any:
         function = self.function
@@ -112,9 +108,9 @@ class _ByFunction(Order):
         choice = await call_with_state(self.function, state)
         # One that offers actions, as HandOver does, must be the conversation's own.
         if isinstance(choice, Order) and type(choice).offered is Order.offered:
-            choice.check(self._agents)
+            choice.check(state.participants)
             return await choice.choose(state)
-        ids = _ids(choice, self._agents)
+        ids = _ids(choice, state.participants)
         return Choice(ids, detail="" if ids else "next= named nobody")
 
 

@@ -542,7 +542,7 @@ class ConversationalAgent(Threaded):
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
         if self._journal is not None:
-            answer = partial(under_way, answer)
+            answer = partial(under_way, answer, self._journal)
         adrift_reply = AdriftReply() if adrift else None
         try:
             if nested:

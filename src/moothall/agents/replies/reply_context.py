@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import StepHandle
     from moothall.agents.replies.thread import TurnLock
-    from moothall.journal import RunPart
+    from moothall.journal import Journal, RunPart
     from moothall.memory.results import ThreadResults
 
 
@@ -131,13 +131,14 @@ class UnderWay:
 
 
 async def under_way(
-    answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
+    answer: Callable[[ReplyRequest], Awaitable[Reply]], journal: Journal, request: ReplyRequest
 ) -> Reply:
     """Answer a request, whose run `cancel_run` can cancel."""
     run_id = request.run_id
-    if (task := asyncio.current_task()) is None or run_id in _UNDER_WAY:
+    key = run_id, journal.file.identity
+    if (task := asyncio.current_task()) is None or key in _UNDER_WAY:
         return await answer(request)  # a group's members reply in its run
-    _UNDER_WAY[run_id] = own_work = UnderWay(task)
+    _UNDER_WAY[key] = own_work = UnderWay(task)
     del task
     try:
         return await answer(request)
@@ -147,30 +148,36 @@ async def under_way(
             raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
         raise
     finally:
-        del _UNDER_WAY[run_id]
+        del _UNDER_WAY[key]
 
 
-_UNDER_WAY: Final[dict[str, UnderWay]] = {}
-"""The replies under way in this process, by the ids of their runs."""
+_UNDER_WAY: Final[dict[tuple[str, object], UnderWay]] = {}
+"""The replies under way in this process, by the ids of their runs and their journals."""
 
 
-def is_under_way(run_id: str) -> bool:
+def is_under_way(run_id: str, journal: Journal) -> bool:
     """Return whether a reply of a run is under way in this process."""
-    return run_id in _UNDER_WAY
+    return (run_id, journal.file.identity) in _UNDER_WAY
 
 
-def cancel_run(run_id: str) -> bool:
+def cancel_run(run_id: str, journal: Journal | None = None) -> bool:
     """Cancel the reply of a run, in any thread; its caller gets RequestCancelled.
 
-    Return False if none is under way in this process.
+    Return False if none is under way in this process. Without a journal, the runs of this id in all
+    journals are cancelled.
     """
-    reply = _UNDER_WAY.get(run_id)
+    own = [*_UNDER_WAY] if journal is None else [(run_id, journal.file.identity)]
+    return any([_cancel_reply(each) for each in own if each[0] == run_id])
+
+
+def _cancel_reply(key: tuple[str, object]) -> bool:
+    reply = _UNDER_WAY.get(key)
     task = None if reply is None else reply.task()
     if reply is None or task is None:
         return False
 
     def cancel() -> None:
-        if _UNDER_WAY.get(run_id) is reply and not reply.stopped:  # else its task does other work
+        if _UNDER_WAY.get(key) is reply and not reply.stopped:  # else its task does other work
             reply.stopped = True
             task.cancel()
 

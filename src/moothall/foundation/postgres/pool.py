@@ -174,6 +174,8 @@ class PostgresPool(Connections[E]):
             except psycopg.Error:  # it was lost again
                 if time.monotonic() >= deadline:
                     break
+            except MoothallError:  # nor is the server there any more: nobody knows
+                break
         return False
 
     def oid(self, table: str, connection: Connection | None = None) -> int:
