@@ -318,6 +318,28 @@ def test_recordings_of_two_models_into_one_file_do_not_spoil_it(path: Path) -> N
     assert len(RecordedModel(None, path)) == 100
 
 
+def test_recordings_that_processes_begin_at_once_are_one(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from moothall.models import RecordedModel, ScriptedModel\n"
+        "print(flush=True)\n"
+        "sys.stdin.readline()\n"
+        "for number in range(300):\n"
+        f"    RecordedModel(ScriptedModel([]), {str(tmp_path)!r} + f'/{{number}}').close()\n"
+    )
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    begun = [subprocess.Popen([sys.executable, "-c", script], **pipes) for _ in range(4)]
+    for process in begun:
+        process.stdout.readline()
+    for process in begun:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert {process.wait(50) for process in begun} == {0}
+    for process in begun:
+        process.communicate()
+    assert {path.read_bytes().count(b"\n") for path in tmp_path.iterdir()} == {1}
+
+
 def test_closed_it_answers_no_more(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["one"]), path)
     run(model.complete(user("Hi")))

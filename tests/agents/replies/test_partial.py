@@ -114,6 +114,21 @@ async def test_partial_value_of_a_refused_answer_begins_anew() -> None:
         ({"allOf": [{"enum": ["ab"]}, {"description": "so"}]}, '"ab"', [None, "ab"]),
         ({"$ref": "#/$defs/a", "enum": ["ab"], "$defs": {"a": {}}}, '"ab"', [None, "ab"]),
         ({"patternProperties": {"^a": {"enum": ["x"]}}}, '{"ab": "x"}', [{}, {"ab": "x"}]),
+        (
+            {"if": {"required": ["k"]}, "then": {"properties": {"a": {"enum": ["x"]}}}},
+            '{"b": "y", "a": "x"}',
+            [{}, {"b": ""}, {"b": "y"}, {"b": "y", "a": "x"}],
+        ),
+        (
+            {"if": True, "else": {"properties": {"a": {"enum": ["x"]}}}},
+            '{"a": "x"}',
+            [{}, {"a": "x"}],
+        ),
+        (
+            {"dependentSchemas": {"a": {"properties": {"a": {"pattern": "x"}}}}},
+            '{"a": "x"}',
+            [{}, {"a": "x"}],
+        ),
         (str | dict[str, Literal["x"]], '{"a": "x"}', [{}, {"a": "x"}]),
         (
             list[Item],

@@ -103,8 +103,10 @@ def _parts(schema: dict[str, Any], step: str | int) -> list[Any]:
 
 
 def _conjuncts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
-    """Yield the schemas that hold beside a schema's own words: `allOf`, and what it refers to."""
+    """Yield the schemas that hold, or may, beside a schema's own words: what it refers to, too."""
     yield from schema.get("allOf", ())
+    yield from (schema[name] for name in ("then", "else") if name in schema)
+    yield from schema.get("dependentSchemas", {}).values()
     ref = schema.get("$ref")
     if isinstance(ref, str):
         target: Any = root

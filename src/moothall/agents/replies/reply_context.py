@@ -167,7 +167,8 @@ def cancel_run(run_id: str, journal: Journal | None = None) -> bool:
     journals are cancelled.
     """
     own = [*_UNDER_WAY] if journal is None else [(run_id, journal.file.identity)]
-    return any([_cancel_reply(each) for each in own if each[0] == run_id])
+    cancelled = [_cancel_reply(each) for each in own if each[0] == run_id]
+    return any(cancelled)
 
 
 def _cancel_reply(key: tuple[str, object]) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import hashlib
 import json
 import logging
 import os
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -210,17 +211,18 @@ class _File:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 # Unbuffered, a line is one write, which no other writer's line interrupts.
                 self._output = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
-            head = self._load()
-            if head is None:
-                if model is None:
-                    raise ModelError(f"{path} is empty: record it first, with a model=")
-                head = {"format": _FORMAT, "version": _VERSION}
-                head |= {"model": model.name, "context_tokens": model.context_tokens}
-                head["max_tokens"] = getattr(model, "max_tokens", None)
-                if getattr(model, "reads_images", False):
-                    head["reads_images"] = True
-                self._write(head)
-            elif model is not None and head["model"] != model.name:
+            with self._locked():  # two that begin it at once would write two heads
+                head = self._load()
+                if head is None:
+                    if model is None:
+                        raise ModelError(f"{path} is empty: record it first, with a model=")
+                    head = {"format": _FORMAT, "version": _VERSION}
+                    head |= {"model": model.name, "context_tokens": model.context_tokens}
+                    head["max_tokens"] = getattr(model, "max_tokens", None)
+                    if getattr(model, "reads_images", False):
+                        head["reads_images"] = True
+                    self._write(head)
+            if model is not None and head["model"] != model.name:
                 raise ModelError(
                     f"{path} is a recording of {head['model']}, not of {model.name}: use that "
                     "model, or another path"
@@ -243,6 +245,20 @@ class _File:
     def close(self) -> None:
         if self._output is not None:
             self._output.close()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Have no other writer of the file meanwhile."""
+        if self._output is None:
+            yield
+            return
+        with suppress(OSError):  # on a disk without locks, one process at a time may use it
+            fcntl.flock(self._output, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._output, fcntl.LOCK_UN)
 
     def _load(self) -> dict[str, Any] | None:
         """Read the answers; return the head, or None if the file is empty."""
@@ -280,7 +296,8 @@ class _File:
         if not reply.reasoning:
             del answer["reasoning"]
         try:
-            self._write({"key": key, "about": description, "reply": answer})
+            with self._locked():
+                self._write({"key": key, "about": description, "reply": answer})
         except OSError as error:
             reason = error.strerror or error
             raise ModelError(f"the recording {self.path} cannot be written: {reason}") from error
