@@ -716,4 +716,4 @@ async def test_cancel_run_of_a_journal_leaves_the_run_of_that_id_in_another(tmp_
             assert cancel_run("R", journal)
             with pytest.raises(RequestCancelled):
                 await reply
-        assert not cancel_run("R")
+        assert not cancel_run("R", first)

@@ -134,8 +134,7 @@ async def under_way(
     answer: Callable[[ReplyRequest], Awaitable[Reply]], journal: Journal, request: ReplyRequest
 ) -> Reply:
     """Answer a request, whose run `cancel_run` can cancel."""
-    run_id = request.run_id
-    key = run_id, journal.file.identity
+    key = request.run_id, journal.file.identity
     if (task := asyncio.current_task()) is None or key in _UNDER_WAY:
         return await answer(request)  # a group's members reply in its run
     _UNDER_WAY[key] = own_work = UnderWay(task)
@@ -145,7 +144,7 @@ async def under_way(
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if own_work.stopped and task is not None and not task.uncancel():  # nobody else has
-            raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
+            raise RequestCancelled(f"it was stopped; run {key[0]!r} can be resumed") from None
         raise
     finally:
         del _UNDER_WAY[key]
@@ -160,21 +159,14 @@ def is_under_way(run_id: str, journal: Journal) -> bool:
     return (run_id, journal.file.identity) in _UNDER_WAY
 
 
-def cancel_run(run_id: str, journal: Journal | None = None) -> bool:
+def cancel_run(run_id: str, journal: Journal) -> bool:
     """Cancel the reply of a run, in any thread; its caller gets RequestCancelled.
 
-    Return False if none is under way in this process. Without a journal, the runs of this id in all
-    journals are cancelled.
+    Return False if none is under way in this process.
     """
-    own = [*_UNDER_WAY] if journal is None else [(run_id, journal.file.identity)]
-    cancelled = [_cancel_reply(each) for each in own if each[0] == run_id]
-    return any(cancelled)
-
-
-def _cancel_reply(key: tuple[str, object]) -> bool:
+    key = run_id, journal.file.identity
     reply = _UNDER_WAY.get(key)
-    task = None if reply is None else reply.task()
-    if reply is None or task is None:
+    if reply is None or (task := reply.task()) is None:
         return False
 
     def cancel() -> None:
