@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
     together = cache(_together)
     for item in items:
-        if item.path.name.startswith(("test_benchmark_", "test_ci")):
+        if item.path.name.startswith(("test_benchmark_", "test_ci.")):
             item.add_marker("long")  # of what measures and tests the package, not of the package
         names = getattr(item, "fixturenames", ())
         over_amqp = "amqp" in item.name.rpartition("[")[2][:-1].split("-")

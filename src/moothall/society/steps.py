@@ -404,6 +404,8 @@ class Steps(Space):
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         super()._detach(mailbox, *spared)
+        if isinstance(mailbox, SocietyMailbox) and mailbox.joined_threads:
+            cast(Any, mailbox.agent).shared = False  # elsewhere each sender has its own again
         self._order = None
         if self._in_step:
             self._removed.append(mailbox.id)  # until the commit stage all see it in its place
@@ -467,7 +469,7 @@ class Steps(Space):
     def _make_own(self, agent: Any) -> None:
         """Let an agent have a single memory, and a citizen call its models through the society."""
         if getattr(agent, "shared", None) is False:
-            agent.shared = True
+            agent.shared = agent.space_mailbox.joined_threads = True
         if not isinstance(agent, CitizenAgent):
             return
         if agent.llm is not None and isinstance(agent.memory, CitizenMemory):

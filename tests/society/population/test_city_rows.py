@@ -90,8 +90,8 @@ def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
 @pytest.mark.parametrize(
     ("side", "shops", "oneway"),
     (
-        *((8, 60, False), (8, 60, True), (53, 1200, True), (53, 40, True)),
-        pytest.param(53, 1200, False, marks=pytest.mark.long),
+        *((8, 60, False), (8, 60, True), (53, 40, True)),
+        *(pytest.param(53, 1200, each, marks=pytest.mark.long) for each in (False, True)),
     ),
 )
 def test_city_says_the_same_of_many_places_at_once(side: int, shops: int, oneway: bool) -> None:

@@ -118,6 +118,7 @@ class SocietyMailbox(Mailbox):
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
     next_handler: Coroutine[Any, Any, Any] | None = None  # handles the next message
+    joined_threads: bool = False  # whether the agent keeps its senders apart in other spaces
     unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
     classes: str = field(init=False)  # of the agent and its blocks
     first_classes: str = field(init=False)  # of the agent that came
