@@ -323,12 +323,17 @@ def limit_options(
     return added
 
 
-run_limits: Callable[[Callable[..., Any]], Callable[..., Any]] = limit_options(
-    lambda limit: f"{limit.option_help[0].upper()}{limit.option_help[1:]}"
-)
-json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--json", "as_json", is_flag=True, help="Print events as lines of JSON."
-)
+def run_limits(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that limit a run, such as `--max-tokens`."""
+    return limit_options(lambda limit: f"{limit.option_help[0].upper()}{limit.option_help[1:]}")(
+        function
+    )
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json`, as `as_json`: print events as lines of JSON."""
+    help = "Print events as lines of JSON."
+    return click.option("--json", "as_json", is_flag=True, help=help)(function)
 
 
 def _json_of_group(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
@@ -336,13 +341,13 @@ def _json_of_group(ctx: click.Context, param: click.Parameter, value: bool) -> b
     return value or bool(ctx.parent and ctx.parent.params.get(param.name))
 
 
-json_data_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    callback=_json_of_group,
-    help="Print JSON, for programs.",
-)
+def json_data_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json`, as `as_json`: print JSON, for programs; also where the group before has it."""
+    help = "Print JSON, for programs."
+    options: Any = {"is_flag": True, "callback": _json_of_group, "help": help}
+    return click.option("--json", "as_json", **options)(function)
+
+
 model_option: Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]] = partial(
     click.option, "--model", metavar="MODEL", type=NonEmptyText(), shell_complete=models
 )

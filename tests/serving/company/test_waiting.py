@@ -439,9 +439,10 @@ def test_callers_of_a_company_answer_for_others_only_if_the_file_says_so(
     folder: Path, make_company: MakeCompany
 ) -> None:
     (folder / "program.py").write_text(AGENTS)
-    callers = "{ada: {token: '${ADA}', approves: true}, bob: {token: '${BOB}'}}"
+    ada = "{token: '${NEW}', old_token: '${ADA}', approves: true}"
+    callers = f"{{ada: {ada}, bob: {{token: '${{BOB}}'}}}}"
     http = f"http: {{listen: '127.0.0.1:0', callers: {callers}}}\n"
-    company = make_company(COMPANY + http, ADA="of ada", BOB="of bob")
+    company = make_company(COMPANY + http, NEW="new of ada", ADA="of ada", BOB="of bob")
 
     async def work(me: Agent) -> None:
         agent: Any = company.agents["Clerk"]

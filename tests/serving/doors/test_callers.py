@@ -114,6 +114,14 @@ def test_caller_spends_one_budget_through_all_doors(serve: Serve) -> None:
     assert [say(url, door, "t-bob") for door in DOORS] == [(True, "")] * len(DOORS)
 
 
+def test_caller_with_two_tokens_is_one_caller_while_its_key_is_changed(serve: Serve) -> None:
+    tokens = {"ada": ["t-new", "t-old"], "bob": "t-bob"}
+    url = serve(asgi(bot(), token=tokens, budget=lambda name: Budget(model_calls=2)))
+    assert say(url, "mcp", "t-old") == say(url, "chat", "t-new") == (True, "")
+    assert not say(url, "mcp", "t-old")[0]
+    assert say(url, "mcp", "t-bob") == (True, "")
+
+
 def test_caller_that_has_spent_its_budget_is_refused_after_a_restart(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -309,6 +317,8 @@ def test_session_of_one_caller_is_none_of_anothers(serve: Serve) -> None:
         ({"token": {"token": "x"}}, "must name callers"),
         ({"token": {"a/b": "x"}}, "must name callers"),
         ({"token": {"a": "x", "b": "x"}}, "the same token"),
+        ({"token": {"a": []}}, "token= must be"),
+        ({"token": {"a": ["x", 5]}}, "token= must be"),
         ({"rate": 0}, "rate= must be"),
         ({"rate": 1.5}, "rate= must be"),
         ({"budget": 5}, "budget= must be"),

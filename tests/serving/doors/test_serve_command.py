@@ -64,7 +64,7 @@ def test_serve_says_what_an_agent_is_good_for(
 @pytest.mark.long
 def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> None:
     command = [sys.executable, "-u", "-m", "moothall", "serve", "sums:Calculator"]
-    (folder / "callers.txt").write_text("ada t-ada\nbob t-bob\n")
+    (folder / "callers.txt").write_text("ada t-new\nada t-ada\nbob t-bob\n")
     options = ["--callers", "callers.txt", "--max-tokens", "9", "--per", "day", "--rate", "900"]
     with subprocess.Popen(
         [*command, "--http", "127.0.0.1:18743", *options],

@@ -262,7 +262,7 @@ class _CallerLimits:
                 f"--callers, {', '.join(_OPTIONS)}, --per, --rate and --token are for --http"
             )
 
-    def tokens(self, token: str | None) -> str | dict[str, str] | None:
+    def tokens(self, token: str | None) -> str | dict[str, list[str]] | None:
         """Return the token, or those of the file of callers."""
         if self.callers is None:
             return token

@@ -74,9 +74,7 @@ _LIST = re.compile(  # a heading; else a label above items, or with what it list
     re.MULTILINE | re.IGNORECASE,
 )
 _ITEMS = re.compile(r"\d|https?:|^[ \t]*[-*+][ \t]", re.MULTILINE)
-_NO_LIST = re.compile(
-    r"^[ \t]*#|(?<!^\d)(?<!^\d\d)[.!?…][\"”’)*_]*[ \t]?\[\^\d", re.MULTILINE
-)
+_NO_LIST = re.compile(r"^[ \t]*#|(?<!^\d)(?<!^\d\d)[.!?…][\"”’)*_]*[ \t]?\[\^\d", re.MULTILINE)
 """What stands below no list of sources: a heading, a sentence with a footnote. “2. [^1^]” has an
 item's number in front."""
 _RULE = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")

@@ -278,7 +278,10 @@ class Company:
         from moothall.serving.doors.server import HTTPServer
 
         host, port = HTTPServer.place_of(http.listen, "http.listen")
-        tokens_by_name = {name: each.token for name, each in http.callers.items()}
+        tokens_by_name = {
+            name: [each.token, *([each.old_token] if each.old_token else ())]
+            for name, each in http.callers.items()
+        }
         if http.token is None and not tokens_by_name and HTTPServer.needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
         callers = Callers(tokens_by_name or http.token, rate=http.rate, **http.rights())

@@ -172,9 +172,10 @@ else:
 
 
 class CallerSettings(_Rights):
-    """One of several callers: its token, and what it may do, such as permit calls."""
+    """One of several callers: its tokens, and what it may do, such as permit calls."""
 
     token: StrictStr = Field(repr=False)
+    old_token: StrictStr | None = Field(default=None, repr=False)
 
 
 class HTTPSettings(_SettingsPart):
@@ -299,7 +300,9 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
     http = data.get("http")
     callers = http.get("callers") if isinstance(http, dict) else None
     if isinstance(callers, dict):
-        places += [("http", "callers", each, "token") for each in callers]
+        places += [
+            ("http", "callers", each, name) for each in callers for name in ("token", "old_token")
+        ]
     agents = data.get("agents")
     for name, agent in agents.items() if isinstance(agents, dict) else ():
         secrets = agent.get("secrets") if isinstance(agent, dict) else None

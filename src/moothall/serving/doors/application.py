@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,7 +17,7 @@ from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
-from moothall.serving.doors.callers import CallerOptions, Callers
+from moothall.serving.doors.callers import CallerOptions, Callers, Tokens
 from moothall.serving.doors.checks import (
     Receive,
     RequestRefused,
@@ -50,7 +50,7 @@ class DoorOptions(CallerOptions, FrontOptions, total=False):
 def asgi(
     agents: Agent | Iterable[Agent],
     *,
-    token: str | Mapping[str, str] | None = None,
+    token: Tokens | None = None,
     title: str = "moothall",
     **options: Unpack[DoorOptions],
 ) -> DoorGuard:
@@ -72,7 +72,8 @@ def asgi(
     Args:
         agents: the agents
         token: the secret that callers send as `Authorization: Bearer TOKEN`, or one for each
-            caller by its name; without one, only programs of this machine may call
+            caller by its name, a list while a key is changed; without one, only programs of this
+            machine may call
         title: the server's name in its cards and answers
         budget: what callers may spend: a budget of which each caller has a part by its name, or a
             function that returns the budget of a caller's name

@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
@@ -36,6 +36,8 @@ _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is forgotten, with its threads."""
 _MAX_SENDERS: Final = 10_000
 
+Tokens: TypeAlias = str | Mapping[str, str | Sequence[str]]
+"""The one token, or those of each caller by its name."""
 Budgets: TypeAlias = "Budget | Callable[[str], Budget | None] | None"
 
 
@@ -59,7 +61,7 @@ class Callers:
     """The callers of a server.
 
     Args:
-        tokens: the token, or one for each caller by its name; None without any
+        tokens: the token, or one or several for each caller by its name; None without any
         **options: what callers may spend and do, as `asgi` documents it; a caller without a name
             may permit calls
 
@@ -67,10 +69,8 @@ class Callers:
         ConfigError: an argument is not valid
     """
 
-    def __init__(
-        self, tokens: str | Mapping[str, str] | None = None, **options: Unpack[CallerOptions]
-    ) -> None:
-        self.tokens: dict[str, str] | None = _checked(tokens)
+    def __init__(self, tokens: Tokens | None = None, **options: Unpack[CallerOptions]) -> None:
+        self.tokens: dict[str, tuple[str, ...]] | None = _checked(tokens)
         budget, rate = options.get("budget"), options.get("rate")
         if budget is not None and not callable(getattr(budget, "child", budget)):
             raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
@@ -87,13 +87,15 @@ class Callers:
         self._places: dict[str, None] = {}
 
     @staticmethod
-    def read(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
+    def read(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Return the tokens and rights in a text with a name, a token and rights in each line.
+
+        A name may have several lines: each token is valid, so that a key can be changed.
 
         Raises:
             ConfigError: a line is something else
         """
-        tokens: dict[str, str] = {}
+        tokens: dict[str, list[str]] = {}
         rights: dict[str, list[str]] = {}
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -102,8 +104,8 @@ class Callers:
                     f"line {number}: must be a name and a token, and what the caller may do "
                     f"({', '.join(RIGHTS)})"
                 )
-            if words and tokens.setdefault(*words[:2]) != words[1]:
-                raise ConfigError(f"line {number}: {words[0]!r} comes twice")
+            if words:
+                tokens.setdefault(words[0], []).append(words[1])
             for right in words[2:]:
                 rights.setdefault(right, []).append(words[0])
         return tokens, rights
@@ -120,9 +122,10 @@ class Callers:
     def name_of(self, token_bytes: bytes) -> str | None:
         """Return the caller of a token, or None; the time does not depend on which one it is."""
         name_found = None
-        for name, token in (self.tokens or {}).items():
-            if secrets.compare_digest(token_bytes, token.encode()):
-                name_found = name
+        for name, tokens in (self.tokens or {}).items():
+            for token in tokens:
+                if secrets.compare_digest(token_bytes, token.encode()):
+                    name_found = name
         return name_found
 
     def permits(self, caller: str) -> bool:
@@ -286,27 +289,35 @@ def sender_of(protocol: str, caller: str) -> str:
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
 
 
-def _checked(tokens: Any) -> dict[str, str] | None:
+def _checked(argument: Any) -> dict[str, tuple[str, ...]] | None:
     """Return the tokens by the caller's name."""
-    if tokens is None:
+    if argument is None:
         return None
-    by_name = dict(tokens) if isinstance(tokens, Mapping) else {TOKEN: tokens}
-    if not by_name or not all(isinstance(t, str) and t and t.isascii() for t in by_name.values()):
+    of_names = dict(argument) if isinstance(argument, Mapping) else {TOKEN: argument}
+    by_name = {
+        name: tuple(each) if isinstance(each, list | tuple) else (each,)
+        for name, each in of_names.items()
+    }
+    tokens = [token for each in by_name.values() for token in each]
+    if not all(by_name.values()) or not all(
+        isinstance(each, str) and each and each.isascii() for each in tokens or [None]
+    ):
         raise ConfigError(
-            "token= must be a text of ASCII characters, one for each caller by its name, or None"
+            "token= must be a text of ASCII characters, one or several for each caller by its "
+            "name, or None"
         )
-    if not all(token.isprintable() and token == token.strip() for token in by_name.values()):
+    if not all(token.isprintable() and token == token.strip() for token in tokens):
         raise ConfigError(
             "token= must be one line without spaces around it (a file's text may end with a line's "
             "end): no request can state another"
         )
-    if isinstance(tokens, Mapping):
+    if isinstance(argument, Mapping):
         for name in by_name:
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (LOCAL, TOKEN):
                 raise ConfigError(
                     "token= must name callers by letters, digits, '_', '.' and '-', 40 at most, "
                     f"and not {LOCAL!r} or {TOKEN!r}, got {name!r:.80}"
                 )
-        if len({*by_name.values()}) < len(by_name):
-            raise ConfigError("token= has the same token for two callers")
+        if len({*tokens}) < len(tokens):
+            raise ConfigError("token= has the same token twice")
     return by_name
