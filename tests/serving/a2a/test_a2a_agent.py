@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -625,9 +625,61 @@ def test_a2a_agent_sends_no_message_again_to_a_server_that_ends_without_an_answe
     assert len(posts) == 1
 
 
+@pytest.mark.parametrize("state", ("COMPLETED", "INPUT_REQUIRED"))
+def test_a2a_agent_goes_on_though_the_stream_of_a_task_that_rests_stays_open(
+    serve: Serve, state: str
+) -> None:
+    closed = threading.Event()
+    asked: list[str] = []
+
+    async def get_card(request: Request) -> JSONResponse:
+        return JSONResponse({**naming("/rpc"), "capabilities": {"streaming": True}})
+
+    async def call(request: Request) -> StreamingResponse:
+        is_new = "taskId" not in (await request.json())["params"]["message"]
+        rests = standing(state if is_new else "COMPLETED", {"text": "Which?"})
+
+        async def events() -> AsyncIterator[str]:
+            yield f"data: {json.dumps(rests)}\n\n"
+            await asyncio.to_thread(closed.wait)
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    def answer(question: Question) -> str:
+        asked.append(question.text)
+        return "red"
+
+    card = Route("/.well-known/agent-card.json", get_card)
+    url = serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])]))
+    approver = CallbackApprover(lambda request: True, answer=answer)
+    far = A2AAgent("far", url, approver=approver, timeout_s=20)
+    try:
+        assert far.reply_sync("Paint").text == "So far."
+    finally:
+        closed.set()
+    assert asked == (["Which?"] if state == "INPUT_REQUIRED" else [])
+
+
+def test_a2a_agent_reads_the_card_again_of_a_server_that_streams_no_more(serve: Serve) -> None:
+    streams = [True, False, False]
+
+    async def get_card(request: Request) -> JSONResponse:
+        return JSONResponse({**naming("/rpc"), "capabilities": {"streaming": streams.pop(0)}})
+
+    async def call(request: Request) -> JSONResponse:
+        if (await request.json())["method"] == "SendMessage":
+            return JSONResponse(answers())
+        return JSONResponse({"error": {"code": -32004, "message": "no streams"}})
+
+    card = Route("/.well-known/agent-card.json", get_card)
+    far = A2AAgent("far", serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])])))
+    assert [far.reply_sync("Hello").text for _ in range(2)] == ["Here.", "Here."]
+    assert streams == [False]
+
+
 @pytest.mark.parametrize(
     ("refused", "status"),
-    (("SendMessage", 429), ("GetTask", 408), ("GetTask", 429), ("GetTask", 500)),
+    (("SendMessage", 429), ("GetTask", 408), ("GetTask", 429), ("GetTask", 500), ("GetTask", 200)),
 )
 def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
     serve: Serve, refused: str, status: int
@@ -643,8 +695,9 @@ def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
 
     async def call(request: Request) -> JSONResponse:
         called.append(method := (await request.json())["method"])
-        if method == refused and called.count(method) <= 6:
-            return JSONResponse({}, status, {"Retry-After": "0"})
+        if method == refused and called.count(method) <= (2 if status == 200 else 6):
+            fault = {"error": {"code": -32603, "message": "busy"}}
+            return JSONResponse(fault, status, {"Retry-After": "0"})
         return JSONResponse({"result": results[method]})
 
     card = Route("/.well-known/agent-card.json", get_card)

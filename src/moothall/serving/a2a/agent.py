@@ -43,7 +43,7 @@ from moothall.build import (
 from moothall.foundation.http.addresses import hosts_of
 from moothall.models import HeadersLike
 from moothall.models.settings import check_base_url, check_headers
-from moothall.serving.a2a.client import Broken, Server
+from moothall.serving.a2a.client import Broken, MissingMethod, Server
 from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
 
@@ -57,6 +57,8 @@ _FAULT: Final = 500
 """How many characters of a fault a page is shown."""
 _CANCEL_S: Final = 5.0
 """How long a reply that is cancelled waits for the server to hear of it."""
+_REST_S: Final = 1.0
+"""How long the stream of a task that rests is read on."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _MOST_REASON: Final = 10_000
 """How many characters of why a task stands are told: an address to log in at is long."""
@@ -223,7 +225,7 @@ class A2AAgent(ConversationalAgent):
         reason: StopReason = "unreadable" if fault else "done"
         messages: list[ChatMessage] = [
             {"role": "user", "content": json_text(request.content)},
-            {"role": "assistant", "content": _content_of(task)},
+            {"role": "assistant", "content": task.content},
         ]
         return Reply(task.text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
@@ -289,16 +291,17 @@ class A2AAgent(ConversationalAgent):
     ) -> None:
         options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json", "*/*"]}
         params = {"message": message, "configuration": options}
-        if await self._server.streams():
+        streams = await self._server.streams()
+        if streams:
             try:
-                updates = self._server.stream("SendStreamingMessage", params)
-                async with aclosing(updates) as following:  # type: ignore[type-var]
-                    async for update in following:
-                        self._take(request, task, update)
+                await self._heard(request, params, task)
+            except MissingMethod:
+                if streams := await self._server.streams():
+                    raise
             except Broken:
                 if not task.id:
                     raise
-        else:
+        if not streams:
             options["returnImmediately"] = True
             self._take(request, task, await self._server.call("SendMessage", params))
         pause_s = _FIRST_PAUSE_S
@@ -311,6 +314,20 @@ class A2AAgent(ConversationalAgent):
         if task.is_empty:  # some servers stream states alone
             with suppress(ModelError):
                 self._take(request, task, {"task": await self._server.get_task(task.id)})
+
+    async def _heard(self, request: ReplyRequest, params: dict[str, Any], task: RemoteTask) -> None:
+        """Send a message, and take what the server streams of its task until the task rests."""
+        updates, loop = (
+            self._server.stream("SendStreamingMessage", params),
+            asyncio.get_running_loop(),
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, aclosing(updates) as following:  # type: ignore[type-var]
+                async for update in following:
+                    self._take(request, task, update)
+                    # Some servers keep the stream open, and some tell the artifacts afterwards.
+                    rests = task.rests and task.message is None
+                    limit.reschedule(loop.time() + _REST_S if rests else None)
 
     def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:
@@ -377,12 +394,6 @@ def _conversation_of(thread: Thread) -> _RemoteConversation:
         thread.own = _RemoteConversation()
     conversation: _RemoteConversation = thread.own
     return conversation
-
-
-def _content_of(task: RemoteTask) -> str | list[dict[str, Any]]:
-    """Return an answer as the content of a chat message: blocks, if there are files in it."""
-    blocks = [{"type": "text", "text": task.text}] if task.text else []
-    return [*blocks, *task.blocks] if task.blocks else task.text
 
 
 def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,11 +17,15 @@ from moothall.foundation.threads import awaited
 from moothall.models import HeadersLike
 from moothall.models.server_events import ServerEvents
 from moothall.models.settings import check_headers
-from moothall.serving.a2a.wire import CARD_PATH, VERSION
+from moothall.serving.a2a.wire import CARD_PATH, TOO_MANY, VERSION
 
 _MOST_BYTES: Final = 64 << 20
 
 
+_MISSING: Final = (-32004, -32601)
+"""Codes of a method that the server does not offer, such as one that streams."""
+_PASSING: Final = (-32603, TOO_MANY)
+"""Codes of what may pass: a failure inside the server, and a limit."""
 _MOST_BROKEN: Final = 5
 """After so many answers that have not come, a task is not looked for any more."""
 _BUSY_S: Final = 5.0
@@ -33,6 +37,10 @@ class Broken(ModelError):
 
     wait_s: float | None = None
     """After how long the server is to be called again, if it says so."""
+
+
+class MissingMethod(ModelError):
+    """The server does not offer a method, so it has done nothing."""
 
 
 class Server:
@@ -168,8 +176,12 @@ class Server:
             raise ModelError(f"{self._name}: the server's answer to {method} is not JSON") from None
         if isinstance(answer, dict):
             if isinstance(error := answer.get("error"), dict):
-                problem = f"{one_line(str(error.get('message')), 500)} ({error.get('code')!r:.20})"
-                raise ModelError(f"{self._name}: the server refuses {method}: {problem}")
+                code = error.get("code")
+                self._card_endpoint = None  # the card may say something else by now
+                problem = f"{one_line(str(error.get('message')), 500)} ({code!r:.20})"
+                kinds = {MissingMethod: _MISSING, Broken: _PASSING}
+                kind = next((each for each, codes in kinds.items() if code in codes), ModelError)
+                raise kind(f"{self._name}: the server refuses {method}: {problem}")
             if "result" in answer:
                 return answer["result"]
         raise ModelError(f"{self._name}: the server's answer to {method} has no result")

@@ -61,6 +61,12 @@ class RemoteTask:
         blocks = (part_block(part) for parts in self._answers() for part in parts)
         return list(filter(None, blocks))
 
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """The answer as the content of a chat message: blocks, if there are files in it."""
+        blocks = [{"type": "text", "text": self.text}] if self.text else []
+        return [*blocks, *self.blocks] if self.blocks else self.text
+
     def _answers(self) -> list[list[dict[str, Any]]]:
         if self.message is not None:
             return [self.message]
