@@ -294,7 +294,7 @@ class A2AAgent(ConversationalAgent):
         streams = await self._server.streams()
         if streams:
             try:
-                await self._heard(request, params, task)
+                await self._take_stream(request, params, task)
             except MissingMethod:
                 if streams := await self._server.streams():
                     raise
@@ -315,7 +315,9 @@ class A2AAgent(ConversationalAgent):
             with suppress(ModelError):
                 self._take(request, task, {"task": await self._server.get_task(task.id)})
 
-    async def _heard(self, request: ReplyRequest, params: dict[str, Any], task: RemoteTask) -> None:
+    async def _take_stream(
+        self, request: ReplyRequest, params: dict[str, Any], task: RemoteTask
+    ) -> None:
         """Send a message, and take what the server streams of its task until the task rests."""
         updates, loop = (
             self._server.stream("SendStreamingMessage", params),
