@@ -319,10 +319,8 @@ class A2AAgent(ConversationalAgent):
         self, request: ReplyRequest, params: dict[str, Any], task: RemoteTask
     ) -> None:
         """Send a message, and take what the server streams of its task until the task rests."""
-        updates, loop = (
-            self._server.stream("SendStreamingMessage", params),
-            asyncio.get_running_loop(),
-        )
+        loop = asyncio.get_running_loop()
+        updates = self._server.stream("SendStreamingMessage", params)
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as limit, aclosing(updates) as following:  # type: ignore[type-var]
                 async for update in following:
