@@ -457,6 +457,27 @@ def test_mcp_client_whose_answer_comes_after_the_operators_gets_the_reply(
         assert BOUGHT == ["tea"]
 
 
+def test_mcp_client_whose_person_leaves_the_form_open_gets_the_reply_once_an_operator_answers(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+
+        async def elicit(context: Any, params: Any) -> types.ElicitResult:
+            (wait,) = journal.waiting()
+            journal.answer(wait.run, wait.key, True, by="eva")
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def main() -> Any:
+            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+            async with mcp.Client(url, mode="legacy", elicitation_callback=elicit) as made:
+                return await made.call_tool("say", {"content": "Buy."})
+
+        result = asyncio.run(main())
+        assert (result.is_error, result.content[0].text) == (False, "Bought.")
+        assert BOUGHT == ["tea"]
+
+
 def test_mcp_client_that_cannot_ask_reads_what_waits_and_for_whom(
     serve: Serve, tmp_path: Path
 ) -> None:

@@ -24,9 +24,11 @@ from moothall.serving.doors.mcp_job import (
     elicited_form,
     failed,
     gives,
+    others_answer,
     required,
     result_of,
     said_in,
+    waits_of,
 )
 from moothall.serving.doors.protocols import MCP, REFUSED, fault_of
 from moothall.serving.doors.served import Served
@@ -185,17 +187,8 @@ class MCPDoor:
         except REFUSED as refused:
             raise _refused(refused) from None
         except MoothallError as error:
-            waits = await self._waits(job)
+            waits = await waits_of(self._served, job)
             return waits or failed(str(error))
-
-    async def _waits(self, job: MCPCall) -> list[Wait]:
-        """Return what the run of a call waits for in its journal."""
-        if job.run_id is None:
-            return []
-        try:
-            return await self._served.waits(job.to, job.run_id)
-        except MoothallError:  # it has none
-            return []
 
     async def _followed(
         self, ctx: ServerRequestContext[Any], job: MCPCall
@@ -229,8 +222,7 @@ class MCPDoor:
                     return failed(waiting_text(result))
                 if not ctx.session.can_send_request:
                     return required(f"{job.run_id}.{asks[0].key}", asks[0])
-                answer = said_in(asks[0], await self._elicited(ctx, asks[0]))
-                await self._answered(job, asks[0].key, answer)
+                await self._answer_by_form(ctx, job, asks[0])
                 under_way.discard(job.task)
                 self._begin(job)
                 under_way.add(job.task)
@@ -238,6 +230,16 @@ class MCPDoor:
             under_way.discard(job.task)
             if not keeps_running:
                 job.task.cancel()
+
+    async def _answer_by_form(self, ctx: ServerRequestContext[Any], job: MCPCall, ask: Ask) -> None:
+        """Give a run the answer of the client's person, unless somebody else answers before."""
+        ask.answer = answered = asyncio.ensure_future(others_answer(self._served, job, ask.key))
+        try:
+            answer = said_in(ask, await self._elicited(ctx, ask))
+            if not answered.done():
+                await self._answered(job, ask.key, answer)
+        finally:
+            answered.cancel()
 
     async def _answered(self, job: MCPCall, key: str, answer: Any) -> None:
         """Give a run that waits its answer; another one that was given before counts."""
@@ -350,7 +352,7 @@ class MCPDoor:
         job = MCPCall(
             sender, caller, params.name, arguments, id, action, args, meta, _can_ask(ctx), run_id
         )
-        waits = await self._waits(job)
+        waits = await waits_of(self._served, job)
         asks = asks_of(waits, self._served.callers.permits(caller))
         if key in asks:
             await self._answered(job, key, said_in(asks[key], result))

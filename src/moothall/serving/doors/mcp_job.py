@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import Action
+from moothall import Action, MoothallError
 from moothall.build import Thread, json_text
+from moothall.journal import Wait
 from moothall.serving.doors.asks import Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 CALLS: Final = "moothall.calls"
 """In a request's scope: the calls that end if the client closes its connection."""
+_LOOK_S: Final = 0.5
+"""Seconds between two looks whether somebody else has answered what a client's form asks."""
 ANSWER_S: Final = 86_400.0
 """How long a call under way waits for an answer to its question."""
 
@@ -59,6 +62,22 @@ class MCPCall:
     def _changed(self, ask: Ask) -> None:
         if ask.key in self.asking.open:
             self.news.put_nowait(ask)
+
+
+async def waits_of(served: Served, job: MCPCall) -> list[Wait]:
+    """Return what the run of a call waits for in its journal."""
+    if job.run_id is None:
+        return []
+    try:
+        return await served.waits(job.to, job.run_id)
+    except MoothallError:  # it has none
+        return []
+
+
+async def others_answer(served: Served, job: MCPCall, key: str) -> None:
+    """Wait until the run of a call has an answer by somebody else, or waits no more."""
+    while any(each.key == key for each in await waits_of(served, job)):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
 
 
 class SessionThreads:
