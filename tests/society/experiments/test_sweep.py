@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,25 @@ def test_results_of_others_are_refused(tmp_path: Path) -> None:
     refused(of(tmp_path), r"has results of moothall 0\.0\.1, and this is")
     changed(tmp_path, versions=None)
     refused(of(tmp_path), "is not a manifest of an experiment")
+
+
+def test_folder_of_a_sweep_is_taken_by_no_other_meanwhile(tmp_path: Path) -> None:
+    second = of(tmp_path / "second", TEXT.replace("step: 2", "step: 3"), seeds=1)
+    refused: list[str] = []
+
+    def begin(progress: Any) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            try:
+                thread.submit(run, second, jobs=0, out=tmp_path / "out").result()
+            except ConfigError as error:
+                refused.append(str(error))
+
+    first = run(of(tmp_path, seeds=1), jobs=0, out=tmp_path / "out", progress=begin)
+    assert set(map(str, refused)) == {
+        f"{tmp_path / 'out'} is in use: another program runs an experiment there; wait for its "
+        "end, or give another folder"
+    }
+    assert list(first.curve("messages", "base")) == [1, 2]
 
 
 def test_sweep_that_left_nothing_does_not_block_the_corrected_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -18,7 +19,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -76,8 +77,20 @@ async def sweep(
     if jobs:
         cells[0].as_json()  # report what no process can import before any cell runs
     shared = _determined_by(design)
+    with _alone_in(folder):
+        _claim(design, folder, shared)
+        return await _swept(design, cells, folder, shared, jobs, progress)
+
+
+async def _swept(
+    design: Design,
+    cells: list[Cell],
+    folder: Path,
+    shared: dict[str, str],
+    jobs: int,
+    progress: Callable[[SweepProgress], Any] | None,
+) -> Path:
     shared_hash = _hash(shared)
-    _claim(design, folder, shared)
     # Of this call: a file may change before the next.
     file_hash = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
     parts = [folder / "parts" / f"{_key(shared_hash, cell, file_hash)}.parquet" for cell in cells]
@@ -169,11 +182,32 @@ def _key(fingerprint: str, cell: Cell, file_hash: Callable[[Path], str]) -> str:
     return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files, *more])[:24]
 
 
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Make a folder, and keep all other sweeps from it. Raises ConfigError: one is there."""
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be used: {error.strerror}") from error
+    try:
+        with contextlib.suppress(OSError):  # of a file system without locks
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"{folder} is in use: another program runs an experiment there; wait for its "
+                    "end, or give another folder"
+                ) from None
+        yield
+    finally:
+        os.close(fd)
+
+
 def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     """Check that a folder is empty, or has results of this experiment from an earlier call."""
     path = folder / _MANIFEST
     try:
-        (folder / "parts").mkdir(parents=True, exist_ok=True)
         own_files = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
         has_results = any(each.exists() for each in own_files)
         data = path.read_bytes() if path.exists() else b""
