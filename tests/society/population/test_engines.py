@@ -33,6 +33,7 @@ from moothall.society import (
     Rows,
     Survey,
     all_blocks,
+    make_economy,
 )
 
 ENGINES = {
@@ -169,6 +170,24 @@ async def test_population_has_its_columns_when_ray_is_gone() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_ray_towns_have_the_same_day_as_towns_here() -> None:
+    city = City.generate(seed=7, citizens=150)
+
+    async def state(engine: Engine) -> dict[str, Any]:
+        services = make_economy(city, seed=5)
+        people = Population(120, city, seed=5)
+        async with Society(
+            people, services=services, engine=engine, start="2026-01-05T06:00"
+        ) as society:
+            await society.run(steps=20, step="1h")  # children go along, and rents are paid
+            await society.run(steps=10, step="30min")
+            return society.state_dict()
+
+    assert await state(RayEngine(workers=2)) == await state(LocalEngine())
+
+
 async def test_ray_engine_says_that_there_is_no_ray_at_an_address() -> None:
     engine = RayEngine(workers=1, address="127.0.0.1:1")
     async with Society(wealth(citizens=10), engine=engine) as society:

@@ -179,6 +179,11 @@ class Register:
             self.source.pull([name])
         return self.arrays[name]
 
+    def note_written(self, name: str) -> None:
+        """Note that the commit stage has written a column, which it had pulled, of workers."""
+        if self.source is not None:
+            self.source.written_columns.add(name)
+
     def note_change(self) -> None:
         """Note that the arrays are about to change between two steps."""
         if self.source is not None:

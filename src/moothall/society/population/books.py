@@ -255,7 +255,7 @@ class RowBooks(AgentBooks):
         column = population.declared.get(name)
         if column is None:
             return np.full(len(rows), default)
-        values = population.arrays[name][rows].astype(np.int64)
+        values = population.pull_column(name)[rows].astype(np.int64)
         if name in COMMIT_COLUMNS:
             return values
         for at in np.flatnonzero(population.full[rows]) if population.agents else ():

@@ -138,7 +138,8 @@ def _take_along(books: Any, movers: Any) -> None:
     arrays, population = books.population.arrays, books.population
     if population.only_agents and len(movers):
         population.read_homes()
-    age, home, place, to = (arrays[name] for name in ("age", "home", "place", "moving_to"))
+    age, home = map(population.pull_column, ("age", "home"))
+    place, to = arrays["place"], arrays["moving_to"]
     movers = movers[age[movers] >= ADULT]
     if not len(movers):
         return
@@ -154,7 +155,10 @@ def _take_along(books: Any, movers: Any) -> None:
     kids = np.flatnonzero(age < CHILD)
     kids = kids[is_left[place[kids]]]
     kids = kids[of_home[home[kids]]]
-    free, along = ~_IS_BUSY[arrays["item_do"][kids]], arrays["along"][kids]
+    if not len(kids):
+        return
+    do, along = (population.pull_column(name)[kids] for name in ("item_do", "along"))
+    free = ~_IS_BUSY[do]
     for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
         status = population.status_of(int(kids[at]))
         item, along[at] = item_of(status), bool(status.get("along"))
@@ -199,8 +203,10 @@ def _parents(population: Any, kids: Any) -> tuple[Any, Any]:
             rows = [population.find_row(id) for id, each in kin if each == "parent"]
             rows = [each for each in rows if each is not None]
             pairs.append((np.full(len(rows), position), np.array(rows, np.int64)))
-    for slot in range(arrays["friends"].shape[1] if "friends" in arrays else 0):
-        bonds, friend = arrays["friendship"][:, slot][kids], arrays["friends"][:, slot]
+    else:
+        friends, friendship = map(population.pull_column, ("friends", "friendship"))
+    for slot in range(friends.shape[1] if "friends" in arrays else 0):
+        bonds, friend = friendship[:, slot][kids], friends[:, slot]
         at = np.flatnonzero(bonds >> KIND == _PARENT)
         if len(at):
             codes = friend[kids[at]].astype(np.int64)
@@ -213,7 +219,8 @@ def _parents(population: Any, kids: Any) -> tuple[Any, Any]:
 
 def _set_along(books: Any, rows: Any, values: Any) -> None:
     population = books.population
-    population.arrays["along"][rows] = values
+    population.pull_column("along")[rows] = values
+    population.note_written("along")
     if population.agents:
         for row in rows[population.full[rows]].tolist():
             along = bool(population.arrays["along"][row])

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moothall import ConfigError, StateError
-from moothall.build import check_integer, error_text, to_its_end
+from moothall.build import check_integer, error_text, guard, to_its_end
 from moothall.society.arrays import import_package, np
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment
@@ -65,6 +65,10 @@ class RayEngine(LocalEngine):
         self._parts: list[_RowActor] = []
         self._population: Population | None = None
         self._fresh: set[str] = set()
+        self.written_columns: set[str] = (
+            set()
+        )  # the columns that the workers are sent with the next step
+        self._pulling = guard()  # the commit stage has several threads
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of the rows on the workers; return their wants, in the order of the rows."""
@@ -142,11 +146,19 @@ class RayEngine(LocalEngine):
         }
         view = replace(moment.view, city=None, others=None, at={})
         moment = replace(moment, view=view, visible=columns)
-        return self._ray.put((moment, city, population.full, commit_columns, population.layers))
+        written_columns = {name: population.arrays[name] for name in self.written_columns}
+        self.written_columns.clear()
+        layers = population.layers
+        return self._ray.put(
+            (moment, city, population.full, commit_columns, layers, written_columns)
+        )
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
-        population = self._population
+        with self._pulling:
+            self._pull(self._population, names)
+
+    def _pull(self, population: Population | None, names: Iterable[str]) -> None:
         stale = [name for name in names if name not in self._fresh and name not in COMMIT_COLUMNS]
         if population is None or not stale or not self._parts:
             return
@@ -271,12 +283,15 @@ class RowWorker:
 
     def step(self, step_data: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""
-        moment, city, full, commit_columns, layers = step_data
+        moment, city, full, commit_columns, layers, written_columns = step_data
         population = self._population
         population.layers = layers
         population.full = full
         for name, values in commit_columns.items():
             population.arrays[name] = values[population.base : population.until]
+        for name, values in written_columns.items():
+            own = values[population.base : population.until]
+            population.arrays[name] = population.declared[name].array_of(own)
         moment.view.city = population.city if city is None else city
         moment.visible = {**moment.visible, **commit_columns}
         return in_threads(population, moment, None)

@@ -41,8 +41,8 @@ def pay_citizens(
         return
     agents = population.full[some]
     if "earned" in arrays:
-        population.note_change()
-        arrays["earned"][some[~agents]] += cents[~agents]
+        population.pull_column("earned")[some[~agents]] += cents[~agents]
+        population.note_written("earned")
     for at, each in zip(some[agents].tolist(), cents[agents].tolist(), strict=True):
         status = population.status_of(at)
         if "paid_day" in status:  # of those with an `EconomyBlock`
