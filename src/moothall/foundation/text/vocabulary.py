@@ -63,6 +63,12 @@ WORD = re.compile(
     """,
     re.VERBOSE,
 )
+# What NFKC makes plain digits of: ½, the raised ones of 10⁶ and of notes, the lowered of 101₂.
+_SMALL_DIGITS = re.compile(
+    r"(?<!\d)(?P<whole>\d*)(?P<part>[¼½¾⅐-⅞])|(?<=\d)(?P<lowered>[₀-₉]+)"
+    r"|(?:(?<=\d)|(?<=[^\W\d_]{3}))(?P<raised>[\u2070¹²³\u2074-\u207b]+)"
+)
+_NO_WORDS = str.maketrans("™℠", "  ")
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
 _CODE_NAME = re.compile(r"[a-z]{2,}(?:[A-Z]+[a-z]*)+")  # a name in code: bodyLimit
@@ -79,8 +85,21 @@ _QUESTION_WORDS = re.compile(
 
 
 def normal(text: str) -> str:
-    """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_SIGNS)
+    """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen.
+
+    `1½` is 1.5, `10⁶` is 10^6, `101₂` is 101_2, `Windows™` is Windows; `m²` is m2.
+    """
+    if text.isascii():
+        return text
+    text = _SMALL_DIGITS.sub(_in_line, text).translate(_NO_WORDS)
+    return unicodedata.normalize("NFKC", text).translate(_SIGNS)
+
+
+def _in_line(digits: re.Match[str]) -> str:
+    if digits["part"]:
+        number = int(digits["whole"] or 0) + unicodedata.numeric(digits["part"])
+        return f"{number:.6f}".rstrip("0")
+    return f"^{digits['raised']}" if digits["raised"] else f"_{digits['lowered']}"
 
 
 def words(text: str) -> list[str]:

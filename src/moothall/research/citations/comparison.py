@@ -41,6 +41,7 @@ _BORDER: Final = re.compile(
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
 _HALF: Final = re.compile(r"\bhalf an? ")
 _AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
+_POWER: Final = re.compile(r"(?<![\w.,'^])(?:(\d+(?:\.\d+)?) ?[×·x] ?)?10\^([+-]?\d\d?)(?!\w)")
 _MINUS: Final = re.compile(r"(?<!\d )(?:\bminus |(?<![\w–])–)(?=\d)")
 _WITHIN_YEAR: Final = re.compile(r"[^\W\d_]{3,5}-\d{4}")  # mid-2021
 _IDENTIFIER: Final = re.compile(
@@ -181,7 +182,12 @@ def _folded(text: str) -> str:
     folded = values.spelled_out(_HALF.sub("0.5 ", folded))
     if _AND_A_HALF.search(folded):
         folded = values.spelled_out(_AND_A_HALF.sub(r"\1.5", folded))
-    return _MINUS.sub("-", folded)
+    return _MINUS.sub("-", _POWER.sub(_product, folded))
+
+
+def _product(power: re.Match[str]) -> str:
+    """Return a product with a power of ten, such as 3.2 × 10^6, in figures."""
+    return f"{Decimal(power[1] or 1).scaleb(int(power[2])):f}"
 
 
 def _number_of(match: re.Match[str]) -> str:
