@@ -37,6 +37,12 @@ WAYS = {
     "aria": f"<p aria-hidden=true>{UNSEEN}</p>",
     "class": f"<style>.x, .y {{ display:none }}</style><p class='a y'>{UNSEEN}</p>",
     "id": f"<style>#z{{position:fixed;top:-2000px}}</style><p id=z>{UNSEEN}</p>",
+    "struck": f"<p>It is <s>{UNSEEN}</s><del>{UNSEEN}</del> blue.</p>",
+    "struck by a style": "<style>.old { text-decoration: line-through }</style>"
+    f"<p class=old>{UNSEEN}</p>",
+    "formula": f"<p>It is <math><mn>5</mn><annotation>{UNSEEN}</annotation></math>.</p>",
+    "overruled": "<style>#z { display:none } .y.x { display:block }</style>"
+    f"<p id=z class='x y'>{UNSEEN}</p>",
     "inside": f"<div hidden><section><h2>{UNSEEN}</h2><ul><li>{UNSEEN}</li></ul></section></div>",
 }
 
@@ -59,6 +65,13 @@ SHOWN = {
     "dark": "<div style='background:#222'><p style='color:#fff'>{}</p></div>",
     "colour": "<p style='color:red; font-size:10px; opacity:0.8; left:-10px'>{}</p>",
     "printed": "<style>@media print {{ .paper {{ display:none }} }}</style><p class=paper>{}</p>",
+    "a sheet for paper": "<style media=print>.a {{ display:none }}</style><p class=a>{}</p>",
+    "the open tab": "<style>.tab {{ display:none }} .tab.active {{ display:block }}</style>"
+    "<div class='tab active'><p>{}</p></div><div class=tab><p>Shut.</p></div>",
+    "opened": "<style>.tab {{ display:none }}</style><p class=tab style='display: block'>{}</p>",
+    "dark by a rule": "<style>.hero {{ background:#036 }}</style>"
+    "<div class=hero><p style=color:#fff>{}</p></div>",
+    "a picture behind": "<div style='background-image:url(x.png)'><p style=color:#fff>{}</p></div>",
     "details": "<details><summary>More</summary><p>{}</p></details>",
     "tall": "<p style='height:100px;overflow:hidden;width:10px'>{}</p>",
     "zero point": "<p style='font-size:0.9em;line-height:0'>{}</p>",
@@ -69,6 +82,16 @@ SHOWN = {
 def test_text_that_a_person_sees_is_kept(way: str) -> None:
     page = f"<html><body><main><p>{SEEN}</p>{way.format('It is shown.')}</main></body></html>"
     assert "It is shown." in read_html(page.encode(), None, "http://web.test/a").text
+
+
+def test_page_that_scripts_fade_in_is_kept() -> None:
+    page = f"<html><body><h1>Seas</h1><main style=opacity:0><p>{SEEN}</p></main></body></html>"
+    assert SEEN in read_html(page.encode(), None, "http://web.test/a").text
+
+
+def test_white_text_on_a_page_that_is_black_is_kept() -> None:
+    page = f"<style>body {{ background: #000 }}</style><font color=white><p>{SEEN}</p></font>"
+    assert SEEN in read_html(page.encode(), None, "http://web.test/a", local=True).text
 
 
 def test_characters_that_no_person_sees_are_left_out() -> None:

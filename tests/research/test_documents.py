@@ -608,12 +608,46 @@ def test_numbers_of_footnotes_are_no_part_of_the_text_of_a_page() -> None:
 def test_raised_number_of_a_page_is_no_part_of_the_number_before_it() -> None:
     page = (
         "<main><p>It has 10<sup>6</sup> posts on 5 m<sup>2</sup>, the 1<sup>st</sup> of Alba."
-        '<sup><a href="#note1">[1]</a></sup> H<sub>2</sub>O costs 500<sup>2</sup> [<sup>3</sup>].'
-        "</p></main>"
+        '<sup><a href="#note1">[1]</a></sup> 101<sub>2</sub>, H<sub>2</sub>O costs 500'
+        "<sup>2</sup> [<sup>3</sup>].</p></main>"
     )
-    text = "It has 10^6 posts on 5 m2, the 1st of Alba. H2O costs 500^2 [3]."
+    text = "It has 10^6 posts on 5 m2, the 1st of Alba. 101_2, H2O costs 500^2 [3]."
     for local in (True, False):
         assert read_html(page.encode(), None, "http://a.test/", local=local).text == text
+
+
+@pytest.mark.parametrize("local", (True, False))
+@pytest.mark.parametrize(
+    ("formula", "line"),
+    (
+        ("<msup><mn>10</mn><mn>6</mn></msup>", "10^6"),
+        ("<mn>3</mn><mfrac><mn>1</mn><mn>2</mn></mfrac>", "3 1/2"),
+        ("<mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mn>2</mn></mfrac>", "(a+1)/2"),
+        ("<msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt>", "\u221a(a+b)"),
+        ("<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>", "x_1^2"),
+        (
+            "<semantics><mrow><msub><mi>x</mi><mn>1</mn></msub></mrow>"
+            '<annotation encoding="application/x-tex">x_{1}</annotation></semantics>',
+            "x_1",
+        ),
+    ),
+)
+def test_html_formula_is_one_line(formula: str, line: str, local: bool) -> None:
+    page = (
+        f'<main><p>The sea of Alba has <span class="katex"><math>{formula}</math><span '
+        'aria-hidden="true">xyz</span></span> drops of it, and they all are blue.</p></main>'
+    )
+    text = read_html(page.encode(), None, "http://a.test/", local=local).text
+    assert text == f"The sea of Alba has {line} drops of it, and they all are blue."
+
+
+def test_html_reading_above_chinese_characters_is_no_part_of_their_word() -> None:
+    ruby = "<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>"
+    page = f"<main><p>{ruby}検定は五十ユーロです。</p></main>"
+    for local in (True, False):
+        assert read_html(page.encode(), "utf-8", "http://a.test/", local=local).text == (
+            "漢字検定は五十ユーロです。"
+        )
 
 
 def test_html_cell_over_several_rows_is_said_in_each() -> None:

@@ -270,10 +270,15 @@ def test_spreadsheet_says_percentages_units_and_errors_as_it_shows_them() -> Non
     assert read("a.xlsx", packed(files)).text.strip() == said
 
 
-def ods(*rows: str) -> bytes:
-    """A spreadsheet of OpenDocument with these rows."""
+def ods(*rows: str, columns: tuple[str, ...] = (), filtered: str = "") -> bytes:
+    """A spreadsheet of OpenDocument with these rows, the attributes of columns, a hidden row."""
     table = '<table:table table:name="Prices">' + "".join(
-        f"<table:table-row>{each}</table:table-row>" for each in rows
+        (
+            *(f"<table:table-column{each}/>" for each in columns),
+            *(f"<table:table-row>{each}</table:table-row>" for each in rows),
+            f'<table:table-row table:visibility="filter">{filtered}</table:table-row>'
+            * bool(filtered),
+        )
     )
     kind = "application/vnd.oasis.opendocument.spreadsheet"
     manifest = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
@@ -434,6 +439,10 @@ def p(text: str, about: str = "", run: str = "") -> str:
     return f"<w:p><w:pPr>{about}</w:pPr><w:r><w:rPr>{run}</w:rPr>{said}</w:r></w:p>"
 
 
+def r(text: str, about: str = "") -> str:
+    return f"<w:r><w:rPr>{about}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
 def tc(inside: str, about: str = "") -> str:
     return f"<w:tc><w:tcPr>{about}</w:tcPr>{inside}</w:tc>"
 
@@ -442,12 +451,15 @@ def grid(*rows: str) -> str:
     return f"<w:tbl>{''.join(f'<w:tr>{each}</w:tr>' for each in rows)}</w:tbl>"
 
 
+STRUCK, LOW = '<w:rStyle w:val="Old"/>', '<w:vertAlign w:val="subscript"/>'
+NOT_STRUCK = '<w:strike w:val="0"/>'
 WHITE = '<w:color w:val="FFFFFF"/>'
 BLUE = '<w:shd w:val="clear" w:fill="1F4E79"/>'
 LOOKS = (
     f'<w:style w:styleId="Grid"><w:tblStylePr><w:tcPr>{BLUE}</w:tcPr></w:tblStylePr></w:style>'
     f'<w:style w:styleId="Box"><w:pPr>{BLUE}</w:pPr></w:style>'
     '<w:style w:styleId="Ghost"><w:rPr><w:vanish/></w:rPr></w:style>'
+    '<w:style w:styleId="Old"><w:rPr><w:strike/></w:rPr></w:style>'
 )
 
 
@@ -488,6 +500,28 @@ LOOKS = (
             + '<w:r><w:rPr><w:vertAlign w:val="superscript"/>'
             "</w:rPr><w:t>6</w:t></w:r></w:p>",
             "Of 10^6",
+        ),
+        (
+            f"<w:p>{r('It is 100')}{r('200', '<w:strike/>')}{r('300', '<w:dstrike/>')}"
+            f"{r('400', STRUCK)}{r('500', STRUCK + NOT_STRUCK)}</w:p>",
+            "It is 100500",
+        ),
+        (
+            f"<w:p>{r('Mask 101')}{r('2', LOW)}{r(', H')}{r('2', LOW)}{r('O')}</w:p>",
+            "Mask 101_2, H2O",
+        ),
+        (
+            f"<w:p><w:r><w:ruby><w:rt>{r('かんじ')}</w:rt><w:rubyBase>{r('漢字')}</w:rubyBase></w:ruby>"
+            f"</w:r>{r('検定')}</w:p>",
+            "漢字検定",
+        ),
+        (
+            grid(
+                tc(p("North")),
+                f"<w:trPr><w:del/></w:trPr>{tc(p('South'))}",
+                f"<w:trPr><w:hidden/></w:trPr>{tc(p('East'))}",
+            ),
+            "North",
         ),
         (
             p(
@@ -560,22 +594,29 @@ def test_notes_and_boxes_of_an_open_document_stand_below_and_lines_of_a_cell_apa
 
 def test_open_document_has_no_hidden_text_or_comment_and_marks_raised_numbers() -> None:
     styles = (
+        '<style:style style:name="struck"><style:text-properties '
+        'style:text-line-through-style="solid"/></style:style>'
+        '<style:style style:name="low"><style:text-properties style:text-position="sub 58%"/>'
+        "</style:style>"
         '<style:style style:name="no"><style:text-properties text:display="none"/></style:style>'
         '<style:style style:name="up"><style:text-properties style:text-position="super 58%"/>'
         '</style:style><style:style style:name="off"><style:drawing-page-properties '
         'presentation:visibility="hidden"/></style:style>'
     )
     text = (
-        '<text:p>Of 10<text:span text:style-name="up">6</text:span><text:span text:style-name="no">'
+        '<text:p>Of <text:span text:style-name="struck">20</text:span>10<text:span '
+        'text:style-name="up">6</text:span>, 101<text:span text:style-name="low">2</text:span>'
+        '<text:span text:style-name="no">'
     )
     note = "<office:annotation><text:p>Zebra</text:p></office:annotation>"
     slides = (
         f"{styles}<draw:page><draw:frame>{text}Zebra</text:span></text:p></draw:frame>{note}"
         '</draw:page><draw:page draw:style-name="off"><text:p>Zebra</text:p></draw:page>'
     )
-    assert read("a.odt", odt(f"{styles}{text}Zebra</text:span></text:p>")).text == "Of 10^6"
+    seen = "Of 10^6, 101_2"
+    assert read("a.odt", odt(f"{styles}{text}Zebra</text:span></text:p>")).text == seen
     document = read("a.odp", odt(slides))
-    assert (document.text, [each.anchor for each in document.sections]) == ("Of 10^6", ["slide=1"])
+    assert (document.text, [each.anchor for each in document.sections]) == (seen, ["slide=1"])
 
 
 def test_open_document_paragraphs_of_a_shape_stand_below_the_paragraph_that_has_it() -> None:
@@ -584,9 +625,25 @@ def test_open_document_paragraphs_of_a_shape_stand_below_the_paragraph_that_has_
     assert document.text == "Tides are\n\nLow.\n\nHigh."
 
 
-def test_slide_raised_number_is_no_part_of_the_number_before_it() -> None:
-    raised = '10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6'
-    assert "Of 10^6" in read("a.pptx", pptx(("Tides", f"Of {raised}", "x"))).text
+def test_slide_raised_and_lowered_numbers_are_no_part_of_the_number_before() -> None:
+    runs = (("", "Of 10"), ('baseline="30000"', "6"), ("", ", 101"), ('baseline="-25000"', "2"))
+    text = "</a:t></a:r><a:r>".join(f"<a:rPr {about}/><a:t>{each}" for about, each in runs)
+    assert "Of 10^6, 101_2" in read("a.pptx", pptx(("Tides", f"</a:t>{text}", "x"))).text
+
+
+def test_slide_struck_text_and_hidden_shapes_are_left_out() -> None:
+    struck = '20</a:t></a:r><a:r><a:rPr strike="sngStrike"/><a:t>30</a:t></a:r><a:r><a:t>40'
+    hidden = (
+        '<p:sp><p:nvSpPr><p:cNvPr id="9" name="x" hidden="1"/></p:nvSpPr><a:p><a:r><a:t>Zebra</a:t>'
+        "</a:r></a:p></p:sp>"
+    )
+    with zipfile.ZipFile(io.BytesIO(pptx(("Tides", f"Of {struck}", "x")))) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    slide = "ppt/slides/slide1.xml"
+    files[slide] = files[slide].replace("</p:sld>", f"{hidden}</p:sld>")
+    text = read("a.pptx", packed(files)).text
+    assert "Of 2040" in text
+    assert "Zebra" not in text
 
 
 @pytest.mark.parametrize(
@@ -613,6 +670,38 @@ def test_spreadsheet_sum_that_was_not_computed_is_missing_rather_than_zero() -> 
     document = read("a.xlsx", packed(files))
     assert document.text.strip() == "item: All\n\nColumns without a value: euros"
     assert document.missing.startswith("1 formula without a stored value")
+
+
+def test_spreadsheet_rows_and_columns_that_it_hides_are_left_out_and_counted() -> None:
+    rows = "".join(
+        f'<row r="{n}"{hidden}>{cell(name)}{cell(salary)}{cell(team)}</row>'
+        for n, hidden, name, salary, team in (
+            (1, "", "name", "salary", "team"),
+            (2, ' spans="1:3" hidden="1"', "Ann", "10", "red"),
+            (3, "", "Bob", "20", "blue"),
+        )
+    )
+    columns = '<cols><col min="2" max="2" width="9" hidden="1"/></cols>'
+    with zipfile.ZipFile(io.BytesIO(xlsx(Staff=[]))) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    files["xl/worksheets/sheet1.xml"] = (
+        f'<worksheet xmlns="{SHEET}">{columns}<sheetData>{rows}</sheetData></worksheet>'
+    )
+    document = read("a.xlsx", packed(files))
+    assert document.text.strip() == "name: Bob; team: blue"
+    assert document.missing == "1 hidden row; 1 hidden column"
+
+
+def test_open_document_sheet_rows_and_columns_that_it_hides_are_left_out() -> None:
+    names, ann, bob = (
+        shown(a) + shown(b) for a, b in map(str.split, ("name pay", "Ann 9", "Bob 8"))
+    )
+    document = read("a.ods", ods(names, ann, bob, columns=("", ' table:visibility="collapse"')))
+    assert document.text.strip() == "name: Ann\n\nname: Bob"
+    assert document.missing == "1 hidden column"
+    document = read("a.ods", ods(names, ann, filtered=bob))
+    assert document.text.strip() == "name: Ann; pay: 9"
+    assert document.missing == "1 hidden row"
 
 
 def test_spreadsheet_cell_over_several_rows_is_said_in_each() -> None:

@@ -1,11 +1,12 @@
 """Turn elements of HTML into text: paragraphs, lists, tables, code, and where sections begin.
 
-Raised numbers are marked: 10^6 is not 106, and the mark of a note is no part of a number.
+Raised and lowered numbers are marked: 10^6 is not 106, and a note's mark is no part of a number.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
@@ -22,11 +23,11 @@ _TAGS: Final = {
     "paragraphs": "p ul ol dl table blockquote pre div section article figure figcaption address "
     "main header aside details summary fieldset form body center hr footer menu h1 h2 h3 h4 h5 h6",
     "lines": "li tr dt dd br caption",
-    "inline": "span em b i strong code tt var kbd samp small big font u s abbr acronym cite q sub "
-    "sup dfn mark a ins del strike nobr bdi bdo time label data wbr img thead tbody tfoot colgroup "
+    "inline": "span em b i strong code tt var kbd samp small big font u abbr acronym cite q sub "
+    "sup dfn mark a ins nobr bdi bdo time label data wbr img thead tbody tfoot colgroup "
     "col",
     "without text": "script style noscript template svg iframe object audio video canvas select "
-    "button textarea datalist head nav map rp",
+    "button textarea datalist head nav map",
     "around": "footer aside",
     "maybe beside": "div ul ol dl section table p header form",
     "roles": "navigation banner contentinfo search complementary menu",
@@ -49,6 +50,16 @@ _SHARE_OF_LINKS: Final = 0.9
 _RAISED: Final = re.compile(r"\s*[-+\u2212]?\d{1,9}\s*")
 _UNIT: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}\Z")  # m2 is as usual as m²
 _NOTE: Final = re.compile(r"[\[(]?\w{1,3}[\])]?")
+# What stands before each part: of the power `ab`, a^b; a space: no brackets, either.
+_SIGNS_IN_FORMULAS: Final = {
+    **dict.fromkeys(("msup", "mover"), (" ", "^")),
+    **dict.fromkeys(("msub", "munder"), (" ", "_")),
+    **dict.fromkeys(("msubsup", "munderover"), (" ", "_", "^")),
+    "mfrac": ("", "/"),
+    "mroot": ("\u221a", "_"),
+}
+_UNSEEN_IN_FORMULAS: Final = ("annotation", "annotation-xml", "mphantom")
+_SPACED: Final = ("mspace", "mtd", "munder", "munderover")
 _LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
 _ROWS: Final = 200  # in which it is, at most
 _MOST_COPIES: Final = 50_000  # elements that are repeated in a page
@@ -56,24 +67,73 @@ _GAPS: Final = ("", " ", "\n", "\n\n")
 _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
 
-def raised(text: str, before: str) -> str:
-    """Return a raised text as it is written behind another one."""
-    is_behind = before[-1:].isalnum() or before[-1:] == ")"
-    is_marked = is_behind and _RAISED.fullmatch(text) and not _UNIT.search(before[-3:])
-    return f"^{text}" if is_marked else text
+def raised(text: str, before: str, sign: str = "^") -> str:
+    """Return a text that is raised (`^`), lowered (`_`) or neither, as written behind another."""
+    if sign == "_":  # H2O is as usual as H₂O
+        is_marked = before[-1:].isdecimal()
+    else:
+        is_behind = before[-1:].isalnum() or before[-1:] == ")"
+        is_marked = is_behind and not _UNIT.search(before[-3:])
+    return f"{sign}{text}" if sign and is_marked and _RAISED.fullmatch(text) else text
 
 
-def mark_raised(element: Any) -> None:
-    """Mark the number of a raised element of a tree."""
-    before, parent = element.getprevious(), element.getparent()
-    preceding = parent.text if before is None else before.tail or "".join(before.itertext())
+def formula_part(sign: str, text: str) -> str:
+    """Return a part of a formula behind its sign (a space is none), in brackets if it is long."""
+    is_one = text.isalnum() or len(text) == 1 or sign == " "
+    return sign.strip() + (text if is_one else f"({text})")
+
+
+def formula_line(parts: Iterable[str]) -> str:
+    """Return the parts of a formula in one line; 3 and 1/2 is not 31/2."""
+    line = ""
+    for part in parts:
+        is_mixed = line[-1:].isdecimal() and part[:1].isdecimal() and "/" in part
+        line += f" {part}" if is_mixed else part
+    return line
+
+
+def say_formulas(tree: Any) -> None:
+    """Write each formula of a page as one line, such as `(a+b)/2` or `x^2`: what it shows."""
+    from lxml.etree import iterwalk
+
+    for formula in list(tree.iter("math")):
+        if next(formula.iter("p", "div", "table"), None) is not None:  # it is never closed
+            formula.drop_tag()
+            continue
+        texts: dict[Any, str] = {}
+        for _, element in iterwalk(formula, events=("end",)):
+            tag, parts = element.tag, [texts.pop(each) for each in element]
+            text = formula_line(parts) or re.sub(r"[ \t\n]+", " ", element.text or "").strip(" ")
+            if parts and len(parts) == len(signs := _SIGNS_IN_FORMULAS.get(tag, "")):
+                text = "".join(map(formula_part, signs, parts))
+            elif tag == "msqrt":
+                text = formula_part("\u221a", text)
+            elif tag == "mfenced":
+                text = f"({','.join(parts)})"
+            texts[element] = text * (tag not in _UNSEEN_IN_FORMULAS) + " " * (tag in _SPACED)
+        before, text = _text_before(formula)[-1:], texts[formula].strip()
+        formula.clear(keep_tail=True)
+        formula.text = formula_line((before, text)).removeprefix(before)
+        formula.drop_tag()
+
+
+def mark_raised(element: Any, sign: str = "^") -> None:
+    """Mark the number of a raised, or lowered, element of a tree."""
     text = "".join(element.itertext())
-    if raised(text, preceding or "") != text:
-        element.text = f"^{element.text or ''}"
+    if raised(text, _text_before(element), sign) != text:
+        element.text = f"{sign}{element.text or ''}"
+
+
+def _text_before(element: Any) -> str:
+    before, parent = element.getprevious(), element.getparent()
+    text = parent.text if before is None else before.tail or "".join(before.itertext())
+    return text or ""
 
 
 def mark_raised_in_page(tree: Any) -> None:
-    """Mark the raised numbers of a page; those that link to a note are left out."""
+    """Mark the raised and lowered numbers of a page; those that link to a note are left out."""
+    for element in list(tree.iter("sub")):
+        mark_raised(element, "_")
     for element in list(tree.iter("sup")):
         parent = element.getparent()
         if parent is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 _STYLES: Final = 200_000  # characters of a page's own styles that are looked at
@@ -22,13 +24,18 @@ _OUT_OF_PLACE = re.compile(
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+|(?<=[\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f])[\ufe00-\ufe0f]+"
 )
 
+_NOT_SAID: Final = ("template", "del", "s", "strike", "rp", "rt", "rtc")  # struck, or a reading
 _CANDIDATES: Final = (
-    "//*[@hidden or @style or @aria-hidden or self::template or self::dialog or self::font[@color]]"
+    "//*[@class or @id or @hidden or @style or @aria-hidden or self::dialog or self::font[@color]"
+    f"{''.join(f' or self::{tag}' for tag in _NOT_SAID)}]"
 )
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _AT_RULE = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")  # such as @media print
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-_SIMPLE = re.compile(r"([.#])([\w-]+)$")
+_COMPOUND = re.compile(r"(?:[.#][\w-]+)+|body|html")
+_NAME = re.compile(r"[.#]?[\w-]+")
+_ON_SCREENS = re.compile(r"\s*|[^(]*\b(?:all|screen)\b[^(]*", re.IGNORECASE)
+_OPACITY = re.compile(r"(?:^|;)\s*opacity\s*:[^;]*", re.IGNORECASE)
 _NOT_SHOWN = re.compile(
     r"(?:^|;)\s*(?:"
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
@@ -36,13 +43,14 @@ _NOT_SHOWN = re.compile(
     r"|font-size\s*:\s*(?:0+(?:\.0+)?(?:px|pt|r?em|%|vw)?|(?:0*\.\d+|1(?:\.0+)?)(?:px|pt|%))\s*(?:$|;|!)"
     r"|(?:left|right|top|bottom|text-indent|margin-left|margin-top)\s*:\s*-\d{3,}(?:\.\d+)?(?:px|pt|em|rem|vw|vh|%)"
     r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01]"
+    r"|text-decoration(?:-line)?\s*:[^;]*line-through"
     r"|transform\s*:[^;]*(?:scale\(\s*0\s*\)|translate[xy]?\(\s*-\d{4,})"
     r"|color\s*:\s*(?:transparent|#(?:[0-9a-f]{3}0|[0-9a-f]{6}00)(?![0-9a-f])"
     r"|(?:rgb|hsl)a?\((?:(?:[^(),]*,){3}|[^(),/]*/)\s*(?:0(?:\.0*)?|\.0+)%?\s*\))"
     r")",
     re.IGNORECASE,
 )
-_COLOR = re.compile(r"(?:^|;)\s*(background(?:-color)?|color)\s*:\s*([^;]+)", re.IGNORECASE)
+_COLOR = re.compile(r"(?:^|;)\s*(background(?:-color|-image)?|color)\s*:\s*([^;]+)", re.IGNORECASE)
 _SIZE = re.compile(r"(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px)?\s*(?:;|$|!)", re.I)
 _RGB = re.compile(
     r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})\s*(?:[,/]\s*([\d.]+%?)\s*)?\)"
@@ -59,13 +67,20 @@ def without_hidden(text: str) -> str:
 
 
 def drop_hidden(tree: Any) -> None:
-    """Remove the elements of a page that no browser shows, as its own markup and styles say."""
+    """Remove the elements of a page that no browser shows, as its own markup and styles say.
+
+    What is transparent stays if it is most of the page: then scripts fade it in.
+    """
+    styles, faint, count = _StyleSheet(tree), dict[Any, None](), 0
     for element in tree.xpath(_CANDIDATES):
-        if _is_hidden(element):
+        style = styles.style_of(element)
+        if _is_unsaid(element) or _is_invisible(element, styles) or _hides(_OPACITY.sub("", style)):
             _drop(element)
-    classes, ids = _hiding(tree)
-    for element in tree.xpath("//*[@class or @id]") if classes or ids else ():
-        if element.get("id") in ids or not classes.isdisjoint((element.get("class") or "").split()):
+        elif _hides(style) and faint.keys().isdisjoint(element.iterancestors()):
+            faint[element] = None
+            count += len("".join(element.itertext()).split())
+    if faint and 2 * count <= len("".join(tree.itertext()).split()):
+        for element in faint:
             _drop(element)
 
 
@@ -74,14 +89,13 @@ def _drop(element: Any) -> None:
         element.drop_tree()
 
 
-def _is_hidden(element: Any) -> bool:
-    if element.tag == "template" or element.get("aria-hidden", "").strip().lower() == "true":
+def _is_unsaid(element: Any) -> bool:
+    """Return whether an element's tag or attributes say that it is no text."""
+    if element.tag in _NOT_SAID or element.get("aria-hidden", "").strip().lower() == "true":
         return True
     if element.tag == "dialog" and element.get("open") is None:
         return True
-    style = element.get("style") or ""
-    hidden = element.get("hidden") is not None and not _is_tab(element)
-    return hidden or _hides(style) or _is_invisible(element, style)
+    return element.get("hidden") is not None and not _is_tab(element)
 
 
 def _is_tab(element: Any) -> bool:
@@ -97,18 +111,17 @@ def _hides(style: str) -> bool:
     return "hidden" in style.lower() and _SIZE.search(style) is not None  # overflow: hidden
 
 
-def _is_invisible(element: Any, style: str) -> bool:
+def _is_invisible(element: Any, styles: _StyleSheet) -> bool:
     """Return whether an element's own colour is that of what is behind it."""
     font_color = element.get("color") if element.tag == "font" else None
-    color = _color(_colors(style).get("color") or font_color or "")
+    color = _color(_colors(element.get("style") or "").get("color") or font_color or "")
     if color is None:
         return False
     ancestor = element
     while ancestor is not None:
-        colors = _colors(ancestor.get("style") or "")
-        background = (
-            colors.get("background-color") or colors.get("background") or ancestor.get("bgcolor")
-        )
+        colors = _colors(styles.style_of(ancestor))
+        grounds = (colors.get(f"background{each}") for each in ("-image", "-color", ""))
+        background = next(filter(None, grounds), ancestor.get("bgcolor"))
         if background:
             ground = _color(background)
             return ground is not None and _is_close(color, ground)
@@ -136,14 +149,43 @@ def _is_close(colour: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return all(abs(a - b) < _CLOSE for a, b in zip(colour, other, strict=True))
 
 
-def _hiding(tree: Any) -> tuple[set[str], set[str]]:
-    """Return the classes and ids that the page's own styles hide by a simple rule."""
-    hidden: dict[str, set[str]] = {".": set(), "#": set()}
-    styles = " ".join(each.text or "" for each in tree.iter("style"))[:_STYLES]
-    css = _AT_RULE.sub("", _COMMENT.sub("", styles))
-    for number, rule in enumerate(_RULE.finditer(css)):
-        if number < _RULES and _hides(rule[2]):
-            for selector in rule[1].split(","):
-                if simple := _SIMPLE.fullmatch(selector.strip()):
-                    hidden[simple[1]].add(simple[2])
-    return hidden["."], hidden["#"]
+class _StyleSheet:
+    """The rules of a page's own styles whose selectors are classes and ids of one element."""
+
+    def __init__(self, tree: Any) -> None:
+        self._rules: dict[str, list[tuple[frozenset[str], tuple[int, ...], str]]] = {}
+        sheets = (
+            each.text or ""
+            for each in tree.iter("style")
+            if _ON_SCREENS.fullmatch(each.get("media") or "")
+        )
+        css = _AT_RULE.sub("", _COMMENT.sub("", " ".join(sheets)[:_STYLES]))
+        for number, rule in enumerate(islice(_RULE.finditer(css), _RULES)):
+            for selector in map(str.strip, rule[1].split(",")):
+                if _COMPOUND.fullmatch(selector):
+                    names = _NAME.findall(selector)
+                    weight = (selector.count("#"), selector.count("."), number)
+                    self._rules.setdefault(names[0], []).append((frozenset(names), weight, rule[2]))
+
+    def style_of(self, element: Any) -> str:
+        """Return the declarations that hold for an element, with those of its own style."""
+        own_style = element.get("style") or ""
+        if not self._rules:
+            return own_style
+        names = {f".{each}" for each in (element.get("class") or "").split()}
+        names |= {f"#{element.get('id')}", str(element.tag)}
+        rules = [
+            (weight, style)
+            for name in names & self._rules.keys()
+            for needed, weight, style in self._rules[name]
+            if needed <= names
+        ]
+        if not rules:
+            return own_style
+        declarations = [
+            ("!" in value, weight, name.strip().lower(), value)
+            for weight, style in (*rules, ((len(names), 0, 0), own_style))
+            for name, _, value in (each.partition(":") for each in style.split(";"))
+        ]
+        by_name = {name: value for *_, name, value in sorted(declarations, key=itemgetter(0, 1))}
+        return ";".join(f"{name}:{value}" for name, value in by_name.items())

@@ -19,6 +19,7 @@ from moothall.research.reading.flow import (
     Anchors,
     flowed,
     mark_raised_in_page,
+    say_formulas,
     say_merged,
 )
 from moothall.research.reading.hidden_text import drop_hidden
@@ -97,6 +98,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         if elements > (most := _MOST_LOCAL if local else _MOST):
             raise ValueError(f"{elements} elements, {most} are read at most")
         drop_hidden(tree)
+        say_formulas(tree)
         mark_raised_in_page(tree)
         say_merged(tree)
         title = _line(tree.find("head/title"))

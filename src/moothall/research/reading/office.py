@@ -6,7 +6,8 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -20,7 +21,7 @@ from moothall.research.reading.archives import Packed, drawings, outermost
 from moothall.research.reading.encodings import decoded, plain_text
 from moothall.research.reading.flow import mark_raised, raised
 from moothall.research.reading.html import Attached, Document, read_html
-from moothall.research.reading.sheet_formats import CellFormat, shown_formats, shown_number
+from moothall.research.reading.sheet_formats import SheetLook, calculated, looks, shown_number
 from moothall.research.reading.tables import table
 
 _ROWS: Final = 200_000  # of a spreadsheet
@@ -41,14 +42,7 @@ _NOT_SHOWN: Final = frozenset(
 _PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
 _STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _HIDDEN: Final = "hidden"  # an attribute of ours
-# A cell with a formula and no value, as programs write it that do not reckon; "str" may be empty.
-_UNRECKONED: Final = re.compile(
-    rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
-    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</[^>]*>)?\s*</(?:\w+:)?c>"
-)
-_FULL_CALCULATION: Final = re.compile(rb"<(?:\w+:)?calcPr\b[^>]*\bfullCalcOnLoad=[\"'](?:1|true)")
-_ZERO: Final = re.compile(rb"(</(?:\w+:)?f>\s*)<(?:\w+:)?v>0</(?:\w+:)?v>")
-_NEEDED: Final = (".xml", ".rels", ".bin")  # of a workbook, to read its values
+_HEIGHTS: Final = {"sup": "^", "sub": "_"}
 _MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
@@ -87,8 +81,8 @@ def read_spreadsheet(data: bytes) -> Document:
     from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
     writer = _SectionWriter()
-    formats = shown_formats(data)
-    data, missing = _calculated(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
+    look_of, hidden = looks(data), Counter[str]()
+    data, missing = calculated(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
         visible = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
@@ -97,8 +91,10 @@ def read_spreadsheet(data: bytes) -> Document:
             rows = sheet.to_python()
             if len(rows) > _ROWS:
                 raise UnreadableDocument(f"it has more than {_ROWS:,} rows, in sheet {name[:80]!r}")
-            _say_formats(rows, sheet, formats.get(name, {}))
+            look = look_of.get(name) or SheetLook({}, set(), set())
+            _say_formats(rows, sheet, look)
             _say_merged(rows, sheet)
+            _drop_hidden(rows, sheet, look, hidden)
             rows_as_csv = io.StringIO(newline="")
             csv.writer(rows_as_csv).writerows([*map(_cell, row)] for row in rows)
             read = table(rows_as_csv.getvalue(), ",")
@@ -111,15 +107,14 @@ def read_spreadsheet(data: bytes) -> Document:
         locked = "password" in str(error).lower()
         reason = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
         raise UnreadableDocument(f"the spreadsheet {reason}") from error
-    return writer.document("spreadsheet", missing=missing)
+    faults = [missing, *(counted(count, kind) for kind, count in hidden.items() if count)]
+    return writer.document("spreadsheet", missing="; ".join(filter(None, faults)))
 
 
-def _say_formats(
-    rows: list[list[Any]], sheet: Any, formats: Mapping[tuple[int, int], CellFormat]
-) -> None:
+def _say_formats(rows: list[list[Any]], sheet: Any, look: SheetLook) -> None:
     """Write what cells show: 19% for 0.19, 5 € for 5, the error of one without a value."""
     row, column = sheet.start or (0, 0)
-    for (top, first), cell_format in formats.items():
+    for (top, first), cell_format in look.formats.items():
         at, to = top - row, first - column
         if 0 <= at < len(rows) and 0 <= to < len(rows[at]):
             rows[at][to] = cell_format(rows[at][to])
@@ -135,32 +130,13 @@ def _say_merged(rows: list[list[Any]], sheet: Any) -> None:
                 below[to] = rows[at][to]
 
 
-def _calculated(data: bytes) -> tuple[bytes, str]:
-    """Return a workbook without values that stand for those of a formula, and how many lack one.
-
-    A program that does not reckon stores nothing, or 0 and asks that all be reckoned once more.
-    """
-    packed, count, workbook = Packed(data, "spreadsheet"), 0, io.BytesIO()
-    try:
-        files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}
-    except UnreadableDocument:  # too large to be looked through; its rows are read
-        return data, ""
-    recalculates = _FULL_CALCULATION.search(files.get("xl/workbook.xml", b"")) is not None
-    for name in files:
-        if re.fullmatch(r"xl/worksheets/[^/]+\.xml", name):
-            if recalculates:
-                files[name] = _ZERO.sub(rb"\1", files[name])
-            count += len(_UNRECKONED.findall(files[name]))
-    if not count:
-        return data, ""
-    if recalculates:
-        with zipfile.ZipFile(workbook, "w") as file:
-            for name, each in files.items():
-                file.writestr(name, each)
-    missing = (
-        f"{counted(count, 'formula')} without a stored value: save it in a spreadsheet program"
-    )
-    return workbook.getvalue() or data, missing
+def _drop_hidden(rows: list[list[Any]], sheet: Any, look: SheetLook, hidden: Counter[str]) -> None:
+    """Remove the rows and columns that a sheet hides, and count them."""
+    row, column = sheet.start or (0, 0)
+    columns = look.columns.intersection(range(column, column + max(map(len, rows), default=0)))
+    seen_rows = [each for at, each in enumerate(rows, row) if at not in look.rows]
+    hidden.update({"hidden row": len(rows) - len(seen_rows), "hidden column": len(columns)})
+    rows[:] = [[e for at, e in enumerate(row, column) if at not in columns] for row in seen_rows]
 
 
 def _cell(value: Any) -> str:
@@ -189,6 +165,9 @@ def read_presentation(data: bytes) -> Document:
     for number, name in enumerate(slides, 1):
         if name not in packed.names or (slide := packed.tree(name)).get("show") in ("0", "false"):
             continue
+        for each in [e for e in slide.iter(f"{_P}cNvPr") if e.get("hidden") in ("1", "true")]:
+            shape = each.getparent().getparent()
+            shape.getparent().remove(shape)
         title = " ".join(_title_of(slide).split())[:200]
         writer.section(f"slide={number}", title or f"slide {number}")
         writer.write("\n".join(filter(None, _drawn(slide))))
@@ -226,10 +205,14 @@ def _drawn(part: Any) -> Iterator[str]:
 def _run(paragraph: Any) -> str:
     text = ""
     for each in paragraph.iter(f"{_A}t", f"{_A}br"):
-        properties = each.getparent().find(f"{_A}rPr")
-        height = "" if properties is None else properties.get("baseline") or ""
-        piece = "\n" if each.tag == f"{_A}br" else each.text or ""
-        text += raised(piece, text) if height.strip("0%.").isdigit() else piece
+        run_properties = each.getparent().find(f"{_A}rPr")
+        properties = {} if run_properties is None else run_properties
+        height = properties.get("baseline") or ""
+        sign = "_" if height.startswith("-") else "^" if height.strip("0%.") else ""
+        if each.tag == f"{_A}br":
+            text += "\n"
+        elif properties.get("strike", "noStrike") == "noStrike":
+            text += raised(each.text or "", text, sign)
     return text
 
 
@@ -259,21 +242,22 @@ def read_odt(data: bytes) -> Document:
 
 
 def _content(packed: Packed) -> Any:
-    """Return the content of OpenDocument, with what its styles hide and raise marked."""
+    """Return the content of OpenDocument, with what its styles hide, strike and raise marked."""
     tree = packed.tree("content.xml")
-    hidden, high = set[str](), set[str]()
+    hidden, moved = set[str](), dict[str, str]()
     for style in tree.iter(f"{_STYLE}style"):
         values = {name.rpartition("}")[2]: value for e in style for name, value in e.items()}
-        if values.get("display") == "none" or values.get("visibility") == "hidden":
+        is_hidden = values.get("display") == "none" or values.get("visibility") == "hidden"
+        if is_hidden or values.get("text-line-through-style", "none") != "none":
             hidden.add(style.get(f"{_STYLE}name"))
-        if values.get("text-position", "").startswith("super"):
-            high.add(style.get(f"{_STYLE}name"))
-    for each in [*tree.iter()] if hidden or high else ():
+        if sign := _HEIGHTS.get(values.get("text-position", "")[:3]):
+            moved[style.get(f"{_STYLE}name")] = sign
+    for each in [*tree.iter()] if hidden or moved else ():
         names = {each.get(f"{_TEXT}style-name"), each.get(f"{_DRAW}style-name")}
         if names & hidden:
             each.set(_HIDDEN, "true")
-        elif names & high:
-            mark_raised(each)
+        for name in names & moved.keys():
+            mark_raised(each, moved[name])
     return tree
 
 

@@ -7,9 +7,10 @@ import re
 import zipfile
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moothall import UnreadableDocument
+from moothall.build import counted
 from moothall.research.reading.archives import Packed
 
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -27,32 +28,62 @@ _PART: Final = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|\[\$(?P<sign>[^\]-]*)[^\]]*\]|\[[^\]]*\]|[_*].'
     r"|(?P<number>[#0?][#0?.,/]*(?:E[+-][#0?]+)?|General|@|[dmyhsDMYHS]+)|(?P<literal>[^;])"
 )
+_HIDDEN_ROW: Final = re.compile(
+    r'<(?:\w+:)?row\b(?=[^>]*?\bhidden="(?:1|true)")[^>]*?\br="(\d{1,7})"'
+)
+_HIDDEN_COLUMNS: Final = re.compile(
+    r'<(?:\w+:)?col\b(?=[^>]*?\bhidden="(?:1|true)")(?=[^>]*?\bmin="(\d{1,5})")'
+    r'[^>]*?\bmax="(\d{1,5})"'
+)
+_HIDING: Final = ("collapse", "filter")
+_MOST_COLUMNS, _MOST_HIDDEN = 16_384, 1_048_576
 _PERCENT: Final = {9: "0%", 10: "0.00%"}
 """The formats that a workbook does not state, and that say more than the number."""
 
+# A cell with a formula and no value, as programs write it that do not reckon; "str" may be empty.
+_UNRECKONED: Final = re.compile(
+    rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</[^>]*>)?\s*</(?:\w+:)?c>"
+)
+_FULL_CALCULATION: Final = re.compile(rb"<(?:\w+:)?calcPr\b[^>]*\bfullCalcOnLoad=[\"'](?:1|true)")
+_ZERO: Final = re.compile(rb"(</(?:\w+:)?f>\s*)<(?:\w+:)?v>0</(?:\w+:)?v>")
+_NEEDED: Final = (".xml", ".rels", ".bin")  # of a workbook, to read its values
 CellFormat = Callable[[Any], Any]
 """What a cell shows of its value."""
 
 
-def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], CellFormat]]:
-    """Return by sheet, row and column (from 0) the cells that show more than their value."""
+class SheetLook(NamedTuple):
+    """What cells show more than their value, by row and column (from 0), and what is hidden."""
+
+    formats: dict[tuple[int, int], CellFormat]
+    rows: set[int]
+    columns: set[int]
+
+
+def looks(data: bytes) -> dict[str, SheetLook]:
+    """Return how the sheets of a workbook look, by their names."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
-        return _old_formats(data)
+        return _old_looks(data)
     packed = Packed(data, "spreadsheet")
     try:
         if "content.xml" in packed.names:
-            return _open_formats(packed.tree("content.xml"))
+            return _open_looks(packed.tree("content.xml"))
         home = packed.main("xl/workbook.xml")
         parts = {each.id: each for each in packed.related(home)}
         styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
         by_style = _styles(styles[0]) if styles else {}
-        sheets: dict[str, dict[tuple[int, int], CellFormat]] = {}
+        sheets: dict[str, SheetLook] = {}
         for sheet in packed.tree(home).iter("{*}sheet"):
             id = next((value for key, value in sheet.items() if key.endswith("}id")), "")
             if id not in parts:
                 continue
-            cells = sheets.setdefault(sheet.get("name") or "", {})
             text = packed.read(parts[id].name).decode(errors="replace")
+            cells: dict[tuple[int, int], CellFormat] = {}
+            columns = set[int]()
+            for first, last in _HIDDEN_COLUMNS.findall(text):
+                columns.update(range(int(first) - 1, min(int(last), _MOST_COLUMNS)))
+            rows = {int(each) - 1 for each in _HIDDEN_ROW.findall(text)}
+            sheets[sheet.get("name") or ""] = SheetLook(cells, rows, columns)
             for column, row, style, fault in _CELL.findall(text) if by_style or "#" in text else ():
                 if fault or style in by_style:
                     cell_format = partial(_fault, fault) if fault else by_style[style]
@@ -62,7 +93,7 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], CellFormat]]:
     return sheets
 
 
-def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], CellFormat]]:
+def _old_looks(data: bytes) -> dict[str, SheetLook]:
     """Return the same of a workbook of Excel 97 to 2003."""
     import xlrd
 
@@ -75,30 +106,44 @@ def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], CellFormat]]:
         number: cell_format for number, code in enumerate(codes) if (cell_format := _format(code))
     }
     return {
-        sheet.name: {
-            (row, column): by_style[style]
-            for row in range(sheet.nrows)
-            for column in range(sheet.row_len(row))
-            if (style := sheet.cell_xf_index(row, column)) in by_style
-        }
+        sheet.name: SheetLook(
+            {
+                (row, column): by_style[style]
+                for row in range(sheet.nrows)
+                for column in range(sheet.row_len(row))
+                if (style := sheet.cell_xf_index(row, column)) in by_style
+            },
+            {row for row, each in sheet.rowinfo_map.items() if each.hidden},
+            {column for column, each in sheet.colinfo_map.items() if each.hidden},
+        )
         for sheet in book.sheets()
     }
 
 
-def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], CellFormat]]:
+def _open_looks(tree: Any) -> dict[str, SheetLook]:
     """Return the same of OpenDocument, where a percentage, amount or time says what it shows."""
-    sheets: dict[str, dict[tuple[int, int], CellFormat]] = {}
+    sheets: dict[str, SheetLook] = {}
     for sheet in tree.iter(f"{_TABLE}table"):
-        cells, row = sheets.setdefault(sheet.get(f"{_TABLE}name") or "", {}), 0
+        look = SheetLook({}, set(), set())
+        sheets[sheet.get(f"{_TABLE}name") or ""] = look
+        at = 0
+        for each in sheet.iter(f"{_TABLE}table-column"):
+            columns = int(each.get(f"{_TABLE}number-columns-repeated") or 1)
+            if each.get(f"{_TABLE}visibility") in _HIDING:
+                look.columns.update(range(at, min(at + columns, _MOST_COLUMNS)))
+            at += columns
+        row = 0
         for line in sheet.iter(f"{_TABLE}table-row"):
             rows, column = int(line.get(f"{_TABLE}number-rows-repeated") or 1), 0
+            if line.get(f"{_TABLE}visibility") in _HIDING:
+                look.rows.update(range(row, row + min(rows, _MOST_HIDDEN)))
             for cell in line.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
                 columns = int(cell.get(f"{_TABLE}number-columns-repeated") or 1)
                 text = " ".join("".join(each.itertext()) for each in cell.iter(f"{_TEXT}p"))
                 if text and cell.get(f"{_OFFICE}value-type") in _DISPLAYED:
                     for at in range(min(rows, _REPEATED)):
                         for to in range(min(columns, _REPEATED)):
-                            cells[row + at, column + to] = partial(_fault, text)
+                            look.formats[row + at, column + to] = partial(_fault, text)
                 column += columns
             row += rows
     return sheets
@@ -150,3 +195,31 @@ def _format(code: str) -> CellFormat | None:
 def shown_number(value: float) -> str:
     """Return a number with the 15 digits that programs show."""
     return str(int(value)) if value.is_integer() else f"{value:.15g}"
+
+
+def calculated(data: bytes) -> tuple[bytes, str]:
+    """Return a workbook without values that stand for those of a formula, and how many lack one.
+
+    A program that does not reckon stores nothing, or 0 and asks that all be reckoned once more.
+    """
+    packed, count, workbook = Packed(data, "spreadsheet"), 0, io.BytesIO()
+    try:
+        files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}
+    except UnreadableDocument:  # too large to be looked through; its rows are read
+        return data, ""
+    recalculates = _FULL_CALCULATION.search(files.get("xl/workbook.xml", b"")) is not None
+    for name in files:
+        if re.fullmatch(r"xl/worksheets/[^/]+\.xml", name):
+            if recalculates:
+                files[name] = _ZERO.sub(rb"\1", files[name])
+            count += len(_UNRECKONED.findall(files[name]))
+    if not count:
+        return data, ""
+    if recalculates:
+        with zipfile.ZipFile(workbook, "w") as file:
+            for name, each in files.items():
+                file.writestr(name, each)
+    missing = (
+        f"{counted(count, 'formula')} without a stored value: save it in a spreadsheet program"
+    )
+    return workbook.getvalue() or data, missing

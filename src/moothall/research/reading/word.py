@@ -11,7 +11,7 @@ from moothall import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.flow import raised
+from moothall.research.reading.flow import formula_line, formula_part, raised
 from moothall.research.reading.html import Document, is_title_of
 
 _LONGEST_HEADING: Final = 200
@@ -20,6 +20,7 @@ _M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _WHITE: Final = frozenset(("FFFFFF", "FEFEFE", "FDFDFD"))
 _FALSE_VALUES: Final = ("0", "false", "off")
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_HEIGHTS: Final = {"superscript": "^", "subscript": "_"}
 _P: Final = f"{_W}p"
 _TABLE: Final = f"{_W}tbl"
 _SIGNS: Final = {
@@ -30,9 +31,10 @@ _SIGNS: Final = {
     f"{_W}noBreakHyphen": "-",
 }
 _PROPERTIES: Final = tuple(f"{_W}{e}" for e in ("rPr", "pPr", "tcPr", "tblPr"))
+_SWITCHES: Final = ("vanish", "strike", "dstrike")  # what one of these is set for is not said
 _STYLED: Final = tuple(f"{_W}{e}" for e in ("rStyle", "pStyle", "tblStyle"))
 _NOT_WRITTEN: Final = frozenset(
-    (f"{_W}del", f"{_W}moveFrom", f"{_W}rPr", f"{_W}pPr", f"{_W}instrText", FALLBACK)
+    (*(f"{_W}{e}" for e in ("del", "moveFrom", "rPr", "pPr", "instrText", "rt")), FALLBACK)
 )
 
 
@@ -86,11 +88,11 @@ def _core_title(packed: Packed) -> str:
 
 
 class _Styles(NamedTuple):
-    """The styles by their ids: levels of headings, those with a colour behind, hidden ones."""
+    """The styles by their ids: levels of headings, those with a colour behind, switches set."""
 
     levels: dict[str, int]
     shaded: set[str]
-    hidden: set[str]
+    hidden: set[tuple[str, str]]
 
 
 def _styles(listed: Any) -> _Styles:
@@ -104,8 +106,8 @@ def _styles(listed: Any) -> _Styles:
             styles.levels[id] = 0
         if any(map(_is_dark, style.iter(f"{_W}shd"))):
             styles.shaded.add(id)
-        if _is_on(style.find(f"{_W}rPr/{_W}vanish")):
-            styles.hidden.add(id)
+        switches = (each for each in _SWITCHES if _is_on(style.find(f"{_W}rPr/{_W}{each}")))
+        styles.hidden.update((id, each) for each in switches)
     return styles
 
 
@@ -122,8 +124,8 @@ def _rows(table: Any, styles: _Styles) -> Iterator[str]:
     """Yield the rows of a table; what cells over several rows say is said in each."""
     above: dict[int, str] = {}
     for row in outermost(table, f"{_W}tr"):
-        column = 0
-        cells = []
+        column, cells = 0, []
+        left_out = any(_is_on(row.find(f"{_W}trPr/{_W}{each}")) for each in ("del", "hidden"))
         for cell in outermost(row, f"{_W}tc"):
             texts = (text for each in outermost(cell, _P) for text in _paragraphs(each, styles))
             text = " ".join(" ".join(texts).split())
@@ -134,7 +136,8 @@ def _rows(table: Any, styles: _Styles) -> Iterator[str]:
             wide = "" if span is None else span.get(f"{_W}val") or ""
             column += int(wide[:3]) if wide.isdecimal() else 1
             cells.append(text)
-        yield " | ".join(cells)
+        if not left_out:
+            yield " | ".join(cells)
 
 
 def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
@@ -153,9 +156,8 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
             walk.skip_subtree()
         elif tag == f"{_W}t":
             height = element.getparent().find(f"{_W}rPr/{_W}vertAlign")
-            is_high = height is not None and height.get(f"{_W}val") == "superscript"
-            piece = element.text or ""
-            pieces.append(raised(piece, "".join(pieces[-3:])) if is_high else piece)
+            sign = "" if height is None else _HEIGHTS.get(height.get(f"{_W}val"), "")
+            pieces.append(raised(element.text or "", "".join(pieces[-3:]), sign))
         elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
             pieces.append("\ufffd")
         elif tag in _SIGNS:
@@ -168,14 +170,13 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
 
 
 def _is_hidden(run: Any, styles: _Styles) -> bool:
-    vanish, color, size, style, mark = (
-        run.find(f"{_W}rPr/{_W}{e}") for e in ("vanish", "color", "sz", "rStyle", "highlight")
-    )
-    if vanish is None:
-        if style is not None and style.get(f"{_W}val") in styles.hidden:
+    properties = {each.tag.removeprefix(_W): each for each in run.iterfind(f"{_W}rPr/*")}
+    color, size, style, mark = map(properties.get, ("color", "sz", "rStyle", "highlight"))
+    id = "" if style is None else style.get(f"{_W}val")
+    for each in _SWITCHES:
+        switch = properties.get(each)
+        if _is_on(switch) or (switch is None and (id, each) in styles.hidden):
             return True
-    elif _is_on(vanish):
-        return True
     white = color is not None and (color.get(f"{_W}val") or "").upper() in _WHITE
     if white and mark is None and not _has_colour_behind(run, styles):
         return True
@@ -210,7 +211,7 @@ def _formula(part: Any) -> str:
     tag = part.tag.removeprefix(_M)
     if tag == "t":
         return part.text or ""
-    text = "".join(map(_formula, part))
+    text = formula_line(map(_formula, part))
     if not text:
         return ""
     begin, end, sign = (
@@ -224,4 +225,4 @@ def _formula(part: Any) -> str:
     before = {"num": "", "den": "/", "sup": "^", "sub": "_", "rad": "\u221a"}.get(tag)
     if before is None:
         return text
-    return before + (text if text.isalnum() or len(text) == 1 else f"({text})")
+    return formula_part(before, text)
