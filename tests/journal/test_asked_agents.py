@@ -160,6 +160,22 @@ def permit(journal: Journal) -> None:
     journal.answer(wait.run, wait.key, True, by="eva")
 
 
+@on_a_loop
+async def test_asked_agent_answers_its_caller_and_a_fork_of_that(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "j.db") as journal:
+        agent = direct(till, journal)
+        await agent.reply("go", run_id="r")
+        copy = journal.fork("r")
+        assert (await agent.reply("go", run_id=copy)).stop_reason == "waiting"
+        permit(journal)
+        await direct(till, journal).resume_decided()
+        await direct(till, journal).resume_runs()  # the fork, as at a program's start
+        assert [journal.run(id).state for id in ("r", copy)] == ["done", "done"]
+        assert journal.replay(copy).steps[0].result["result"] == "paid 1"
+        assert (till.paid, journal.waiting()) == ([1], [])
+
+
 @pytest.mark.parametrize("way", ("resume_decided", "resume_runs", "reply"))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 @on_a_loop

@@ -280,7 +280,7 @@ async def test_always_from_the_journal_permits_and_without_a_journal_it_is_refus
 
 
 @on_a_loop
-async def test_fork_asks_for_itself(tmp_path: Path) -> None:
+async def test_fork_asks_for_itself_and_its_original_goes_on(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(journal, [call("pay", coins=3), "Ok.", "Ok."], till.pay)
@@ -289,6 +289,9 @@ async def test_fork_asks_for_itself(tmp_path: Path) -> None:
         copy = journal.fork("r")
         assert (await agent.reply("Pay 3.", run_id=copy)).stop_reason == "waiting"
         assert (till.paid, len(journal.waiting(copy))) == ([], 1)
+        (resumed,) = await agent.resume_decided()  # what was permitted is carried out once
+        assert (resumed.run.id, resumed.reply and resumed.reply.text) == ("r", "Ok.")
+        assert (till.paid, len(journal.waiting(copy))) == ([3], 1)
 
 
 # -- results, moments and questions ----------------------------------------------------------------

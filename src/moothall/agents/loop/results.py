@@ -118,7 +118,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
     came = await step.came(key)
     if came is None:
         details = about_call(call)
-        if key != name and kind == "result":
+        if kind == "result":
             details["name"] = name
         came = await step.wait(key, kind, later, **details)
     return as_result(name or key, came)

@@ -7,15 +7,15 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from moothall.actions.message import MAX_ID, REPLYING, Envelope
+from moothall.actions.message import REPLYING, Envelope
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.resume import answer_asker, answers_in, has_ended
+from moothall.agents.replies.resume import answer_asker, answers_in, fork_id_of, has_ended
 from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
     ResumedRun,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, Outline, RunPart
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
-_CHANGED: Final = ".changed"
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
@@ -360,7 +359,7 @@ def _note_run(part: RunPart, thread: Thread) -> None:
 
 def _fork_of(journal: Journal, run_id: str) -> str:
     """Return the fork in which a changed program goes on with a run, not one of a person."""
-    fork = f"{run_id[: MAX_ID - len(_CHANGED)]}{_CHANGED}"
+    fork = fork_id_of(run_id)
     try:
         journal.fork(run_id, fork)
     except ConfigError:

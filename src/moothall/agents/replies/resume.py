@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
+from moothall.actions.message import MAX_ID
 from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
+_CHANGED: Final = ".changed"
 _MAX_OFFSETS: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
@@ -196,6 +198,11 @@ async def answer_asker(
         sources = (*reply.outside, *(() if texts is None else texts.sources))
         give = journal.waits.answer
         await asyncio.to_thread(give, asker, record.run_id, text, None, (*union(sources),))
+
+
+def fork_id_of(run_id: str) -> str:
+    """Return the id of the fork in which a changed program goes on with a run."""
+    return f"{run_id[: MAX_ID - len(_CHANGED)]}{_CHANGED}"
 
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import members_of, records
-from moothall.agents.replies.resume import asked_in
+from moothall.agents.replies.resume import asked_in, fork_id_of
 from moothall.foundation.errors import RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
@@ -304,12 +304,14 @@ async def _resume_run(
     budget: Callable[[Outline], Budget | None] | None,
 ) -> ResumedRun | None:
     """Resume a run; return None if it has ended since it was found."""
-    journal = agent.journal
+    journal, forks = agent.journal, set[str]()
     assert journal is not None
     try:
         if journal.run(run.id).state in FINAL:
             return None
-        if journal.runs(forked_from=run.id, limit=1):
+        forks = {each.id for each in journal.runs(forked_from=run.id)}
+        # One that waited has its answer: that is carried out, whatever its copies do.
+        if forks and (run.state != "waiting" or fork_id_of(run.id) in forks):
             return ResumedRun(run, "forked")
         arguments = asked_in(journal.entries(run.id))
         if arguments is None:
@@ -326,7 +328,9 @@ async def _resume_run(
     except RunHeld as error:
         return ResumedRun(run, "held", error=error)
     except Exception as error:
-        log_failure(logger, f"agent {agent.id!r}: run {run.id!r} was not resumed", error)
         differs = isinstance(error, RunMismatch)
+        if differs and forks:
+            return ResumedRun(run, "forked")
+        log_failure(logger, f"agent {agent.id!r}: run {run.id!r} was not resumed", error)
         return ResumedRun(run, "mismatch" if differs else "failed", error=error)
     return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)
