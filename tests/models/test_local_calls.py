@@ -12,7 +12,10 @@ from conformance.model import ACTIONS, run, user
 from moothall import AskAgain, Budget, ReActAgent, TextPiece, Usage
 from moothall.foundation.errors import ModelError
 from moothall.models import BudgetedModel, LocalModel, ModelReply, model
+from moothall.models.blocks import without_seen
+from moothall.models.calling.choice import OneCall
 from moothall.models.calling.listed import SeveralCalls
+from moothall.models.plain_chat import plain_chat
 from moothall.models.protocol import StreamPart
 
 pytestmark = pytest.mark.xdist_group("local_model")
@@ -32,6 +35,31 @@ def test_local_model_with_tool_choice_calls_the_named_action(shallow: Path) -> N
     assert [call.name for call in made.calls] == ["list_files"]
     with pytest.raises(ModelError, match="tool_choice= names 'other', which is no action"):
         run(LocalModel(shallow, tool_choice="other").complete(user("Hi"), ACTIONS))
+
+
+@pytest.mark.parametrize("form", (OneCall(), SeveralCalls()))
+def test_local_model_reads_calls_that_a_program_gives_without_all_their_parts(
+    form: OneCall,
+) -> None:
+    """A call without a name is none; where there is no id, no result names it."""
+    calls = [{"name": "look"}, {"name": "sum", "args": {"a": 1}}]
+    given: list[Any] = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool"},
+    ]
+    written = plain_chat(given, "m", form)
+    assert '"look", "args": {}' in written[1]["content"]
+    assert '"sum", "args": {"a": 1}' in written[1]["content"]
+    assert written[2]["content"].startswith("Result of ")
+    calls.append({"id": "1"})
+    with pytest.raises(ModelError, match=r"m: messages\[1\]: tool_calls\[2\] is not a call"):
+        plain_chat(given, "m", form)
+
+
+def test_results_without_content_are_read_beside_those_with_images() -> None:
+    given = [{"role": "tool", "tool_call_id": "1"}]
+    assert without_seen(given) == given
 
 
 def test_model_by_the_name_of_a_file_says_how_it_is_written() -> None:

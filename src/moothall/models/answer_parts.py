@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from moothall.foundation.errors import ModelError
 from moothall.models.blocks import BLOCKS
 
 _TAGS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think")
@@ -227,6 +228,13 @@ class Audio:
             return []
         data = base64.b64encode(self._data).decode()
         return [{"type": "input_audio", "input_audio": {"data": data, "format": self._format}}]
+
+
+def name_of_call(call: Any, label: str) -> str:
+    """Return the name in a call of an assistant's message; ModelError if it is no call."""
+    if not isinstance(call, Mapping) or not isinstance(name := call.get("name"), str):
+        raise ModelError(f"{label} is not a call with id, name and args")
+    return name
 
 
 def content_text(content: list[Any]) -> str:

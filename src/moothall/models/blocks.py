@@ -64,7 +64,7 @@ def without_seen(messages: list[Any]) -> list[Any]:
         {**each, "content": [block_note(b) if is_seen(b) else b for b in each["content"]]}
         if isinstance(each, Mapping)
         and each.get("role") == "tool"
-        and type(each["content"]) is list
+        and type(each.get("content")) is list
         else each
         for each in messages
     ]

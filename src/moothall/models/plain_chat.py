@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.foundation.errors import ModelError
-from moothall.models.answer_parts import content_text
+from moothall.models.answer_parts import content_text, name_of_call
 from moothall.models.blocks import block_note, is_seen
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def plain_chat(
             )
             role, content = "user", joined_contents(f"Result of {action}: ", content, "")
         elif role == "assistant":
-            for call in message.get("tool_calls") or ():
-                call_names[call["id"]] = call["name"]
+            for number, call in enumerate(message.get("tool_calls") or ()):
+                call_name = name_of_call(call, f"{label}: tool_calls[{number}]")
+                call_names[call.get("id") or ""] = call_name
             content = joined_contents(content, broken_up(form.calls_as_text(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on

@@ -81,9 +81,8 @@ class SeveralCalls(OneCall):
 
     def calls_as_text(self, message: Mapping[str, Any]) -> str:
         """Return the calls of an assistant's message as the model writes them."""
-        forms = [
-            choice_as_text(each["name"], each["args"]) for each in message.get("tool_calls") or ()
-        ]
+        calls = message.get("tool_calls") or ()
+        forms = [choice_as_text(each["name"], each.get("args") or {}) for each in calls]
         return f"[{', '.join(forms)}]" if forms else ""
 
     def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:

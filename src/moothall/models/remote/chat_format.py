@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
-from moothall.models.answer_parts import content_text
+from moothall.models.answer_parts import content_text, name_of_call
 from moothall.models.blocks import is_seen
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
 from moothall.models.protocol import thinking_for
@@ -82,12 +82,10 @@ def _message(message: Any, label: str) -> dict[str, Any]:
 
 
 def _tool_call(call: Any, label: str) -> dict[str, Any]:
-    if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
-        raise ModelError(f"{label} is not a call with id, name and args")
-    args = call.get("args")
+    name, args = name_of_call(call, label), call.get("args")
     if not isinstance(args, str):
         args = json.dumps({} if args is None else args, allow_nan=False)
-    function = {"name": call["name"], "arguments": args}
+    function = {"name": name, "arguments": args}
     return {"id": call.get("id") or "", "type": "function", "function": function}
 
 
