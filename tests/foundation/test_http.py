@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -273,8 +274,21 @@ def test_server_that_asks_for_a_long_wait_is_not_waited_for(asked: str) -> None:
     assert get(status(429, retry_after=asked)).status == 429
 
 
-def test_date_to_wait_for_is_told_in_seconds_from_now() -> None:
-    wait_s = retry_after_s({"retry-after": formatdate(time.time() + 100, usegmt=True)})
+@pytest.mark.parametrize(
+    "form",
+    (lambda at: formatdate(at, usegmt=True), formatdate, lambda at: time.asctime(time.gmtime(at))),
+    ids=("GMT", "-0000", "asctime"),
+)
+def test_date_to_wait_for_is_told_in_seconds_from_now(
+    form: Callable[[float], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        wait_s = retry_after_s({"retry-after": form(time.time() + 100)})
+    finally:
+        monkeypatch.undo()
+        time.tzset()
     assert wait_s is not None
     assert 90 < wait_s <= 100
 

@@ -234,6 +234,13 @@ def test_openai_key_is_not_in_what_an_answer_fails_with() -> None:
         run(OpenAIModel("m", server.url, KEY).complete(user("Hi")))
 
 
+def test_openai_stream_that_stays_open_after_the_answer_ends_soon() -> None:
+    with OpenAIServer(events(delta("ok", "stop"), counted(), hang=True)) as server:
+        asked = OpenAIModel("m", server.url, timeout=600)
+        *_, reply = run(parts_of(asked, user("Hi")))
+    assert (reply.text, reply.usage) == ("ok", Usage(7, 3))
+
+
 @pytest.mark.parametrize("given", (HANG, events(hang=True)), ids=("no-head", "no-body"))
 def test_openai_stream_that_does_not_begin_is_late(given: Any) -> None:
     came, said, requests = begun(given, timeout=0.5, max_retries=1)

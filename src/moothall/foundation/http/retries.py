@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 LONGEST_WAIT_S = 120.0
@@ -44,7 +45,9 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
             wait_s = float(header) * unit_s
         except ValueError:
             try:
-                wait_s = parsedate_to_datetime(header).timestamp() - time.time()
+                date = parsedate_to_datetime(header)
+                date = date if date.tzinfo else date.replace(tzinfo=UTC)  # as all dates of HTTP
+                wait_s = date.timestamp() - time.time()
             except (ValueError, OverflowError):
                 continue
         if wait_s >= 0:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPError, HTTPResponse, asked_again
@@ -10,6 +12,8 @@ from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import TransientError
 from moothall.models.protocol import StreamPart
 
+_LAST_S = 3.0
+"""How long the server is waited for once the answer is complete."""
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How server-sent events begin."""
 
@@ -50,12 +54,13 @@ async def parts_of(
 
 
 async def _next_bytes(response: HTTPResponse, answer: AnswerReader) -> bytes:
-    try:
+    if not answer.is_complete:
         return await response.read()
-    except HTTPError:
-        if answer.is_complete:
-            return b""  # the missing bytes are not part of the answer
-        raise
+    # What may follow is its usage; some servers keep the stream open.
+    with suppress(HTTPError, TimeoutError):
+        async with asyncio.timeout(_LAST_S):
+            return await response.read()
+    return b""
 
 
 async def parts_of_body(body: bytes, answer: AnswerReader) -> AsyncGenerator[StreamPart, None]:
