@@ -11,6 +11,8 @@ import pytest
 
 from journal.crash import Crashing
 from moothall import (
+    ACCESS_REQUESTED,
+    Action,
     Budget,
     Call,
     ChosenBy,
@@ -26,6 +28,7 @@ from moothall import (
     Reply,
     ScriptedModel,
     Usage,
+    Waiting,
 )
 from standing_clock import StandingClock
 
@@ -283,3 +286,43 @@ def test_prompt_is_counted_once(tmp_path: Path) -> None:
     prompts = [text for text in counted if text.startswith("[[{")]
     assert len(prompts) == 2
     assert len(set(prompts)) == 2
+
+
+@pytest.mark.parametrize("restarts", (False, True))
+@pytest.mark.parametrize("waits", ("clerk", "helper", "expert"))
+def test_calls_of_asked_agents_count_in_the_process_that_goes_on(
+    tmp_path: Path, waits: str, restarts: bool
+) -> None:
+    asked: list[str] = []
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+
+    def one(id: str, journal: Journal, spends: Budget | None, *actions: Action) -> ReActAgent:
+        def answer(messages: Any, offered: Any) -> Any:
+            asked.append(id)
+            done = sum(len(each.get("tool_calls", ())) for each in messages)
+            names = [each.name for each in actions] + ["pay"] * (id == waits)
+            if done == len(names):
+                return "Done."
+            return Call(f"{id}{done}", names[done], {} if names[done] == "pay" else {"text": "Go."})
+
+        model = ScriptedModel(answer)
+        options: Any = {"journal": journal, "approver": Waiting(), "budget": spends}
+        return ReActAgent(id, model, actions=[*actions, pay], **options)
+
+    def make(journal: Journal) -> tuple[ReActAgent, Budget]:
+        spends = Budget(model_calls=50)
+        expert = one("expert", journal, None)
+        helper = one("helper", journal, None, expert.as_action())
+        return one("clerk", journal, spends, helper.as_action()), spends
+
+    with Journal(tmp_path / "runs.db") as journal:
+        clerk, spends = make(journal)
+        assert clerk.reply_sync("Go.", run_id="R").stop_reason == "waiting"
+        assert spends.spent.model_calls == len(asked)
+        for wait in journal.waiting(kind="approval"):
+            journal.answer(wait.run, wait.key, True)
+        for _ in range(2):  # what has ended counts once, too
+            clerk, spends = make(journal) if restarts else (clerk, spends)
+            assert clerk.reply_sync("Go.", run_id="R").stop_reason == "done"
+        assert sorted(asked) == sorted(["clerk", "helper"] * 2 + ["expert"] + [waits])
+        assert spends.spent.model_calls == len(asked)

@@ -25,18 +25,21 @@ from moothall.agents.replies.reply_context import (
     own_reply,
     thread_of_caller,
 )
-from moothall.agents.replies.resume import answers_in
+from moothall.agents.replies.resume import ReplayOffsets, answers_in
 from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
-from moothall.foundation.errors import ConfigError, RunHeld, RunMismatch
+from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
 from moothall.journal.doubt import Doubt
+from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
     from moothall.journal import RunPart
+
+_RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
 
 
 def asking(
@@ -206,6 +209,28 @@ async def restore_asked(
             continue
         with _passing(agent, start["thread"]):
             await agent.restore_part(part, budget_in_call(agent, budget))
+    for past_step in () if budget is None else record.past():
+        run, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
+        agent = None if action is None else action.origin.agent
+        if run is not None and agent is not None:
+            await _restore_run(agent, run, budget_in_call(agent, budget))
+
+
+async def _restore_run(agent: Any, run: str, budget: Budget | None) -> None:
+    """Charge a budget for a run of its own that an agent was asked in."""
+    if budget is None or all(_RESTORED.get(each, run) for each in budget.accounts):
+        return
+    try:
+        has_ended = agent.journal.run(run).state in FINAL
+        part = await agent.journal.begin(run, agent.run_kind, str(agent.id), "")
+    except (NoSuchRun, RunHeld):  # another process works on it
+        return
+    try:
+        await agent.restore_part(part, budget)
+    finally:
+        part.close()
+    for account in budget.accounts if has_ended else ():
+        _RESTORED.set(account, run, 1)
 
 
 def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
