@@ -27,7 +27,10 @@ from agents.replies.talkers import Talker, answer
 from commands import run
 from journal.crash import crash
 from moothall import (
+    ACCESS_REQUESTED,
+    Action,
     Budget,
+    Call,
     ChosenBy,
     Conversation,
     HandOver,
@@ -40,6 +43,7 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
     TurnEnded,
+    Waiting,
 )
 from moothall.agents.replies.reply import Step
 from moothall.foundation.errors import DefinitionError, RunMismatch, StateError
@@ -731,6 +735,34 @@ async def test_fork_of_a_conversation_tells_durable_memories_nothing_twice(tmp_p
         ["go", "a 1", "b: b 1", "a 2", "b: b 2"],
         ["go", "a: a 1", "b 1", "a: a 2", "b 2"],
     ]
+
+
+@pytest.mark.parametrize("restarts", (False, True))
+@on_a_loop
+async def test_participant_that_waits_keeps_the_task_if_its_memory_is_pruned(
+    tmp_path: Path, restarts: bool
+) -> None:
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+
+    def make_it(journal: Journal) -> tuple[Conversation, ScriptedModel]:
+        model = ScriptedModel([Call("c", "pay", {}), "It is paid."], "m")
+        memory = SQLiteMemory(tmp_path / "m")
+        agents = [
+            ReActAgent("ann", ScriptedModel(["Bob, please."], "m"), memory=memory.thread("ann")),
+            ReActAgent("bob", model, actions=[pay], memory=memory.thread("bob")),
+        ]
+        talk = Conversation(agents, until=MaxTurns(2), journal=journal, approver=Waiting())
+        return talk, model
+
+    with Journal(tmp_path / "j.db") as journal, SQLiteMemory(tmp_path / "m") as memory:
+        talk, model = make_it(journal)
+        assert (await talk.reply("Pay Ada.", run_id=RUN)).stop_reason == "waiting"
+        assert {*memory.prune(0)} == {"ann", "bob"}
+        journal.answer(RUN, journal.waiting(RUN)[0].key, True)
+        talk, model = make_it(journal) if restarts else (talk, model)
+        assert (await talk.reply("Pay Ada.", run_id=RUN)).text == "It is paid."
+        contents = [each["content"] for each in model.received[-1]]
+        assert contents == ["Pay Ada.", "ann: Bob, please.", "", "paid"]
 
 
 def test_conversation_in_a_space_resumes(tmp_path: Path) -> None:

@@ -290,7 +290,9 @@ async def _tell(
         run, place = once
         keeps, own = isinstance(agent, Threaded), getattr(agent, "shared", False)
         observer = agent.all_threads.get(None if own else thread) if keeps else agent
-        if _OFFSETS.get(observer, run) > place:
+        # A memory that adds once knows it itself, and may have forgotten it since.
+        adds_once = getattr(getattr(agent, "memory", None), "add_once", None)
+        if _OFFSETS.get(observer, run) > place and adds_once is None:
             return
         # Mark it first: a delivery that is cut off is not repeated.
         _OFFSETS.set(observer, run, place + 1)
