@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,6 +110,17 @@ def test_report_sentence_keeps_the_footnotes_that_the_judge_names() -> None:
     report = Researcher("r", ScriptedModel(script), ["alpha"], tools()).report_sync()
 
     assert [each.passage.url for each in report.citations] == ["http://web.test/beta"]
+
+
+def test_judge_that_rests_a_sentence_on_a_passage_that_it_does_not_cite_is_asked_again() -> None:
+    narrative = "The alpha protocol listens where nobody looks.[^1^]"
+    astray = verdicts("supported", passages=(2,))
+    script = [*SCRIPT[:3], narrative, astray, astray, SCRIPT[4]]
+    model = ScriptedModel(script)
+    report = Researcher("r", model, ["alpha"], tools()).report_sync()
+
+    assert "no verdict on sentence 1 that rests on passages of" in str(model.received[5])
+    assert "nobody looks.[^1^] [not checked]" in report.markdown
 
 
 def test_report_sentence_that_stands_twice_cites_what_the_judge_names_in_both_places() -> None:
@@ -317,6 +329,18 @@ def test_sentences_differ_if_they_say_different_things_of_one_matter(
     found = differing([Citation(1, one, LAMP), Citation(2, other, OTHER)])
 
     assert [remark in why for *_, why in found] == ([True] if remark else [])
+
+
+def test_sentences_of_a_page_differ_if_it_was_read_again_with_another_number() -> None:
+    later = replace(LAMP, text="It reaches 250 metres at night.", fetched_at=f"{DAY[:11]}15:00:00Z")
+    earlier = Citation(1, "The lamp reaches 100 metres at night.", LAMP)
+    found = [
+        differing([earlier, Citation(2, "The lamp reaches 250 metres at night.", of)])
+        for of in (later, LAMP)
+    ]
+
+    remark = "they state different numbers in one page, read at two times"
+    assert [[each[2] for each in pairs] for pairs in found] == [[remark], []]
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,25 @@ _OF_LONGER: Final = 0.5
 
 
 def differing(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, str]]:
-    """Return pairs of cited sentences of different sources that differ, with a remark."""
+    """Return pairs of cited sentences of different sources that differ, with a remark.
+
+    A page that was read twice may have changed in between: it is two sources.
+    """
     first: dict[str, Citation] = {}
     for each in citations:
         first.setdefault(each.sentence, each)
     pairs = []
     for earlier, other in combinations([*first.values()][:_MAX_SENTENCES], 2):
-        if _source(earlier) != _source(other) and (
-            remark := _remark(earlier.sentence, other.sentence)
-        ):
+        is_one_page = _page(earlier) == _page(other)
+        if is_one_page and earlier.passage.fetched_at == other.passage.fetched_at:
+            continue
+        if remark := _remark(earlier.sentence, other.sentence):
+            remark += " in one page, read at two times" * is_one_page
             pairs.append((earlier, other, remark))
     return pairs
 
 
-def _source(citation: Citation) -> str:
+def _page(citation: Citation) -> str:
     return citation.passage.url.partition("#")[0]
 
 

@@ -132,11 +132,27 @@ def reader(claims: Sequence[Claim], verdicts: dict[int, dict[str, Any]]) -> Call
     def read(answer: str) -> None:
         numbers = range(1, len(claims) + 1)
         listed = AnswerSchema(SCHEMA).parse(answer)["verdicts"]
-        verdicts.update((each["sentence"], each) for each in listed if each["sentence"] in numbers)
+        verdicts.update(
+            (each["sentence"], each)
+            for each in listed
+            if each["sentence"] in numbers and _is_of(each, claims[each["sentence"] - 1])
+        )
         if lacks := [number for number in numbers if number not in verdicts]:
-            raise UnreadableText(f"has no verdict on sentence {lacks[0]}")
+            raise UnreadableText(
+                f"has no verdict on sentence {lacks[0]} that rests on passages of that sentence"
+            )
 
     return read
+
+
+def _is_of(judgement: dict[str, Any], claim: Claim) -> bool:
+    """Return whether a verdict rests on a passage that its sentence cites, or names none."""
+    passage_numbers = judgement["passages"]
+    return (
+        judgement["label"] == "unsupported"
+        or not passage_numbers
+        or not claim.cited.keys().isdisjoint(passage_numbers)
+    )
 
 
 def verdict(claim: Claim, judgement: dict[str, Any]) -> Verdict:
