@@ -272,6 +272,14 @@ def test_markdown_heading_of_sources_in_the_middle_is_kept() -> None:
     assert checked(text) == text
 
 
+def test_quote_of_words_that_look_like_a_mark_keeps_them_and_its_footnote() -> None:
+    text = "A sentence without support is marked `[unsupported]` there."
+    passages = {1: Passage.of("https://a.test", text, "")}
+    done = check(f"- “{text}” [^1^]", passages, by_rules=True)
+
+    assert (done.markdown, done.unsupported) == (f"- “{text}” [^1^]", [])
+
+
 @pytest.mark.parametrize(
     "mark", (" [unsupported]", "[unsup [Unsupported]ported]", r" \[unsupported\]")
 )

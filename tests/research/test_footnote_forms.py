@@ -62,6 +62,8 @@ def test_footnote_in_a_fence_around_the_whole_text_cites_its_source() -> None:
         ("It sends 10<sup>6</sup> messages", "It sends 10^6 messages"),
         ("The field covers 4 m\u00b2", "The field covers 4 m\u00b2"),
         ("It is the 1<sup>st</sup> port", "It is the 1st port"),
+        ("Sorting takes n log\u00b2 n steps", "Sorting takes n log\u00b2 n steps"),
+        ("It holds 1024\u00b2 bytes", "It holds 1024\u00b2 bytes"),
     ),
 )
 def test_raised_number_that_is_a_power_stays_one(said: str, shown: str) -> None:

@@ -41,6 +41,8 @@ _BORDER: Final = re.compile(
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
 _HALF: Final = re.compile(r"\bhalf an? ")
 _AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
+# A port or a ratio, which is no time: its numbers stand alone. `:` and six figures are no time.
+_COLON: Final = re.compile(r"(?<=[a-z]):(?=\d)|(?<=\d):(?=\d(?!\d)|\d{3,5}(?![\d:]))")
 _POWER: Final = re.compile(r"(?<![\w.,'^])(?:(\d+(?:\.\d+)?) ?[×·x] ?)?10\^([+-]?\d\d?)(?!\w)")
 _MINUS: Final = re.compile(r"(?<!\d )(?:\bminus |(?<![\w–])–)(?=\d)")
 _WITHIN_YEAR: Final = re.compile(r"[^\W\d_]{3,5}-\d{4}")  # mid-2021
@@ -182,7 +184,7 @@ def _folded(text: str) -> str:
     folded = values.spelled_out(_HALF.sub("0.5 ", folded))
     if _AND_A_HALF.search(folded):
         folded = values.spelled_out(_AND_A_HALF.sub(r"\1.5", folded))
-    return _MINUS.sub("-", _POWER.sub(_product, folded))
+    return _COLON.sub(" : ", _MINUS.sub("-", _POWER.sub(_product, folded)))
 
 
 def _product(power: re.Match[str]) -> str:
@@ -238,7 +240,8 @@ def _names(text: str, dated: bool) -> list[str]:
             if not (dated or are_values[at]) and _NUMBERED.match(word[:200]):
                 names.append(word)
             continue
-        if are_values[at]:
+        next_signs = text[each.end() : each.end() + 2]
+        if are_values[at] or next_signs[:1] == "$":  # US$5
             continue
         if _IDENTIFIER.match(word[:200]):
             names.append(word)
@@ -251,6 +254,15 @@ def _names(text: str, dated: bool) -> list[str]:
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
             if not opens and (has_neighbour or not nouns):
                 names.append(word)
+        elif (
+            at
+            and len(word) == 1
+            and word.isupper()
+            and not (word == "I" or are_values[at - 1] or next_signs == ". ")  # 5 °C, John F. Smith
+            and not vocabulary.is_stop_word(matches[at - 1][0])  # the C API
+            and not _OPENS.search(text, max(0, each.start() - 4), each.start())
+        ):
+            names.append(word)  # hepatitis C
     return names
 
 

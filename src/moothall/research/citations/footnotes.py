@@ -105,8 +105,8 @@ def check(
     alone, together: it is supported, partly supported, or not checked. If all lack something, it
     loses its footnotes. All but supported sentences get a mark. A fence around the text, the
     text's own definitions of footnotes, a list of sources at its end and every mark of ours in it
-    are removed first. Rules write no such list: of theirs, what looks like one is the objective
-    “References”.
+    are removed first. Rules write no list and no mark: of theirs, what looks like one is the
+    objective “References”, or a source's word.
 
     `judged` has what a model said of sentences; of others, only what is exact is checked. With
     `keeps_all` every footnote stays whose passage exists, without a mark: a model will judge. If
@@ -116,7 +116,7 @@ def check(
     unsupported: list[tuple[str, str]] = []
     uncited = 0
 
-    text = _DEFINITION.sub("", _unmarked(markdown))
+    text = _DEFINITION.sub("", _unmarked(markdown, marks=not by_rules))
     text = text if by_rules else without_list(text)
     pieces: list[str] = []
     at = 0
@@ -231,21 +231,19 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
     return _with_notes(markdown, new), list(dict.fromkeys(renumbered_marks))
 
 
-def _unmarked(markdown: str) -> str:
-    """Return a narrative without marks that look like ours, even nested ones."""
-    result = ""
+def _unmarked(markdown: str, *, marks: bool) -> str:
+    """Return a narrative without what looks like our marks, or becomes a footnote, even nested."""
     parts: list[str] = []
     for piece in re.split(r"(?<=\])", markdown.replace("\0", "")):
         parts.append(piece)
-        if piece.endswith("]"):
+        if marks and piece.endswith("]"):
             # What a mark leaves may close another one: only the end of the text can be one.
             tail = ""
             while parts and len(tail) < _MARK_LENGTH:
                 tail = parts.pop() + tail
             parts.append(tail[:-_MARK_LENGTH] if len(tail) > _MARK_LENGTH else "")
             parts.append(_MARK.sub("", tail[-_MARK_LENGTH:]))
-    result = "".join(parts)
-    return _OUTER_BRACKET.sub("", result)
+    return _OUTER_BRACKET.sub("", "".join(parts))
 
 
 def _numbers(notes: re.Match[str]) -> list[int]:

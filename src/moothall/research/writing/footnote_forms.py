@@ -47,8 +47,10 @@ _FENCED: Final = re.compile(  # models write Markdown as code, with a line befor
     r"|\s*```[ \t]*\n((?:(?!\n```).)*)\n```\s*",
     re.DOTALL | re.IGNORECASE,
 )
-# A raised number after one of these is a power: `10<sup>6</sup>`, `m²`, `x²`.
-_POWER: Final = re.compile(r"(?:(?<![\d.,])\d{1,3}|(?<![^\W\d_])[^\W\d_]{1,2})\Z")
+# A raised number after one of these is a power: `10<sup>6</sup>`, `m²`, `x²`, `log²`.
+_POWER: Final = re.compile(
+    r"(?:(?<![\d.,])\d{1,3}|(?<![^\W\d_])(?:[^\W\d_]{1,2}|log|sin|cos|tan))\Z"
+)
 _PART: Final = re.compile(r"(\d+)(?:\^?\s*[-–—]\s*\^?(\d+))?")
 _VALUES: Final = re.compile(
     r"\b(?:range|interval|array|list|tuple|vector|index|indices|argv|values)\s?\Z", re.IGNORECASE
@@ -60,20 +62,23 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
 
     Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, each also with a link, as a list or as a range,
     `(source 1)`, `<sup>1</sup>`, `¹` and `(Sources: [1], [2])`, if every number is that of a known
-    source; beside such, `[9]` is a footnote to a source that does not exist. A fence around the
-    whole text is left out, since code cites nothing. `(1)` is none: it may count something, or name
-    a year, a section or a page of a manual.
+    source; beside such, `[9]` is a footnote to a source that does not exist, and `1024²` a power. A
+    fence around the whole text is left out, since code cites nothing. `(1)` is none: it may count
+    something, or name a year, a section or a page of a manual.
     """
     sources = frozenset(sources)
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]
-    marks = (each for each in _NOTE.finditer(markdown) if _stands_well(each, markdown))
-    has_footnotes = any(_numbers(each, sources) for each in marks)
+    marks = [each for each in _NOTE.finditer(markdown) if _stands_well(each, markdown)]
+    notes = [each for each in marks if _numbers(each, sources)]
+    has_footnotes, has_brackets = bool(notes), not all(map(_is_raised, notes))
 
     def note(match: re.Match[str]) -> str:
         numbers = _numbers(match, sources)
         if not _stands_well(match, markdown):
             return match[0]
+        if has_brackets and _is_raised(match) and markdown[match.start() - 1].isalnum():
+            return match[0]  # a power: 1024²
         if not numbers and has_footnotes and re.fullmatch(r"\d{1,3}", match["square"] or ""):
             numbers = [int(match["square"])]  # beside known ones: a source that does not exist
         return "".join(f"[^{each}^]" for each in numbers) or match[0]
@@ -99,12 +104,16 @@ def _numbers(match: re.Match[str], sources: Collection[int]) -> list[int]:
     return [*dict.fromkeys(numbers)] if known_all else []
 
 
+def _is_raised(match: re.Match[str]) -> bool:
+    return bool(match["tag"] or match["small"])
+
+
 def _stands_well(match: re.Match[str], text: str) -> bool:
     """Return whether brackets may be a footnote: no index, link label or definition."""
     start, end = match.span()
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     line = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>*-+")
-    if match["tag"] or match["small"]:
+    if _is_raised(match):
         return bool(line) and not _POWER.search(text, max(start - 4, 0), start)
     if before == "!" and (match["l1"] or match["l2"]):
         return False  # an image

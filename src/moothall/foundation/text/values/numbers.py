@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from moothall.foundation.text.values.languages import any_of, table_of
 
-CURRENCY_SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
+CURRENCY_SIGNS: Final[dict[str, str]] = table_of("signs")
 _WORDS: Final[dict[str, str]] = table_of("currencies")
 _CODES: Final = frozenset(
     "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
@@ -18,12 +18,12 @@ _CODES: Final = frozenset(
 FINE_CURRENCIES: Final = frozenset(("btc", "eth", "usdt"))
 """Currencies with more places than two."""
 CURRENCIES: Final = _CODES.union(_WORDS)
-_CURRENCY: Final = f"{any_of(CURRENCIES)}|[$€£¥₹]"
+_CURRENCY: Final = any_of(CURRENCIES, map(re.escape, CURRENCY_SIGNS))
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
     rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@^\\-])(?<![\w/]#))"
     rf"(?P<digits>{_DIGITS})(?: ?(?P<after>{_CURRENCY})(?!\w)"
-    r"| ?(?P<part>%|per ?cent(?:age)?|prozent|pour cent|por ciento)(?!\w)"
+    r"| ?(?P<part>%|‰|per ?cent(?:age)?|prozent|pour cent|por ciento)(?!\w)"
     r"|(?P<unit>[^\W\d_]{1,12})?(?![\w@]|[:.]\d))"
 )
 _SCALES: Final = {"k": 3, "m": 6, "mn": 6, "bn": 9, "b": 9, "tn": 12}
@@ -61,6 +61,8 @@ def _number(match: re.Match[str]) -> Number:
     if letters == "k" or (currency and letters in _SCALES):
         numbers = tuple(each.scaleb(_SCALES[letters]) for each in numbers)
         letters = ""
+    if match["part"] == "‰":
+        numbers = tuple(each.scaleb(-1) for each in numbers)
     start, digits_start, end = match.start(), match.start("digits"), match.end()
     part, digits = bool(match["part"]), match["digits"]
     return Number(start, digits_start, end, numbers, currency, part, letters, digits)

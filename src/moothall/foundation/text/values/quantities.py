@@ -35,6 +35,8 @@ _LEAST_DIGITS: Final = 2
 _COMPARISON_CHARS: Final = 30  # characters in which a comparison stands
 _COMPARISONS: Final[dict[str, str]] = table_of("comparisons")
 _COMPARED: Final = re.compile(rf"(?<!\w)({any_of(_COMPARISONS)}) $")
+_WORD_BEFORE: Final = re.compile(r"([^\W\d_]+) $")
+_WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
 _PARTS: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
@@ -60,6 +62,10 @@ class Quantity(NamedTuple):
     place: int  # the power of ten of the last digit of the first reading that is no zero
     digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
     relation: str = ""  # `>` after “more than”, `~` of a part in words such as “a third of”
+    words_around: tuple[str, str] = (
+        "",
+        "",
+    )  # the words before and after a plain number: it may name
 
     def is_in(self, quantities: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
@@ -83,7 +89,10 @@ class Quantity(NamedTuple):
                 "kr" in dimensions and not dimensions.isdisjoint(_CROWNS)
             )
             return is_same and self._equals(self.values, other.values, 0 if compare else self.unit)
-        return self._equals(self.plain, other.plain, Fraction(0 if compare else 1))
+        (before, after), (other_before, other_after) = self.words_around, other.words_around
+        # As port 8080 and port 8081; but “housed 150 people” rounds “housed 148 people”.
+        is_name = before and before == other_before and not (after and after == other_after)
+        return self._equals(self.plain, other.plain, Fraction(0 if compare or is_name else 1))
 
     @property
     def _shares(self) -> tuple[Fraction, ...]:
@@ -205,4 +214,13 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
         values += tuple(each * _BINARY[size] for each in plain)
     compared = _COMPARED.search(text, max(0, number.start - _COMPARISON_CHARS), number.start)
     relation = _COMPARISONS[compared[1]] if compared else ""
-    return Quantity(excerpt, dimension, values, plain, size, int(last.exponent), digits, relation)
+    may_name = not dimension and re.fullmatch(r"\d{2,6}", number.digits)
+    words_around = _words_around(number, text) if may_name else ("", "")
+    place = int(last.exponent)
+    return Quantity(excerpt, dimension, values, plain, size, place, digits, relation, words_around)
+
+
+def _words_around(number: Number, text: str) -> tuple[str, str]:
+    before = _WORD_BEFORE.search(text, max(0, number.start - _COMPARISON_CHARS), number.start)
+    after = _WORD_AFTER.match(text, number.end)
+    return before[1] if before else "", after[1] if after else ""
