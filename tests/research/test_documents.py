@@ -121,7 +121,8 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
         (b"# coding: koi8-r\n\xfa", "# coding: koi8-r\n\u0417"),
         (b"# coding: punycode\n\xe4", "# coding: punycode\nä"),
         (b"a\r\nb\rc\x0cd", "a\nb\nc\nd"),
-        (b"a\tb\x1b[31m\x7f" + "\x85".encode(), "a\tb[31m\n"),
+        (b"a\tb\x1b[31m\x7f" + "\x85".encode(), "a\tb\n"),
+        (b"\x1b[1;31mERROR\x1b[0m at \x1b]8;;http://a\x07line 5\x1b]8;;\x07", "ERROR at line 5"),
     ),
 )
 def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
@@ -157,6 +158,24 @@ def test_words_that_were_hyphenated_are_whole() -> None:
     assert read("a.html", page).text == "Krankenversicherung und mehr"
     lines = pdf("Words of infor-) Tj 0 -14 Td (mation on A-) Tj 0 -14 Td (B")
     assert read("a.pdf", lines).text == "Words of information on A-\nB"
+
+
+def test_pdf_hyphen_of_a_word_stays_where_a_line_ends_behind_it() -> None:
+    lines = (
+        "A long-", "term plan, the long-term one, is state-of-", "the-art and a well-under-",
+        "stood one of a depart-", "ment.",
+    )  # fmt: skip
+    text = read("a.pdf", pdf(") Tj 0 -14 Td (".join(lines))).text
+    assert " ".join(text.split()) == (
+        "A long-term plan, the long-term one, is state-of-the-art and a well-under-stood one of a "
+        "department."
+    )
+
+
+@pytest.mark.parametrize("word", ("предложение", "διαφορά", "głośność", "größer"))
+def test_word_of_any_alphabet_that_a_line_cuts_is_whole(word: str) -> None:
+    text = f"A {word} and a {word[:4]}-\n{word[4:]} are one.\n"
+    assert read("a.txt", text).text.split() == ["A", word, "and", "a", word, "are", "one."]
 
 
 @pytest.mark.parametrize(
@@ -713,6 +732,25 @@ def test_links_of_markdown_are_their_text_over_lines_around_pictures_and_in_note
     assert read("a.md", text).text == shown
     cells = [{"cell_type": "markdown", "source": text}]
     assert read("a.ipynb", json.dumps({"cells": cells, "metadata": {}})).text == shown
+
+
+def test_code_of_markdown_keeps_comments_and_links_and_struck_text_is_left_out() -> None:
+    code = "~~~html\n<!-- a --> [b](c) ~~d~~\n~~~"
+    text = (
+        f"# Ferry\n\nUse `<!-- more -->` to cut.<!-- not `seen` -->\n\n{code}\n\n"
+        "It is ~~100~~80 or <del>90</del>70 euros, see `~~x~~`.\n\n```\n<!-- open -->\n"
+    )
+    assert read("a.md", text).text == (
+        f"# Ferry\n\nUse `<!-- more -->` to cut.\n\n{code}\n\n"
+        "It is 80 or 70 euros, see `~~x~~`.\n\n```\n<!-- open -->\n"
+    )
+
+
+def test_notebook_output_that_is_cut_is_missing() -> None:
+    outputs = [{"text": "a" * 3000}, {"text": "b"}]
+    cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]
+    document = read("a.ipynb", json.dumps({"cells": cells, "metadata": {}}))
+    assert document.missing == "1 output beyond the first 2,000 characters"
 
 
 def test_signature_that_a_table_lays_out_is_read_as_one_line() -> None:

@@ -358,6 +358,28 @@ def test_mail_attachment_that_cannot_be_read_is_named() -> None:
     assert read("a.eml", mail("Rent", page, html=True)).text.endswith("It is 900 euros.")
 
 
+@pytest.mark.parametrize(
+    ("text", "page", "words"),
+    (
+        (
+            "This needs a viewer.",
+            "<p>The rent is 900 euros, and it is due in May.</p>",
+            "900 euros",
+        ),
+        ("The rent is 900 euros.", "<p>The rent is <b>900</b> euros!</p>", "euros."),
+        ("The rent is 900 euros.", "<img src=a>", "euros."),
+    ),
+)
+def test_mail_whose_text_is_a_stub_of_its_page_is_read_from_that(
+    text: str, page: str, words: str
+) -> None:
+    made = EmailMessage()
+    made["Subject"] = "Rent"
+    made.set_content(text)
+    made.add_alternative(f"<html><body>{page}</body></html>", subtype="html")
+    assert words in read("a.eml", made.as_bytes()).text
+
+
 def test_mail_attachments_are_read_as_files_of_their_kind() -> None:
     made = EmailMessage()
     made["Subject"] = "Bids"

@@ -16,7 +16,13 @@ from moothall import MoothallError, UnreadableDocument
 from moothall.build import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
-from moothall.research.reading.encodings import declared, decoded, is_binary, plain_text
+from moothall.research.reading.encodings import (
+    declared,
+    decoded,
+    is_binary,
+    plain_text,
+    whole_words,
+)
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.kinds import BY_SUFFIX, PARSERS
 from moothall.research.reading.manual import is_manual
@@ -55,10 +61,18 @@ _MARKDOWN = re.compile(
     r"|(?P<above>[^\s#>|*+`~-][^\n]*+)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
     re.MULTILINE,
 )
+# Code between fences, up to the end if the last one is never closed.
 _FENCED = re.compile(
-    r"(^ {0,3}```(?:(?!\n {0,3}```).)*+\n {0,3}```[^\n]*)", re.MULTILINE | re.DOTALL
+    r"^ {0,3}(?P<fence>`{3,}(?![^\n`]*`)|~{3,})[^\n]*+"
+    r"(?:\n(?! {0,3}(?P=fence))[^\n]*+)*+(?:\n[^\n]*+|\Z)",
+    re.MULTILINE,
 )
-_UNSEEN = re.compile(r"<!--.*?-->", re.DOTALL)
+# Comments and struck-out text, but not within code; no comment begins within another one.
+_UNSEEN = re.compile(
+    r"(`+[^`\n]+`+)|<!--(?:(?!<!--).)*?-->|(?<!~)~~(?![~\s])[^~\n]+~~(?!~)"
+    r"|<(?P<struck>del|s|strike)>[^<]*</(?P=struck)>",
+    re.DOTALL | re.IGNORECASE,
+)
 _LINK = re.compile(
     r"(`[^`\n]+`)|!?\[((?:[^\[\]\n]|\n(?![ \t]*\n))*)\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"
     r"|(?<=\S)\[\^[\w-]+\](?!:)|^\[\^[\w-]+\]:[ \t]*",
@@ -89,12 +103,8 @@ _UNCLOSED = re.compile(
     re.MULTILINE,
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
-_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _MANUAL = re.compile(r"(?:\A|(?<=\n)\n)([A-Z][A-Z0-9 ,/&'-]{2,60})\n(?=[ \t]+\S)")
 _FEWEST: Final = 3  # such headings of a manual page
-# A word that the end of a line cuts, with the space before it.
-_CUT = re.compile(r"(?<=\S)([ \t]++)([^\W\d_]++)([-\u2010])(\n[ \t]*+)([a-zß-öø-ÿ]++)")
-_WORDS = re.compile(r"[^\W\d_]++(?:[-\u2010][^\W\d_]++)*")
 _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
@@ -126,7 +136,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return None
     if kind == "html":
         page = read_html(data, None, url, local=True)
-        return page._replace(text=_whole_words(page.text))
+        return page._replace(text=whole_words(page.text))
     declarations = () if _is_utf_8(data) else (declared(data[:1024], _DECLARED),)
     text = plain_text(decoded(data, *declarations))
     if kind == "notebook":
@@ -144,7 +154,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         with suppress(csv.Error):
             return table(text, "\t" if name.lower().endswith(".tsv") else None)
     if kind == "text":
-        text = _whole_words(text)
+        text = whole_words(text)
     sections_of = {
         "text": _manual,
         "manual": by_lines,
@@ -203,13 +213,17 @@ def _notebook(text: str) -> Document:
         language = str(
             notebook.get("metadata", {}).get("language_info", {}).get("name") or "python"
         )
-        parts = [each for cell in cells for each in _cell(cell, language)]
+        cut = list[str]()
+        parts = [each for cell in cells for each in _cell(cell, language, cut)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableDocument(f"the notebook is damaged: {error_text(error)}") from error
-    return _markdown("\n\n".join(filter(None, parts)) + "\n")
+    more = f"{counted(len(cut), 'output')} beyond the first {_PRINTED:,} characters"
+    document = _markdown("\n\n".join(filter(None, parts)) + "\n")
+    return document._replace(missing=more * bool(cut))
 
 
-def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
+def _cell(cell: dict[str, Any], language: str, cut: list[str]) -> Iterator[str]:
+    """Yield what a cell says, as Markdown; what is cut off of its outputs goes to `cut`."""
     source = plain_text(_lines(cell.get("source") or cell.get("input"))).strip("\n")
     if cell.get("cell_type") != "code":
         yield _without_links(source) if cell.get("cell_type") == "markdown" else source
@@ -221,7 +235,8 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
         printout = output.get("text") or data.get("text/plain") or output.get("evalue")
         if not printout and (page := _lines(data.get("text/html"))):
             printout = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
-        if printed := plain_text(_ESCAPES.sub("", _lines(printout))).strip("\n"):
+        if printed := plain_text(_lines(printout)).strip("\n"):
+            cut += [printed[_PRINTED:]] * (len(printed) > _PRINTED)
             yield _fenced(printed[:_PRINTED], "")
 
 
@@ -258,14 +273,17 @@ def _by_headings(
 
 
 def _without_links(text: str) -> str:
-    return "".join(map(_as_read, _FENCED.split(text) if "```" in text else (text,)))
+    """Return Markdown with its links as texts, without what viewers hide; code as written."""
+    pieces, place = [], 0
+    for fence in _FENCED.finditer(text):
+        pieces += [_as_read(text[place : fence.start()]), fence[0]]
+        place = fence.end()
+    return "".join((*pieces, _as_read(text[place:])))
 
 
 def _as_read(text: str) -> str:
-    """Return Markdown as read: links as texts, no comments or footnote marks, code unchanged."""
-    if _FENCED.match(text):
-        return text
-    lines = _UNSEEN.sub("", text).splitlines(keepends=True)
+    """Return Markdown between code as read: links as texts, no comments or footnote marks."""
+    lines = _UNSEEN.sub(r"\1", text).splitlines(keepends=True)
     text = "".join(
         _INLINE.sub(_visible, e) if "<" in e and not e.startswith(("    ", "\t")) else e
         for e in lines
@@ -329,27 +347,6 @@ def _plain_document(text: str) -> Document:
         headings.append(_DocumentHeading(match.start(), styles.index(style), title))
     anchors = (re.sub(r"[^a-z0-9]+", "-", each.title.lower()).strip("-") for each in headings)
     return _by_headings(text, headings, anchors)
-
-
-def _whole_words(text: str) -> str:
-    """Return a text whose lines cut no word; everything else keeps its place and line.
-
-    A hyphen stays unless the word is there without it. U+2010, by which manual pages cut words,
-    goes unless the word is there with it.
-    """
-    if not _CUT.search(text):
-        return text
-    words = {*_WORDS.findall(text.casefold())}
-
-    def rejoin(match: re.Match[str]) -> str:
-        space, start, mark, gap, end = match.groups()
-        word = f"{start}{end}".casefold()
-        with_mark = not words.isdisjoint(f"{start}{each}{end}".casefold() for each in "-\u2010")
-        if word in words or (mark == "\u2010" and not with_mark):
-            return f"{space} {gap}{start}{end}"
-        return match[0]
-
-    return _CUT.sub(rejoin, text)
 
 
 def _manual(text: str) -> list[Section]:

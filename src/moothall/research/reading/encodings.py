@@ -15,6 +15,17 @@ CONTROL = re.compile(
     "\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
 )
 _ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+# What gives texts of terminals their colours and links.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]{0,100}[ -/]{0,9}[@-~]|\x1b\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)"
+)
+_LETTERS = r"[^\W\d_]++"
+_WORDS = re.compile(rf"{_LETTERS}(?:[-\u2010]{_LETTERS})*+")
+# A word that the end of a line cuts, with the space before it and the hyphen behind it.
+_CUT = re.compile(
+    rf"((?<=\S)[ \t]++[^\w\s]*+)?(?<![\w\u2010-])({_WORDS.pattern})([-\u2010])(\n[ \t]*+)"
+    rf"({_LETTERS})(?=([-\u2010](?!\n))?)"
+)
 _IN_WORDS = re.compile("[\ufb00-\ufb06]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
 _SAMPLE_BYTES = 65_536  # bytes of a text, from its start, by which its encoding is guessed
@@ -108,6 +119,7 @@ def plain_text(text: str) -> str:
     Characters that no person sees are left out, such as soft hyphens and tags, and ligatures are
     spelled out: nobody searches for words with them.
     """
+    text = _ESCAPES.sub("", text) if "\x1b" in text else text
     for end in ("\r\n", "\r", "\f", "\v"):
         text = text.replace(end, "\n")
     if text.isascii():
@@ -115,6 +127,34 @@ def plain_text(text: str) -> str:
     text = text.replace("\x85", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     text = _IN_WORDS.sub(lambda match: normalize("NFKC", match[0]), without_hidden(text))
     return CONTROL.sub("", text)
+
+
+def whole_words(text: str, *, in_place: bool = True) -> str:
+    """Return a text whose lines cut no word.
+
+    A hyphen stays unless the word is there without it. U+2010, by which manual pages cut words,
+    goes unless the word is there with it or has others. In place, everything else keeps its place
+    and line, so a word at the begin of a line stays cut; else it ends on the line of its begin.
+    """
+    words = {*_WORDS.findall(text.casefold())}
+
+    def rejoin(match: re.Match[str]) -> str:
+        space, start, mark, gap, end, next_mark = match.groups()
+        if not end.islower() or (in_place and space is None):
+            return match[0]
+        with_mark = any(f"{start}{each}{end}".casefold() in words for each in "-\u2010")
+        is_compound = next_mark is not None or not start.isalpha()
+        if f"{start}{end}".casefold() in words:
+            mark = ""
+        elif not with_mark:
+            if mark == "-":
+                return match[0]
+            mark *= is_compound
+        if in_place:
+            return f"{space}{' ' * (not mark)}{gap}{start}{mark}{end}"
+        return f"{space or ''}{start}{'-' * bool(mark)}{end}"
+
+    return _CUT.sub(rejoin, text)
 
 
 def _page_codec(charset: str) -> str | None:

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -43,6 +44,7 @@ _PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
 _STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _HIDDEN: Final = "hidden"  # an attribute of ours
 _HEIGHTS: Final = {"sup": "^", "sub": "_"}
+_STUB: Final = 100  # words of a mail's text, below which its page may say more
 _MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
@@ -358,7 +360,7 @@ def _write_mail(mail: EmailMessage, writer: _SectionWriter, attached: list[Attac
     headers = ((name, _header(mail, name)) for name in _MAIL_HEADERS)
     writer.write("\n".join(f"{name}: {value}" for name, value in headers if value))
     if (body := mail.get_body(("plain", "html"))) is not None:
-        writer.write(_text_of(body))
+        writer.write(_fuller(mail, _text_of(body)))
     elif mail.get_content_maintype() == "multipart" and not mail.is_multipart():
         writer.write(str(mail.get_payload()))  # its parts have no border
     elif not mail.is_multipart():
@@ -371,6 +373,16 @@ def _write_mail(mail: EmailMessage, writer: _SectionWriter, attached: list[Attac
             writer.write(_text_of(part))
         else:
             attached.append((name or "?", _bytes_of(part)))
+
+
+def _fuller(mail: EmailMessage, text: str) -> str:
+    """Return the text of a mail, or that of its page if the text is only a stub of it."""
+    page, words = mail.get_body(("html",)), len(text.split())
+    if page is not None and words < _STUB:
+        with suppress(UnreadableDocument):
+            page_text = _text_of(page)
+            return page_text if len(page_text.split()) > 2 * words else text
+    return text
 
 
 def _bytes_of(part: Any) -> bytes:

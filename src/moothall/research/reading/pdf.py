@@ -6,7 +6,7 @@ import cmath
 import math
 import re
 from collections import Counter
-from itertools import chain, pairwise, takewhile
+from itertools import accumulate, chain, pairwise, takewhile
 from statistics import median
 from typing import Any, Final
 
@@ -14,12 +14,11 @@ from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.columns import by_column
-from moothall.research.reading.encodings import plain_text
+from moothall.research.reading.encodings import plain_text, whole_words
 from moothall.research.reading.html import Document, is_title_of
 
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000
-_HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
 _PRINTED = re.compile(
     r"(?m)^(?:\d{1,2}[/.]\d{1,2}[/.]\d{2,4}, \d{1,2}:\d\d(?: [AP]M)?\n)?\w+://\S+ (\d+)/(\d+)\Z"
 )
@@ -33,6 +32,7 @@ _LARGE: Final = 1.25  # of the height of most lines, that of a heading
 _TITLE: Final = 200  # characters of a heading that are kept
 _LEAST_LETTERS: Final = 4  # of one; fewer are of a logo
 _SLANTED: Final = 0.05  # the sine of what a box is still taken for upright with
+_PAGE: Final = "\f"  # between two pages; none has it
 _CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
 
@@ -55,7 +55,7 @@ def read_pdf_bytes(data: bytes) -> Document:
     if pdf.get_formtype():
         pdf.init_forms()
     texts: list[str] = []
-    sections: list[Section] = []
+    numbers: list[int] = []
     damaged: list[str] = []
     pictures: list[str] = []
     length = 0
@@ -68,7 +68,7 @@ def read_pdf_bytes(data: bytes) -> Document:
         if is_picture:
             pictures.append(str(number + 1))
         if text:
-            sections.append(Section(length, f"page={number + 1}", f"page {number + 1}"))
+            numbers.append(number + 1)
             texts.append(text)
             length += len(text) + 2
         if length > CHARACTERS:
@@ -78,6 +78,12 @@ def read_pdf_bytes(data: bytes) -> Document:
     if not texts:
         reason = missing if damaged else "no text: its pages may be pictures"
         raise UnreadableDocument(f"the PDF has {reason}")
+    cut = _PAGE.join(texts).replace("-\n", "\u2010\n")
+    texts = whole_words(cut, in_place=False).replace("\u2010\n", "-\n").split(_PAGE)
+    starts = accumulate((len(each) + 2 for each in texts), initial=0)
+    sections = [
+        Section(start, f"page={n}", f"page {n}") for n, start in zip(numbers, starts, strict=False)
+    ]
     own_title, text = plain_text(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
     title = _heading(pdf) if own_title and not is_title_of(own_title, text) else own_title
     return Document(title, text, sections, missing=missing)
@@ -114,7 +120,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
         is_picture = any(True for _ in kinds)
     finally:
         page.close()
-    text = _HYPHEN.sub("", plain_text(text.replace(_CUT, "-\n"))).strip()
+    text = plain_text(text.replace(_CUT, "-\n")).strip()
     foot = _PRINTED.search(text)
     is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
     return (text[: foot.start()].strip() if foot and is_foot else text), is_picture
