@@ -161,6 +161,22 @@ def permit(journal: Journal) -> None:
 
 
 @on_a_loop
+async def test_asked_agent_that_has_changed_is_named_while_its_caller_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    till = Till()
+    with Journal(tmp_path / "j.db") as journal:
+        await direct(till, journal).reply("go", run_id="r")
+        (wait,) = journal.waiting(kind="approval")
+        permit(journal)
+        agent = clerk(journal, helper(till, journal, system_prompt="You are new."))
+        assert await gone_on(agent, "resume_decided") == "waiting"
+    assert f"agent 'helper': run '{wait.run}' was not resumed" in caplog.text
+    assert "was begun by another program" in caplog.text
+    assert till.paid == []
+
+
+@on_a_loop
 async def test_asked_agent_answers_its_caller_and_a_fork_of_that(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "j.db") as journal:

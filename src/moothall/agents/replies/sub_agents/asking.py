@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,7 @@ from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
+from moothall.foundation.text import log_failure
 from moothall.journal.doubt import Doubt
 from moothall.journal.stop_reason import FINAL
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
     from moothall.journal import RunPart
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
 
@@ -114,6 +118,8 @@ async def said_in_call(
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise
+        if isinstance(error, RunMismatch):  # its caller waits on: nobody else is told
+            log_failure(logger, f"agent {agent.id!r}: run {run_id!r} was not resumed", error)
         raise Later(run_id, text=str(error)) from None
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
