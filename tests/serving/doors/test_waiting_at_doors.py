@@ -478,6 +478,31 @@ def test_mcp_client_whose_person_leaves_the_form_open_gets_the_reply_once_an_ope
         assert BOUGHT == ["tea"]
 
 
+@pytest.mark.parametrize("mode", ("legacy", "auto"))
+def test_mcp_client_gets_the_reply_of_a_run_that_another_process_works_on(
+    serve: Serve, tmp_path: Path, mode: str
+) -> None:
+    path = tmp_path / "runs.db"
+    with Journal(path) as journal, Journal(path) as other:
+
+        async def elicit(context: Any, params: Any) -> types.ElicitResult:
+            (wait,) = other.waiting()
+            with other.file.reading() as db:
+                number = other.file.number(db, wait.run)
+            assert other.held_runs.hold(number)
+            other.answer(wait.run, wait.key, True, by="eva")
+            asyncio.get_running_loop().call_later(1, other.held_runs.release, number)
+            return types.ElicitResult(action="decline")
+
+        async def main() -> Any:
+            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+            async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
+                return await made.call_tool("say", {"content": "Buy."})
+
+        result = asyncio.run(main())
+        assert (result.is_error, result.content[0].text) == (False, "Bought.")
+
+
 def test_mcp_client_that_cannot_ask_reads_what_waits_and_for_whom(
     serve: Serve, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.mcp_job import (
     CALLS,
+    LOOK_S,
     MCPCall,
     Owned,
     SessionThreads,
@@ -187,8 +188,10 @@ class MCPDoor:
         except REFUSED as refused:
             raise _refused(refused) from None
         except MoothallError as error:
-            waits = await waits_of(self._served, job)
-            return waits or failed(str(error))
+            if getattr(error, "type", "") == "RunHeld":  # another process has resumed it
+                await asyncio.sleep(LOOK_S)
+                return await self._done(job)
+            return await waits_of(self._served, job) or failed(str(error))
 
     async def _followed(
         self, ctx: ServerRequestContext[Any], job: MCPCall
@@ -342,16 +345,13 @@ class MCPDoor:
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
             raise missing
         entries = await in_thread(lambda: [*journal.entries(run_id)])
-        question = asked_in(entries) or {}
-        if question.get("text") != args.get("content"):
+        if (asked_in(entries) or {}).get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = _caller(ctx), None
         if own_thread := thread.removeprefix(sender).removeprefix("/"):
             args, meta = {**args, "thread": own_thread}, {"thread": own_thread}
-        arguments = params.arguments or {}
-        job = MCPCall(
-            sender, caller, params.name, arguments, id, action, args, meta, _can_ask(ctx), run_id
-        )
+        call = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
+        job = MCPCall(*call, _can_ask(ctx), run_id)
         waits = await waits_of(self._served, job)
         asks = asks_of(waits, self._served.callers.permits(caller))
         if key in asks:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 CALLS: Final = "moothall.calls"
 """In a request's scope: the calls that end if the client closes its connection."""
-_LOOK_S: Final = 0.5
-"""Seconds between two looks whether somebody else has answered what a client's form asks."""
+LOOK_S: Final = 0.5
+"""Seconds between two looks whether somebody else has answered, or goes on with a run."""
 ANSWER_S: Final = 86_400.0
 """How long a call under way waits for an answer to its question."""
 
@@ -77,7 +77,7 @@ async def waits_of(served: Served, job: MCPCall) -> list[Wait]:
 async def others_answer(served: Served, job: MCPCall, key: str) -> None:
     """Wait until the run of a call has an answer by somebody else, or waits no more."""
     while any(each.key == key for each in await waits_of(served, job)):  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(LOOK_S)
 
 
 class SessionThreads:
