@@ -301,10 +301,10 @@ class Society(Experiments):
                 after the first for which it returns true, and after `days` or `steps` at the latest
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
-            progress: called with the row of metrics after each step, on the society's loop; an
-                awaitable result is awaited there before the next step, so that a run can pause, or
-                ask citizens by `survey` and `interview`. A
-                resumed run calls it again with the last recorded row, then for each later step
+            progress: called with the row of metrics after each step, on the society's loop, so it
+                must not wait for a thread that uses the society; an awaitable result is awaited
+                there before the next step, so that a run can pause, or ask citizens by `survey`.
+                A resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same one; another's is refused
             trajectories: whether `out` also has the table `trajectories`: where each citizen was

@@ -48,6 +48,7 @@ class Tables:
         self.values: Any = trajectories  # that the trajectories have, too
         self.folder: Path = Path(folder)
         self.names: list[str] = []
+        self.citizens: dict[str, Any] = {}  # at the end: what `citizen_columns` returns
         self._settings = dict(settings)
         self._arrow: Any = None
         try:
@@ -253,7 +254,7 @@ class Tables:
     def _citizens(self, society: Steps) -> str:
         """Write the citizens' current state; return the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
-        columns = self.citizen_columns(society)
+        columns = self.citizens = self.citizen_columns(society)
 
         def write(to: str) -> None:
             if self._arrow is None:

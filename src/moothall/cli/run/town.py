@@ -127,7 +127,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
             progress=display.show_step,
             out=tables,
         )
-        facts = hashes | {"state_sha256": _state_hash(town, order), "run_id": run_id}
+        facts = hashes | {"state_sha256": _state_hash(town, order, tables), "run_id": run_id}
         names: list[str] = []
         if tables is not None:
             _manifest(tables, facts, order.model is not None)
@@ -218,13 +218,15 @@ def _progress_line(
     )
 
 
-def _state_hash(town: Society, order: SimulateOrder) -> str:
+def _state_hash(town: Society, order: SimulateOrder, tables: Tables | None) -> str:
     """Return the hash of the state; by rules, of what agents and rows both have: no memories."""
     from moothall.society import Tables
 
     if order.model is not None:
         return _hash(town, town.state_dict())
-    cells = {} if town.own_population else Tables.citizen_columns(town)
+    cells: dict[str, Any] = {}
+    if town.own_population is None:  # many statuses take seconds
+        cells = Tables.citizen_columns(town) if tables is None else tables.citizens
     return _hash(town, [town.books.state_dict(), {name: each for name, (each, _) in cells.items()}])
 
 
