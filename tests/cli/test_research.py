@@ -265,7 +265,7 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
         shown = uncoloured(terminal.raw)
         report = (folder / "so far.md").read_text()
         assert "It uses port 4711.[^1^]" in report
-        assert report.endswith("It ended after 1 iteration: it was interrupted.\n")
+        assert "\n\nIt ended after 1 iteration: it was interrupted.\n" in report
         assert "until then 1 task, " in shown
         if not journal:
             assert "with --journal FILE it would be recorded and could be resumed" in shown
@@ -278,7 +278,7 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
         assert model.given == 6
     report = (folder / "so far.md").read_text()
     assert "Ada Stone wrote the alpha protocol" in report
-    assert report.endswith("It ended after 2 iterations: the targets were reached.\n")
+    assert "\n\nIt ended after 2 iterations: the targets were reached.\n" in report
 
 
 def test_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) -> None:
@@ -338,7 +338,7 @@ def test_report_that_was_not_written_is_written_when_the_run_is_resumed(folder: 
         assert f"report: {report}" in again.stderr
     assert (folder / "report.html").read_text() == "edited"
     last = json.loads(again.stdout.splitlines()[-1])
-    assert (last["kind"], last["markdown"]) == ("report", written)
+    assert (last["kind"], written.startswith(last["markdown"])) == ("report", True)
 
 
 @pytest.mark.parametrize("more", ([], ["--json"]))

@@ -297,6 +297,33 @@ def test_searches_at_once_find_all(docs: Path, index: Path) -> None:
     assert results == [100] * 16
 
 
+def test_searches_at_once_of_a_folder_whose_files_go_find_the_rest(docs: Path, index: Path) -> None:
+    tools = [search_folder(docs, index=index, results=100) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        for each in range(12):
+            for number in range(4):
+                (docs / f"n{each}-{number}.txt").write_text(f"number n{number}")
+            results = list(threads.map(lambda tool: len(found(tool, "number")), tools))
+            assert results == [4, 4]
+            for path in docs.glob(f"n{each}-*"):
+                path.unlink()
+
+
+@pytest.mark.parametrize("form", ("md", "html", "docx"))
+def test_report_in_the_folder_is_no_source(tmp_path: Path, index: Path, form: str) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "pump.txt").write_text("The pump must be oiled every 40 days.\n")
+    (docs / "garden.txt").write_text("How often the garden must be watered is not known.\n")
+    asked = ["How often must the pump be oiled?"]
+    first = Researcher("r", None, asked, [search_folder(docs, index=index)]).report_sync()
+    (docs / f"answer.{form}").write_bytes(first.forms[form].as_file(first))
+    (docs / "pump.txt").unlink()
+    report = Researcher("r", None, asked, [search_folder(docs, index=index)]).report_sync()
+    assert "40 days" not in report.narrative()
+    assert report.notes == []
+
+
 def test_folder_search_is_an_action_of_a_model(docs: Path, index: Path) -> None:
     call = {"name": "search_folder", "args": {"query": "Who hunts at night?"}}
     model = ScriptedModel([call, "Owls."])

@@ -109,6 +109,15 @@ def test_parts_of_a_page_that_are_read_one_after_the_other_are_put_together() ->
     ]
 
 
+def test_part_of_a_page_with_which_another_begins_is_added() -> None:
+    pool = ResourcePool()
+    for row, text in (("1", "washer; stock: 70"), ("2", "washer; stock: 7")):
+        section = Section(0, f"row-{row}", f"row {row}")
+        pool.add(Resource("file:///a.csv", "A", True, text, [section], "2026-01-01"))
+    (kept,) = pool.get_all()
+    assert [each.text for each in passages_of(kept)] == ["washer; stock: 70", "washer; stock: 7"]
+
+
 def test_page_that_changed_has_what_now_stands_before_its_first_section() -> None:
     pool = ResourcePool()
     for text in ("Old.\n\nTides are low.", "New.\n\nTides are low."):

@@ -172,3 +172,13 @@ def test_report_has_a_text_that_several_addresses_have_as_one_source() -> None:
 def test_report_of_the_usual_script_has_one_line_of_how_sure_it_is() -> None:
     report = Researcher("r", ScriptedModel(SCRIPT), ["alpha"], tools(), judge=False).report_sync()
     assert report.markdown.count("*How sure: ") == 1
+
+
+def test_narrative_goes_on_below_a_rule_and_lacks_frame_and_sources_in_any_language() -> None:
+    text = "Er nutzt den Port 4711.[^1^]\n\n---\n\nAlle lieben ihn."
+    model = ScriptedModel([FOUND, evaluated("all"), READ, text, evaluated()])
+    made = Researcher("r", model, ["Welchen Port nutzt alpha?"], tools(), 2, judge=False)
+    report = made.report_sync()
+    assert "Alle lieben ihn." in report.narrative()
+    assert "Quellen" not in report.narrative()
+    assert report.without_source() == ["Alle lieben ihn."]

@@ -428,6 +428,16 @@ def test_visit_page_asks_a_host_for_only_so_many_pages_at_once() -> None:
     assert most == 2
 
 
+def test_page_that_waits_for_its_turn_at_a_host_has_its_whole_time() -> None:
+    async def read(web: Web) -> None:
+        action = visit_page(allow_hosts=["127.0.0.1"], delay_s=0.3, timeout_s=1, per_host=1)
+        urls = [f"{web.base}/{n}" for n in range(6)]
+        await asyncio.gather(*(action.execute(url=url, pool=ResourcePool()) for url in urls))
+
+    with Web({f"/{n}": html(PAGE) for n in range(6)}) as web:
+        run(read(web))
+
+
 @pytest.mark.parametrize(
     ("delay_s", "rules"), ((0.4, ""), (0, "User-agent: *\nCrawl-delay: 1")), ids=("own", "robots")
 )

@@ -12,6 +12,7 @@ from moothall import MissingExtra
 from moothall.build import display, one_line, vocabulary
 from moothall.research.citations.exact import MARKED
 from moothall.research.reading.encodings import CONTROL
+from moothall.research.reading.own_reports import GENERATOR
 from moothall.research.writing.frame import phrase
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def page(
         f'<!DOCTYPE html>\n<html lang="{_language_of(report)}">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; {base}form-action 'none'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'{GENERATOR}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
         f"{base_tag}<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
         f"<main>\n{content}{sources}</main>\n"

@@ -158,7 +158,7 @@ def _add_content(stored: Resource, new: Resource) -> None:
         return
     for section, end in _parts(new.content, new.sections):
         text = new.content[section.start : end].strip()
-        if text and text not in stored.content:
+        if text and not re.search(rf"(?<!\S){re.escape(text)}(?!\S)", stored.content):
             stored.sections = stored.sections or [Section(0)]
             at = section.fetched_at or new.fetched_at
             stored.sections.append(replace(section, start=len(stored.content) + 2, fetched_at=at))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
+from moothall.research.reading.own_reports import MARK
 from moothall.research.writing.frame import (
     below_answer,
     cost,
@@ -58,6 +58,12 @@ class ReportForm(NamedTuple):
     holds: str  # it holds: the report, the page, or the sources alone
     media_type: str
     make: Callable[[Report], str | bytes]
+    mark: str = ""  # ends its file, by which a folder search knows it
+
+    def as_file(self, report: Report) -> bytes:
+        """Return what a file of this form holds."""
+        content = self.make(report)
+        return content if isinstance(content, bytes) else f"{content}{self.mark}".encode()
 
 
 _WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -176,15 +182,26 @@ class Report:
         """Return the sentences that have no source."""
         from moothall.research.citations.footnotes import without_source
 
-        return without_source(self.narrative())
+        frame = phrase("how_sure", self._topics, summary="\n").partition("\n")[0]
+        parts = self.narrative().split("\n\n")
+        return without_source("\n\n".join(e for e in parts if not e.startswith(f"*{frame}")))
 
     def narrative(self) -> str:
         """Return what the report says, without its title, its list of sources and its foot."""
-        text = re.split(r"\n(?:## (?:Sources|Where sources differ)|---)\n", self.markdown)[0]
-        return text.removeprefix(text.split("\n")[0]).strip() if text.startswith("# ") else text
+        from moothall.research.page import parts_of
+
+        text = parts_of(self)[0]
+        if self.differing:
+            text = text.rpartition(f"\n\n## {phrase('differ', self._topics)}\n\n")[0]
+        return text.partition("\n")[2].strip() if text.startswith("# ") else text
+
+    @property
+    def _topics(self) -> str:
+        """All objectives, whose language its frame has."""
+        return " ".join(each.topic for each in self.objectives)
 
     forms: ClassVar[dict[str, ReportForm]] = {
-        "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown),
+        "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown, MARK),
         "html": ReportForm("HTML", "page", "text/html; charset=utf-8", html),
         "docx": ReportForm("Word", "report", _WORD, docx),
         "bib": ReportForm("BibTeX", "sources", "application/x-bibtex; charset=utf-8", bibtex),

@@ -95,7 +95,7 @@ class ResearchTab(Tab):
             if form is None:
                 raise ConfigError(f"a report has no form {ending!r:.80}")
             name = f"research-{self._hub.journal.run(run).task[:60].lower()}"
-            return attachment(form.make(self.report(run)), name, ending, form.media_type)
+            return attachment(form.as_file(self.report(run)), name, ending, form.media_type)
 
         @router.get("/cited")
         def cited(run: str) -> list[dict[str, Any]]:
@@ -139,8 +139,8 @@ class ResearchTab(Tab):
             raise ConfigError(f"run {run!r} was begun by a program: its tools are not known here")
         if not question.strip():
             raise ConfigError("write what else to find out")
-        no_files: Any = {"out": None, "html": None, "sources": None}
-        return self._hub.jobs.start(replace(order, objectives=[question.strip()], **no_files))
+        fields: Any = {"title": "", "out": None, "html": None, "sources": None}  # of that report
+        return self._hub.jobs.start(replace(order, objectives=[question.strip()], **fields))
 
     def _ordered(self, run: str) -> ResearchOrder | None:
         """Return the order of a run; None if a program of the user's began it."""

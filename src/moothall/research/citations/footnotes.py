@@ -178,10 +178,11 @@ def as_one_text(passages: Iterable[Passage]) -> tuple[str, str]:
 def without_source(markdown: str) -> list[str]:
     """Return the sentences of a checked narrative that never had a footnote."""
     bare = markdown.replace(f" {NO_SOURCE}", "")
-    return [
+    statements = [
         " ".join(_MARK_AFTER.sub("", bare[start:end]).split())
         for start, end in _without_source(bare)
     ]
+    return [each for each in statements if any(map(str.isalnum, each))]
 
 
 def marked(markdown: str) -> str:

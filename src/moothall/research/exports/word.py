@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import MissingExtra
 from moothall.build import display
 from moothall.research.page import LINKS, NOTE, parts_of, sanitized, title_of
+from moothall.research.reading.own_reports import AUTHOR
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage
@@ -29,7 +30,7 @@ def word(report: Any) -> bytes:
     body, foot, passages, heading = parts_of(report)
     document = docx.Document()
     document.core_properties.title = sanitized(title_of(body))[:255]
-    document.core_properties.author = "moothall"
+    document.core_properties.author = AUTHOR
     document.core_properties.comments = ""
     writer = _WordWriter(document, passages)
     writer.write(body)

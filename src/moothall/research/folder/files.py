@@ -27,6 +27,7 @@ from moothall.models import weights
 from moothall.research.reading.archives import unpacked
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
+from moothall.research.reading.own_reports import is_own_report
 from moothall.research.reading.process import CutOff
 
 MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out
@@ -105,9 +106,11 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
         name = os.path.basename(path)
         if name.lower().endswith(PACKED):
             name, data = name[: -len(PACKED)], unpacked(data, MAX_BYTES)
-        document = read_document(kind_of(path) or "", name, data, url)
+        kind = kind_of(path) or ""
+        is_own = is_own_report(kind, data)
+        document = None if is_own else read_document(kind, name, data, url)
         if document is None:
-            fault = "it is binary or minified"
+            fault = None if is_own else "it is binary or minified"
         else:
             (document.title + document.text).encode()  # a lone surrogate is a fault
             fault = document.missing or None

@@ -259,7 +259,7 @@ class FolderIndex:
             start = time.monotonic()
             self._folder.require_root()
             with self._pool.reading() as db:
-                rows = db.execute("SELECT path, number, size, mtime_ns, read_ns FROM files")
+                rows = db.execute("SELECT path, size, mtime_ns, read_ns FROM files")
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
@@ -270,11 +270,11 @@ class FolderIndex:
             if removed := stored.keys() - readable.keys():
                 with self._pool.writing() as db:
                     for path in removed:
-                        _remove(db, stored[path][0])
+                        _remove(db, path)
             self._index_files(
                 path
                 for path, status in readable.items()
-                if path not in stored or self._is_due(path, status, *stored[path][1:])
+                if path not in stored or self._is_due(path, status, *stored[path])
             )
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
@@ -314,11 +314,10 @@ class FolderIndex:
             number = (last or 0) + 1
             for read in batch:
                 # Looked up here, not before: another process may have indexed it meanwhile.
-                select = "SELECT number, read_ns FROM files WHERE path = ?"
+                select = "SELECT read_ns FROM files WHERE path = ?"
                 row = db.execute(select, (os.fsencode(read.path),)).fetchone()
-                if row is None or row[1] <= read.read_ns:
-                    if row:
-                        _remove(db, row[0])
+                if row is None or row[0] <= read.read_ns:
+                    _remove(db, read.path)
                     number = _insert(db, read, number)
 
     def _report(self, faults: list[tuple[str, str]]) -> None:
@@ -359,16 +358,17 @@ def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) 
     return same and read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
 
 
-def _remove(db: Connection, file: int) -> None:
-    select = "SELECT path, title FROM files WHERE number = ?"
-    titles = titles_of(*db.execute(select, (file,)).fetchone())
-    rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
-    db.executemany(
-        "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
-        [(number, *_words(titles, section, text)) for number, section, text in rows],
-    )
-    db.execute("DELETE FROM passages WHERE file = ?", (file,))
-    db.execute("DELETE FROM files WHERE number = ?", (file,))
+def _remove(db: Connection, path: str) -> None:
+    """Remove a file, if it is there: another process may have removed it, or given it a number."""
+    files = db.execute("SELECT number, path, title FROM files WHERE path = ?", (os.fsencode(path),))
+    for file, *parts in files.fetchall():
+        titles = titles_of(*parts)
+        rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
+        words = [(number, *_words(titles, section, text)) for number, section, text in rows]
+        insert = "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)"
+        db.executemany(insert, words)
+        db.execute("DELETE FROM passages WHERE file = ?", (file,))
+        db.execute("DELETE FROM files WHERE number = ?", (file,))
 
 
 def _insert(db: Connection, read: FileRead, number: int) -> int:

@@ -148,12 +148,12 @@ class Fetcher:
         host = hosts.setdefault(site, _HostState(asyncio.Semaphore(self._per_host)))
         delay_s = max(self._delay_s, await self._allowed(url, site, host))
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
+        now = loop.time()
+        begin = max(now, host.next_s)
+        host.next_s = begin + delay_s
+        limit.reschedule((limit.when() or now) + begin - now)  # a pause is nobody's delay
+        await asyncio.sleep(begin - now)
         async with host.places:
-            now = loop.time()
-            begin = max(now, host.next_s)
-            host.next_s = begin + delay_s
-            limit.reschedule((limit.when() or now) + begin - now)  # a pause is nobody's delay
-            await asyncio.sleep(begin - now)
             try:
                 return await self._client.request("GET", url, headers=headers)
             except HTTPError as error:

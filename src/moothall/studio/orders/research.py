@@ -281,10 +281,7 @@ def write_report(
     ):
         if path:
             form = Report.forms.get(end, Report.forms["md"])
-            content = form.make(report)
-            files.append(
-                (form.holds, path, content if isinstance(content, bytes) else content.encode())
-            )
+            files.append((form.holds, path, form.as_file(report)))
     if ended_at is not None:
         files = [each for each in files if not _is_there(*each[1:], ended_at)]
     for label, path, data in files:
