@@ -859,6 +859,33 @@ def test_a2a_agent_answers_a_task_that_waits_once_its_server_is_back(serve: Serv
     assert [each["taskId"] for each in messages] == ["t"]
 
 
+def test_a2a_agent_keeps_a_task_that_was_not_reached_with_its_answer(serve: Serve) -> None:
+    called: list[str] = []
+    steps = [
+        (200, standing("INPUT_REQUIRED", {"text": "Which?"})),
+        (503, {}),  # to what the approver answers
+        (200, answers("Red it is.")),
+    ]
+
+    async def get_card(request: Request) -> JSONResponse:
+        return JSONResponse(naming("/rpc"))
+
+    async def call(request: Request) -> JSONResponse:
+        body = await request.json()
+        called.append(body["params"].get("message", body["params"]).get("taskId", body["method"]))
+        status, answer = steps.pop(0)
+        return JSONResponse(answer, status)
+
+    card = Route("/.well-known/agent-card.json", get_card)
+    url = serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])]))
+    approver = CallbackApprover(lambda request: True, answer=lambda question: "red")
+    far = A2AAgent("far", url, approver=approver)
+    with pytest.raises(ModelError, match="503"):
+        far.reply_sync("Paint")
+    assert far.reply_sync("Red.").text == "Red it is."
+    assert called == ["SendMessage", "t", "t"]
+
+
 @pytest.mark.parametrize(
     "own",
     ("{url}/rpc", "/rpc", "rpc", "HTTP://127.0.0.1:{port}/rpc", "http://localhost:{port}/rpc"),

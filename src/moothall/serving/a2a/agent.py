@@ -280,7 +280,7 @@ class A2AAgent(ConversationalAgent):
             late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
             raise ModelError(late) from None
         except BaseException as error:
-            if task.id and not task.context and isinstance(error, Broken):
+            if task.id and not task.state and isinstance(error, Broken):
                 conversation.task = task.id  # it still waits for an answer
             else:
                 await self._cancel(task, work)
