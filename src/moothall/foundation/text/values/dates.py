@@ -16,8 +16,8 @@ _DATES: Final = (
     re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
     re.compile(r"(?<![\w./-])(?P<a>\d{1,2})([./-])(?P<b>\d{1,2})\2(?P<y>\d{4}|\d{2})(?!\d)"),
     re.compile(
-        rf"(?<!\w)(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)? ?(?:of )?(?P<n>{_MONTH})\b\.?"
-        r"(?:,? (?P<y>\d{4}))?"
+        rf"(?<!\w)(?P<d>\d{{1,2}})(?:st|nd|rd|th|er|[o.])? ?(?:of |de )?(?P<n>{_MONTH})\b\.?"
+        r"(?:,? (?:de )?(?P<y>\d{4}))?"
     ),
     re.compile(
         rf"(?<!\w)(?P<n>{_MONTH})\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,? (?P<y>\d{{4}}))?"
@@ -27,7 +27,9 @@ TIME: Final = re.compile(
     r"(?:(?<=\dt)|(?<![\w.:+]))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
     r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
 )
-_MONTH_OF_YEAR: Final = re.compile(rf"(?<!\w)(?P<n>{_MONTH})\b\.?,? (?:of )?(?P<y>\d{{4}})(?!\d)")
+_MONTH_OF_YEAR: Final = re.compile(
+    rf"(?<!\w)(?P<n>{_MONTH})\b\.?,? (?:of |de )?(?P<y>\d{{4}})(?!\d)"
+)
 _PAST: Final = 70
 """Two figures from here on are of the last century."""
 

@@ -23,6 +23,18 @@ def in_order(name: str, first: int, step: int = 1) -> dict[str, int]:
     }
 
 
+def joined_tens() -> dict[str, int]:
+    """Return the numbers that a language writes in one word, unit first: `dreiundzwanzig`."""
+    return {
+        f"{unit}{joint}{ten}": 20 + 10 * tens + units
+        for language in LANGUAGES.values()
+        for joint in language.get("joined", "").split()
+        for tens, ten in enumerate(language["tens"].split())
+        for units, unit in enumerate(language["ones"].split(), 1)
+        if unit != "-"
+    }
+
+
 def table_of(name: str) -> dict[str, Any]:
     """Return a table of words of all languages."""
     return {word: of for each in LANGUAGES.values() for word, of in each.get(name, {}).items()}

@@ -9,14 +9,20 @@ from typing import Final
 from unicodedata import normalize
 
 from moothall.foundation.text.values.dates import MONTHS_BY_NAME
-from moothall.foundation.text.values.languages import any_of, in_order, table_of, words_of
+from moothall.foundation.text.values.languages import (
+    any_of,
+    in_order,
+    joined_tens,
+    table_of,
+    words_of,
+)
 
 # NFC and lower() make letters of these: they only look like letters, so they stay what they are.
 _LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
 _WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 
 _UNITS: Final = in_order("ones", 1)
-_TEENS: Final = in_order("teens", 10)
+_TEENS: Final = {**in_order("teens", 10), **joined_tens()}
 _TENS: Final = in_order("tens", 20, 10)
 _SCALES: Final = {word: 10**power for word, power in table_of("scales").items()}
 _HUNDRED: Final = words_of("hundred")
@@ -26,7 +32,7 @@ _NUMERALS: Final = {**table_of("times"), **table_of("hours")}
 _SMALL: Final = rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
 _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
-_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{any_of(_SCALES)})"
+_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES})(?: (?:{any_of(_SCALES)})){{1,2}}"
 _NUMBER: Final = (
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
     rf"|{_GROUP}(?: (?:{any_of(_DOZENS)}))?|(?:an?|{_FIGURES}) (?:{any_of(_DOZENS)}))(?![\w-])"
@@ -103,9 +109,11 @@ def _time(match: re.Match[str]) -> str:
 def _figures(match: re.Match[str]) -> str:
     if match[0] == "one":  # "the one from Bo" names no number
         return match[0]
-    scaled, group = Decimal(0), Decimal(0)
+    scaled, group, before = Decimal(0), Decimal(0), ""
     for word in re.split("[ -]", match[0]):
-        if word in _SCALES:
+        if word in _SCALES and before in _SCALES:  # 5 mil millones
+            scaled *= _SCALES[word]
+        elif word in _SCALES:
             scaled += (group or Decimal(1)) * _SCALES[word]
             group = Decimal(0)
         elif word in _DOZENS:
@@ -117,5 +125,6 @@ def _figures(match: re.Match[str]) -> str:
             group += Decimal(word.replace(",", "" if word[-4:-3] == "," else "."))
         elif word not in ("a", "an", "and"):
             group += {**_TENS, **_TEENS, **_UNITS}[word]
+        before = word
     total = scaled + group
     return str(int(total)) if total == total.to_integral_value() else str(total)
