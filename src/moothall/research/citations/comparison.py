@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
+from unicodedata import combining, normalize
 
 from moothall.build import values, vocabulary
 from moothall.research.sentences import FOOTNOTE, sentences
@@ -39,6 +40,7 @@ _BORDER: Final = re.compile(
     rf"(?<=\d)(?=[{vocabulary.UNSPACED}])|(?<=[{vocabulary.UNSPACED}])(?=\d)"
 )
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
+_LARGE: Final = re.compile(r"(?<=\d)(?:(M)|B)(?!\w)")  # 1.5M users
 _HALF: Final = re.compile(r"\bhalf an? ")
 _AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
 # A port or a ratio, which is no time: its numbers stand alone. `:` and six figures are no time.
@@ -104,7 +106,9 @@ class PassageContent(NamedTuple):
     def has_name(self, name: str) -> bool:
         """Return whether the passage has a name, inflected, in its parts, or spelled out."""
         small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'").strip(".")
-        if not self.forms.isdisjoint((small, small.replace("-", ""), small.replace(".", ""))):
+        plain_name = _without_accents(small)
+        spellings = (small, plain_name, small.replace("-", ""), small.replace(".", ""))
+        if not self.forms.isdisjoint(spellings):
             return True
         letters = name.replace(".", "")
         if len(letters) > 1 and letters.isupper() and letters.casefold() in self.initials:
@@ -145,6 +149,7 @@ def passage_of(passage: str, title: str) -> PassageContent:
     dates += [date for _, date in values.months_in(folded)]
     words = vocabulary.WORD.findall(f"{text} {vocabulary.normal(title)}")
     forms = {form for word in words for form in _forms(word)}
+    forms |= {_without_accents(each) for each in forms if not each.isascii()}
     evened = even(text)
     places = [*_places(evened, [even(each).strip(ENDS) for each in texts])]
     return PassageContent(
@@ -178,7 +183,7 @@ def _measured(text: str) -> frozenset[str]:
 
 def _folded(text: str) -> str:
     """Return a text in which its values are found: half a million is 0.5 million."""
-    folded = values.fold(text)
+    folded = values.fold(_LARGE.sub(lambda large: " million" if large[1] else " billion", text))
     if vocabulary.has_unspaced(folded):
         folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(r" \1-\2-\3 ", folded)))
     folded = values.spelled_out(_HALF.sub("0.5 ", folded))
@@ -211,6 +216,10 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(
         term for word in vocabulary.WORD.findall(text) for term in vocabulary.terms_of(word)
     )
+
+
+def _without_accents(word: str) -> str:
+    return "".join(each for each in normalize("NFD", word) if not combining(each))
 
 
 def _forms(word: str) -> tuple[str, ...]:

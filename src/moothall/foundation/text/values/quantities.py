@@ -42,7 +42,8 @@ _PARTS: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
 _SHARE: Final = re.compile(
     r"(?<![\w./-])(?P<count>\d{1,2}) ?/ ?(?P<size>\d{1,2})(?![\w/.,]\S)"
-    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{any_of(_PARTS)})(?!\w)(?P<of> (?:of|der|des|aller)\b)?"
+    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{any_of(_PARTS)})(?!\w)"
+    r"(?P<of> (?:of|the|der|des|aller)\b)?"
 )
 _CROWNS: Final = frozenset(("sek", "nok", "dkk", "czk"))
 _BINARY: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
