@@ -78,13 +78,14 @@ def _stands(ours: SentenceContent, passage: PassageContent) -> bool:
 
 def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) -> str | None:
     """Return which words of a quotation are not there; if exact, as whole statements."""
-    at = 0
+    at, is_cut = 0, False
     is_code = quoted[0] == "`"
     gaps = _ELLIPSIS if is_exact else _GAPS
     spans = [quoted] if is_code else gaps.split(_LETTER.sub(r"\1", quoted))
     for place, span in enumerate(spans):
         words_in_span = even(span).strip(ENDS if is_exact else f"{ENDS}?")
-        if not words_in_span:  # before a gap at the beginning
+        if not words_in_span:  # between two gaps: one ends a sentence, one begins another
+            is_cut = True
             continue
         left_edge, right_edge = _EDGES if is_exact else (r"(?<!\w)", r"(?!\w)")
         matches = re.compile(left_edge + re.escape(words_in_span) + right_edge).finditer(
@@ -92,17 +93,22 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
         )
         # Words cut off without an ellipsis may say the opposite, and so may the halves of two.
         is_open = place > 0 and not at
+        ends = passage.ends if is_cut else ()
         fitting = (
             each
             for each in matches
             if not is_exact
             or (
-                (is_open or passage.goes_on(at, each.start()))
+                (
+                    is_open
+                    or passage.goes_on(at, each.start())
+                    or any(at <= end < each.start() for end in ends)
+                )
                 and (place + 1 < len(spans) or each.end() in passage.ends)
             )
         )
         if match := next(fitting, None):
-            at = match.end()
+            at, is_cut = match.end(), False
         elif (
             is_exact
             or (len(words_in_span.split()) > _SHORT and not is_code)
