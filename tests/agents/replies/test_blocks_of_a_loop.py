@@ -20,6 +20,7 @@ from moothall import (
     DefinitionError,
     HookError,
     Journal,
+    Later,
     ReActAgent,
     ScriptedModel,
     Skills,
@@ -198,13 +199,15 @@ class Failing(Block):
     async def _through(self, what: str, call: Any) -> Any:
         if self.where == f"before {what}":
             raise LookupError("no such shelf")
+        if self.where == f"later than {what}":
+            raise Later("shelf", text="no such shelf")  # which only an action may do
         result = await call()
         if self.where == f"after {what}":
             raise LookupError("no such shelf")
         return None if self.where == f"nothing of {what}" else result
 
 
-@pytest.mark.parametrize("when", ("before", "after", "nothing of"))
+@pytest.mark.parametrize("when", ("before", "later than", "after", "nothing of"))
 @pytest.mark.parametrize("what", ("model", "action"))
 def test_loop_block_that_fails_ends_the_reply_with_its_name(what: str, when: str) -> None:
     one = agent(ADD, "3", blocks=[Failing(f"{when} {what}")])

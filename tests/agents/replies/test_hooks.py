@@ -21,6 +21,7 @@ from moothall import (
     DualActAgent,
     DualActConfig,
     HookError,
+    Later,
     ModelReply,
     NativeSpace,
     NotPermitted,
@@ -284,9 +285,11 @@ def test_hooks_pre_acting_exception_is_the_calls_result() -> None:
 
 
 @pytest.mark.parametrize("type", sorted({*TYPES} - {"pre_acting", "pre_observe", "post_observe"}))
-@pytest.mark.parametrize("fault", ("raises", "cancelled", "text"))
+@pytest.mark.parametrize("fault", ("raises", "cancelled", "later", "text"))
 def test_hook_that_fails_ends_the_reply_and_says_which(type: str, fault: str) -> None:
     def broken(_: Any, kwargs: dict[str, Any]) -> Any:
+        if fault == "later":
+            raise Later("k")  # which only an action may do
         if fault == "raises":
             raise ZeroDivisionError("oh")
         if fault == "cancelled":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.acting import ACTING, acting
+from moothall.actions.approval import Later
 from moothall.actions.approval.decision import not_permitted
 from moothall.actions.environment import failed
 from moothall.agents.dispatch import block_name
@@ -384,7 +385,7 @@ async def _in_block(
 
     try:
         return await wrapper(step, go_on), passed, None
-    except (Exception, asyncio.CancelledError) as error:
+    except (Exception, Later, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
         if any(error is each for each in errors):  # not the block's own
@@ -393,8 +394,7 @@ async def _in_block(
 
 
 def _broken(agent: Any, block: Any, function: str, error: BaseException) -> HookError:
-    broken = HookError(
-        str(agent.id), function, block_name(block), f"{type(error).__name__}: {error}"
-    )
+    reason = f"{type(error).__name__}: {error}"
+    broken = HookError(str(agent.id), function, block_name(block), reason)
     broken.__cause__ = error
     return broken

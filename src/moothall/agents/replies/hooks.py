@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+from moothall.actions.approval import Later
 from moothall.actions.provenance.marks import bare, marks_of, stored
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
@@ -80,7 +81,7 @@ async def run_hooks(
                 limit = asyncio.timeout(_seconds(type, budget))
                 async with limit:
                     result = await result
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, Later, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             if limit is not None and limit.expired():
