@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, RunMismatch
+from moothall.build import cancel_run
+from moothall.foundation.errors import (
+    ConfigError,
+    DefinitionError,
+    JournalError,
+    RequestCancelled,
+    RunMismatch,
+)
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -367,6 +375,28 @@ def test_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> No
         with pytest.raises(RunMismatch, match="thread") as refused:
             agent("Yes.").reply_sync("go", run_id="R", thread="anna")
         assert refused.value.run_id == "R"
+
+
+@on_a_loop
+async def test_cancel_run_stops_a_fork_in_which_a_changed_agent_goes_on(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def complete(self, *request: Any, **options: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+    with Journal(tmp_path / "j") as journal:
+        failing = ReActAgent("a", ScriptedModel([ValueError("down")]), journal=journal)
+        assert (await failing.reply("go", run_id="R")).stop_reason == "error"
+        changed = ReActAgent("a", Slow([]), system_prompt="Be quick.", journal=journal)
+        changed.on_mismatch = "fork"
+        reply = asyncio.create_task(changed.reply("go", run_id="R"))
+        await asked.wait()
+        assert cancel_run("R.changed", journal)
+        with pytest.raises(RequestCancelled, match=r"run 'R\.changed' can be resumed"):
+            await reply
+        assert journal.run("R.changed").state == "cancelled"
 
 
 def test_agent_that_may_fork_goes_on_though_it_has_changed_twice(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.reply_context import under_way
 from moothall.agents.replies.resume import answer_asker, answers_in, fork_id_of, has_ended
 from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
@@ -174,19 +175,16 @@ class RecordedAgent(ConversationalAgent):
             part = await self._begin(self._journal, request)
         record: Record[Any] = NULL_RECORD
         try:
-            while True:
-                try:
-                    record = self._open_record(part, request)
-                    break
-                except RunMismatch as error:
-                    journal = self._journal
-                    if journal is None or not self._may_fork(request, error):
-                        raise
-                    part.close()
-                    run_id = request.run_id
-                    request.run_id = await asyncio.to_thread(_fork_of, journal, run_id)
-                    logger.warning("%s; resuming its fork, run %r", error, request.run_id)
-                    part = await self._begin(journal, request)
+            try:
+                record = self._open_record(part, request)
+            except RunMismatch as error:
+                journal = self._journal
+                if journal is None or not self._may_fork(request, error):
+                    raise
+                part.close()
+                request.run_id = await asyncio.to_thread(_fork_of, journal, request.run_id)
+                logger.warning("%s; resuming its fork, run %r", error, request.run_id)
+                return await under_way(self.respond, journal, request)
             request.recorded = record
             _note_run(part, request.state)
             if has_ended(record):  # it has its span
