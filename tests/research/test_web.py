@@ -182,14 +182,48 @@ def test_web_page_may_forbid_following_its_links(rule: str, links: int) -> None:
     (
         ("text/plain", "one\r\ntwo"),
         ("text/markdown", "# One\n\ntwo"),
+        ("application/rss+xml", "<rss><title>one</title></rss>"),
         ("application/json; charset=utf-8", '{"one": "tẅo"}'),
-        ("text/csv", "one,two\n1,2"),
         ("application/feed+json", '{"one": 2}'),
     ),
 )
 def test_text_is_taken_as_it_is(kind: str, body: str) -> None:
     with Web({"/a": http(body.encode(), 200, {"Content-Type": kind})}) as web:
         assert web.visit("/a").content == body.replace("\r\n", "\n")
+
+
+def test_markdown_and_tables_of_the_web_are_read_as_in_a_folder() -> None:
+    pages = {
+        "/a": http(b"# One\n\nSee [two](b).\n", 200, {"Content-Type": "text/markdown"}),
+        "/b": http("plan,euros\nTëam,29\n".encode("cp1252"), 200, {"Content-Type": "text/csv"}),
+    }
+    with Web(pages) as web:
+        read = web.visit("/a")
+        assert (read.content.strip(), read.description) == ("# One\n\nSee two.", "One")
+        assert [each.anchor for each in read.sections] == ["one"]
+        assert web.visit("/b").content.strip() == "plan: Tëam; euros: 29"
+
+
+def test_web_page_that_leads_on_by_itself_is_read_where_it_leads() -> None:
+    def moved(to: str, wrap: str = "{}") -> Answer:
+        meta = wrap.format(f'<meta http-equiv="Refresh" content="0; url={to}">')
+        return html(f"<html><head>{meta}</head><body><p>This page has moved.</p></body></html>")
+
+    pages = {
+        "/old": moved("'/a'"),
+        "/round": moved("/about"),
+        "/about": moved("/round"),
+        "/plain": moved("/a", "<noscript>{}</noscript>"),
+        "/a": html(PAGE),
+    }
+    pool = ResourcePool()
+    with Web(pages) as web:
+        read = web.visit("/old", pool)
+        assert read.url == f"{web.base}/a"
+        assert not any(each.url.endswith("/old") for each in pool.get_unvisited())
+        assert "has moved" in web.visit("/plain").content
+        with pytest.raises(PageError, match="leads on by itself more than 3 times"):
+            web.visit("/round")
 
 
 def test_text_in_two_bytes_a_character_is_no_binary() -> None:

@@ -52,6 +52,7 @@ _DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>{}\\]+")
 _AUTHORS = 50
 _WORD = re.compile(r"\w+")
 
+_REFRESH = re.compile(r"\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s]+)", re.IGNORECASE)
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 
@@ -63,7 +64,8 @@ Attached: TypeAlias = tuple[str, bytes]
 class Document(NamedTuple):
     """The text of a file or page; the title may be empty. Links are absolute.
 
-    `missing` says which parts could not be read.
+    `missing` says which parts could not be read, `forward` where a page of the web sends whoever
+    opens it.
     """
 
     title: str
@@ -73,6 +75,7 @@ class Document(NamedTuple):
     publication: Publication | None = None
     missing: str = ""
     attached: Sequence[Attached] = ()
+    forward: str = ""
 
 
 def is_title_of(title: str, text: str) -> bool:
@@ -94,6 +97,8 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     text = _REFERENCE.sub(_unless_control, text)
     try:
         tree, is_deep, missing = _parsed(text)
+        if not local and (forward := _forward(tree, url)):
+            return Document("", "", [], forward=forward)
         elements = int(tree.xpath("count(//*)"))
         if elements > (most := _MOST_LOCAL if local else _MOST):
             raise ValueError(f"{elements} elements, {most} are read at most")
@@ -254,6 +259,16 @@ def _publication(tree: Any) -> Publication | None:
     published = "" if day is None else day[0].replace("/", "-")
     journal = journals[0] if journals else ""
     return Publication(tuple(authors[:_AUTHORS]), published, doi[0] if doi else "", journal)
+
+
+def _forward(tree: Any, url: str) -> str:
+    """Return the address to which a page goes on by itself within ten seconds; else nothing."""
+    for meta in tree.iterfind("head/meta"):  # not within noscript
+        match = _REFRESH.match(meta.get("content") or "")
+        if match and (meta.get("http-equiv") or "").strip().lower() == "refresh":
+            to = urldefrag(urljoin(url, match[1])).url
+            return to if to.startswith(("http://", "https://")) and to != url else ""
+    return ""
 
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:

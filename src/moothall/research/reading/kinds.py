@@ -33,7 +33,7 @@ _EXCEL: Final = "application/vnd.ms-excel"
 
 KINDS: Final = {
     "text": Kind(".txt .text .log .debian"),
-    "markdown": Kind(".md .markdown .mdown .mdx .mkd .qmd .rmd"),
+    "markdown": Kind(".md .markdown .mdown .mdx .mkd .qmd .rmd", "text/markdown text/x-markdown"),
     "rest": Kind(".rst .rest"),
     "html": Kind(".html .htm .xhtml", "text/html application/xhtml+xml"),
     "pdf": Kind(".pdf", "application/pdf", "pypdfium2", "pdf", "read_pdf_bytes"),
@@ -59,7 +59,7 @@ KINDS: Final = {
     "epub": Kind(".epub", "application/epub+zip", "lxml", "archives", "read_epub"),
     "manual": Kind("", "", "lxml", "manual", "read_manual"),  # called by its section: `ls.1`
     "notebook": Kind(".ipynb"),
-    "table": Kind(".csv .tsv"),
+    "table": Kind(".csv .tsv", "text/csv text/tab-separated-values"),
     "python": Kind(".py .pyi"),
     "source": Kind(
         ".adoc .asc .asciidoc .bash .bat .bib .c .cc .cfg .clj .cmake .conf .cpp .cs .css "
@@ -67,7 +67,8 @@ KINDS: Final = {
         ".ini .java .jl .js .json .jsonl .jsx .kt .lisp .lua .m .mjs .mk .ml .org .patch "
         ".php .pl .pm .properties .proto .ps1 .r .rb .rs .scala .service .sh .sql .srt "
         ".svg .swift .tcl .tex .toml .ts .tsx .vim .vtt .xml .yaml .yml .zig .zsh",
-        "application/json application/ld+json application/x-ndjson application/yaml",
+        "application/json application/ld+json application/x-ndjson application/yaml "
+        "application/xml application/rss+xml application/atom+xml",
     ),
 }
 """By the name of the kind."""

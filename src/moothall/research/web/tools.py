@@ -11,7 +11,7 @@ from moothall import Action, MissingExtra, PageError, UnreadableDocument
 from moothall.build import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
-from moothall.research.reading.documents import with_attached
+from moothall.research.reading.documents import read_document, with_attached
 from moothall.research.reading.encodings import decoded, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.kinds import BY_MEDIA_TYPE, PARSERS
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 MAX_BYTES = 20 * 2**20
 _READ_S = 150.0
+_FORWARDS = 4
 _VAGUE_TYPES = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
 _MARKUP = (b"<!doctype html", b"<html")
 
@@ -114,11 +115,17 @@ async def _visit(
 ) -> Resource:
     """Read a URL as a resource; add it and its links to the pool, if there is one."""
     pool = ResourcePool() if pool is None else pool
-    page = await fetcher.fetch(url)
-    kind = _kind(page)
-    if pdf and kind != "pdf":
-        raise PageError(f"{page.url} is not a PDF: read it with visit_page")
-    document = await _read(page, kind)
+    to = url
+    for _ in range(_FORWARDS):
+        page = await fetcher.fetch(to)
+        kind = _kind(page)
+        if pdf and kind != "pdf":
+            raise PageError(f"{page.url} is not a PDF: read it with visit_page")
+        document = await _read(page, kind)
+        if not (to := document.forward):
+            break
+    else:
+        raise PageError(f"{url} leads on by itself more than {_FORWARDS - 1} times")
     if not document.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
     if fault := fetcher.scope.too_old(page.url, document.publication):
@@ -181,7 +188,14 @@ async def _read(page: FetchedPage, kind: str) -> Document:
         return await _in_thread(
             lambda: read_html(page.data, page.charset, page.url), _READ_S, timeout
         )
-    return Document("", plain_text(decoded(page.data, page.charset)).strip(), [])
+    text = decoded(page.data, page.charset)
+    if kind in ("markdown", "table"):
+        file = await _in_thread(
+            lambda: read_document(kind, "", text.encode(), page.url), _READ_S, timeout
+        )
+        if file is not None:
+            return file
+    return Document("", plain_text(text).strip(), [])
 
 
 async def _in_thread(function: Callable[[], T], seconds: float, timeout: Exception) -> T:
