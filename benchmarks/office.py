@@ -5,7 +5,8 @@
 FOLDER has any DOCX, PPTX, XLSX, ODT, ODS and ODP files, such as the unpacked source distributions
 of python-docx, python-pptx, mammoth, odfpy, pyexcel-ods3 and xlsx2csv. The words of a file are
 those of the text elements of its own XML; what the reader leaves out because nobody sees it counts
-as lost. Files of the same bytes count once; those that are refused are listed on standard error.
+as lost. Files of the same bytes count once. Those that are refused are listed on standard error; so
+are those of which the reader says what is left out, such as hidden rows, and they are not counted.
 """
 
 from __future__ import annotations
@@ -74,7 +75,11 @@ def main() -> None:
             continue
         start = time.process_time()
         try:
-            text = PARSERS[kind_of(path.name) or ""].read(data).text
+            document = PARSERS[kind_of(path.name) or ""].read(data)
+            text = document.text
+            if document.missing:
+                print(f"{path.name} is not counted: {document.missing}", file=sys.stderr)
+                continue
         except UnreadableDocument as error:
             if words:
                 print(f"{path.name}: {error}", file=sys.stderr)
