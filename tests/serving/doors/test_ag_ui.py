@@ -307,6 +307,14 @@ def test_ag_ui_takes_calls_of_one_answer_in_a_message_each(serve: Serve) -> None
     assert "".join(each.get("delta", "") for each in events) == "So: q"
 
 
+def test_ag_ui_error_of_the_clients_tool_reaches_the_model(serve: Serve) -> None:
+    called = {"id": "p", "type": "function", "function": {"name": "paint", "arguments": "{}"}}
+    asked = {"id": "a", "role": "assistant", "toolCalls": [called]}
+    failed = {"id": "t", "role": "tool", "toolCallId": "p", "content": "", "error": "no paint"}
+    events = run(serve(asgi(buyer([]))), user("paint"), asked, failed, tools=[TOOL])
+    assert "".join(each.get("delta", "") for each in events) == 'So: {"error": "no paint"}'
+
+
 def test_ag_ui_image_and_text_of_one_part_reach_the_model(serve: Serve) -> None:
     script = ScriptedModel(["Seen.", "Read."])
     url = serve(asgi(ReActAgent("bot", script)))

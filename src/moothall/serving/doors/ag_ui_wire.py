@@ -229,6 +229,8 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
         message = {**each}
         if "toolCallId" in message:
             message["tool_call_id"] = message["toolCallId"]
+            if isinstance(error := message.get("error"), str) and not message.get("content"):
+                message["content"] = json_text({"error": error})
         calls = message.get("toolCalls")
         if "toolCalls" in message:
             message["tool_calls"] = [*calls] if isinstance(calls, list) else calls
