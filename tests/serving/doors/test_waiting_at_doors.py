@@ -411,6 +411,24 @@ def test_ag_ui_answer_goes_on_in_its_own_request_also_beside_a_look_of_the_serve
         assert events[-1]["outcome"] == {"type": "success"}
 
 
+def test_ag_ui_client_whose_answer_comes_after_the_operators_gets_the_reply(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """While its run goes on, and after its end."""
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, "Bought.", journal=journal)))
+        (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": False}}
+        for _ in range(2):
+            events = run(url, user("Buy."), resume=[entry])
+            assert "".join(each.get("delta", "") for each in events) == "Bought."
+            assert events[-1]["outcome"] == {"type": "success"}
+        run(url, user("Buy."), resume=[entry], threadId="another", status=400)
+        assert BOUGHT == ["tea"]
+
+
 # -- MCP -------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from moothall.agents import ReplyRequest
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
 from moothall.build import log_failure
+from moothall.journal import REASONS
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     MOST_WAITING,
@@ -249,32 +250,36 @@ class AGUIDoor:
         own_thread = _own_thread(caller, thread, run_id)
 
         def look() -> Any:
-            run = journal.run(run_id)
-            is_mine = (run.agent, run.thread, run.state, run.held) == (
-                id,
-                own_thread,
-                "waiting",
-                False,
-            )
-            return (asked_in(journal.entries(run_id)), journal.waiting(run_id)) if is_mine else None
+            run, entries = journal.run(run_id), [*journal.entries(run_id)]
+            goes_on = run.held or run.state in ("waiting", *REASONS.answered)
+            if (run.agent, run.thread, goes_on) != (id, own_thread, True):
+                return None
+            waits = journal.waiting(run_id)
+            calls = {e.data["wait"]: e.data.get("call", "") for e in entries if e.kind == "waits"}
+            by_caller = {
+                each.data["wait"]
+                for each in entries
+                if each.kind == "answered" and each.data.get("by") == caller
+            }
+            late_keys = calls.keys() - by_caller - {each.key for each in waits}
+            return asked_in(entries), () if run.held else waits, late_keys, {*calls.values()}
 
         try:
             recorded = None if journal is None else await in_thread(look)
         except NoSuchRun:
             recorded = None
-        question, waits = recorded or (None, ())
+        question, waits, late_keys, calls_shown = recorded or (None, (), set[str](), set[str]())
         asks = asks_of(waits, self._served.callers.permits(caller))
-        if question is None or not asks.keys() >= answers.keys():
+        if question is None or not asks.keys() | late_keys >= answers.keys():
             raise wire.no_run()
-
         tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
-        names, calls_shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
+        names = frozenset(e.name for e in tools.tools)
         job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)
         request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
 
         def answer() -> None:
-            for key, entry in answers.items():
-                journal.answer(run_id, key, wire.read(asks[key], entry), by=caller)
+            for key in answers.keys() & asks.keys():  # where somebody else answers, that counts
+                journal.answer(run_id, key, wire.read(asks[key], answers[key]), by=caller)
 
         try:
             await self._served.answer(run_id, answer)
