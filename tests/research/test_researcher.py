@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -514,6 +515,24 @@ def test_expertise_of_a_model_that_is_no_number_from_0_to_1_is_refused(expertise
     assert report.notes[0].startswith("iteration 1: the evaluation is by rules")
     with pytest.raises(DefinitionError, match="from 0 to 1"):
         Objective("alpha", expertise)
+
+
+def test_research_whose_model_failed_amid_narrating_tells_what_was_read_when_it_goes_on() -> None:
+    def answers() -> Iterator[str]:
+        yield from SCRIPT[:3]
+        raise ModelError("server is overloaded")
+
+    def goes_on() -> Iterator[str]:
+        yield plan(("search", {"query": "alpha"}))  # which was done
+        yield from SCRIPT[3:]
+
+    scripts = iter((answers(), goes_on()))
+    script = next(scripts)
+    model = ScriptedModel(lambda messages, actions: next(script))
+    made = Researcher("r", model, ["alpha"], tools(), judge=False, iterations=2)
+    assert made.report_sync().citations == []
+    script = next(scripts)
+    assert "port 4711" in made.report_sync().narrative()
 
 
 def test_research_model_that_fails_ends_it_with_the_report_so_far() -> None:

@@ -44,7 +44,11 @@ async def iterate(bench: Workbench) -> None:
     bench.tasks, bench.results = [], []
     for name in agent.steps:
         await _take_step(bench, name)
-        if name == "plan" and not bench.tasks:
+        if name == "research":
+            bench.unnarrated += bench.results
+        elif name == "narrate":
+            bench.unnarrated = []
+        elif name == "plan" and not (bench.tasks or bench.unnarrated):
             break
     progress.iteration += 1
     failure = _failure(bench)

@@ -90,6 +90,7 @@ class Workbench(ProgressView):
         self.resources: ResourcePool = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
+        self.unnarrated: list[ResearchResult] = []  # also of an iteration that was broken off
         self.step: str = ""  # the one that is under way
         self.waits_for_judge: bool = False  # the narrative has footnotes that were not judged yet
         # What the judge has said before this step: a sentence's passages by number.
@@ -220,8 +221,8 @@ class Workbench(ProgressView):
         return [passage for each in read for passage in self.passages_of(each)]
 
     def fresh_passages(self) -> list[Passage]:
-        """Return the passages of what this iteration has read."""
-        read = [each for result in self.results for each in result.resources if each.visited]
+        """Return the passages of what was read since the last narrative."""
+        read = [each for result in self.unnarrated for each in result.resources if each.visited]
         titled = map(self._titled, read)
         return list(dict.fromkeys(passage for each in titled for passage in passages_of(each)))
 
