@@ -18,7 +18,7 @@ _CODES: Final = frozenset(
 FINE_CURRENCIES: Final = frozenset(("btc", "eth", "usdt"))
 """Currencies with more places than two."""
 CURRENCIES: Final = _CODES.union(_WORDS)
-_CURRENCY: Final = any_of(CURRENCIES, map(re.escape, CURRENCY_SIGNS))
+_CURRENCY: Final = any_of(CURRENCIES, CURRENCY_SIGNS)
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
     rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@^\\-])(?<![\w/]#))"

@@ -22,13 +22,13 @@ _LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
 _WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 
 _UNITS: Final = in_order("ones", 1)
-_TEENS: Final = {**in_order("teens", 10), **joined_tens()}
+_TEENS: Final = in_order("teens", 10)
 _TENS: Final = in_order("tens", 20, 10)
 _SCALES: Final = {word: 10**power for word, power in table_of("scales").items()}
 _HUNDRED: Final = words_of("hundred")
 _DOZENS: Final = dict.fromkeys(words_of("dozen"), 12)
 NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_DOZENS))
-_NUMERALS: Final = {**table_of("times"), **table_of("hours")}
+_NUMERALS: Final = {**table_of("times"), **table_of("hours"), **joined_tens()}
 _SMALL: Final = rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
 _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
