@@ -49,7 +49,7 @@ journal.export("one", "one.jsonl")
 journal.delete("one")
 journal.import_run("one.jsonl")
 journal.fork("one", "copy")
-assert told_of(journal.run("one"))["attributes"] == "urgent, Order 7"
+assert told_of(journal.run("one"), journal)["attributes"] == "urgent, Order 7"
 assert [run.title for run in journal.runs()] == ["", "Order 7", "Order 7"]
 titles = [span.attributes.get("moothall.run.title") for span in exporter.get_finished_spans()]
 assert titles.count("Order 7") == 1

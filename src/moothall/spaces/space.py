@@ -255,7 +255,7 @@ class Space:
         """Let an agent send that is not in the space: nothing reaches it, and its id stays free."""
         router = self._start()
         router.senders.add(address(agent.id))
-        agent.space_mailbox = Mailbox(agent, self, router)
+        agent.space_mailbox = agent.space_mailbox or Mailbox(agent, self, router)
 
     def forget_sender(self, id: str) -> None:
         """Drop what agents keep of a sender that is not in the space."""

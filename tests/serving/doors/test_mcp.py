@@ -328,10 +328,9 @@ class Painter(Agent):
 
 @MODES
 def test_mcp_door_call_goes_on_whose_questions_were_withdrawn(serve: Serve, mode: str) -> None:
-    painter, seen = Painter(), list[str]()
+    painter = Painter()
 
     async def answer_late(context: Any, params: Any) -> types.ElicitResult:
-        seen.append(params.message)
         painter.shown.set()
         assert await asyncio.to_thread(painter.withdrawn.wait, 20)
         return types.ElicitResult(action="accept", content={"answer": "red"})
@@ -342,7 +341,6 @@ def test_mcp_door_call_goes_on_whose_questions_were_withdrawn(serve: Serve, mode
             return text(await client.call_tool("paint", {}))
 
     assert asyncio.run(main()) == "white"
-    assert len(seen) == 1
 
 
 def test_mcp_door_call_ends_although_nobody_answers_its_withdrawn_question(serve: Serve) -> None:

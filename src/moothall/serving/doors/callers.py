@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
@@ -34,7 +35,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is forgotten, with its threads."""
-_MAX_SENDERS: Final = 10_000
+MAX_SENDERS: Final = 10_000
 
 Tokens: TypeAlias = str | Mapping[str, str | Sequence[str]]
 """The one token, or those of each caller by its name."""
@@ -221,7 +222,7 @@ class Senders:
     def in_space(space: Any) -> Senders:
         """Return the senders of a space."""
         with _GUARD:
-            return _OF_SPACES.setdefault(space, Senders())
+            return _OF_SPACES.get(space) or _OF_SPACES.setdefault(space, Senders())
 
     @contextmanager
     def in_use(self, space: Any, id: str) -> Iterator[None]:
@@ -229,21 +230,21 @@ class Senders:
         with self._guard:
             self._busy[id] += 1
             self._note(id)
-            now = time.monotonic()
-            idle = [
-                sender
-                for place, (sender, used) in enumerate(self._used.items())
-                if not self._busy[sender]
-                and (now - used > _IDLE_S or place < len(self._used) - _MAX_SENDERS)
-            ]
-            for each in idle:
+            most_recent, extra = time.monotonic() - _IDLE_S, len(self._used) - MAX_SENDERS
+            old = takewhile(
+                lambda each: each[0] < extra or each[1][1] < most_recent,
+                enumerate(self._used.items()),
+            )
+            for each in [sender for _, (sender, _) in old if not self._busy[sender]]:
                 del self._used[each]
                 space.forget_sender(each)
         try:
             yield
         finally:
             with self._guard:
-                self._busy -= Counter((id,))  # which drops what is 0
+                self._busy[id] -= 1
+                if not self._busy[id]:
+                    del self._busy[id]
                 self._note(id)  # idle from now on
 
     def _note(self, id: str) -> None:

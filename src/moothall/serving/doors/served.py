@@ -45,7 +45,7 @@ from moothall.foundation.threads import reset
 from moothall.journal import Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover
-from moothall.serving.doors.callers import LOCAL, Callers, Senders
+from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, in_path
 
@@ -111,6 +111,7 @@ class Served:
         self._given_up: set[str] = set()
         self.answered_runs: set[str] = set()  # whose callers go on with them: no look does
         self._under_way: set[_DoorCall] = set()
+        self._senders: dict[str, _Sender] = {}
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self.open()
 
@@ -121,6 +122,7 @@ class Served:
                 return
             _SERVED.add(self)
         if self._owns_space:
+            self._senders.clear()  # of the space before
             self._space = NativeSpace(approver=CallerApprover())
             try:
                 for each in self.agents.values():
@@ -289,7 +291,10 @@ class Served:
         """Count a call in the `with` block, which gets its sender."""
         self._under_way.add(context)
         self._counted[caller.name] += 1
-        agent = _Sender(sender)
+        if (agent := self._senders.get(sender)) is None:
+            while len(self._senders) >= MAX_SENDERS:
+                self._senders.pop(next(iter(self._senders)), None)
+            agent = self._senders.setdefault(sender, _Sender(sender))
         try:
             with Senders.in_space(self._space).in_use(self._space, sender):
                 self._space.give_outbox(agent)
