@@ -192,6 +192,18 @@ async def test_asked_agent_answers_its_caller_and_a_fork_of_that(tmp_path: Path)
         assert (till.paid, journal.waiting()) == ([1], [])
 
 
+@on_a_loop
+async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(tmp_path: Path) -> None:
+    till = Till()
+    with Journal(tmp_path / "j.db") as journal:
+        await direct(till, journal).reply("go", run_id="r")
+        (wait,) = journal.waiting(kind="approval")
+        journal.delete(wait.run)
+        assert await gone_on(direct(till, journal), "resume_decided") == "done"
+        assert "its run was deleted" in journal.replay("r").text
+        assert (till.paid, journal.waiting()) == ([], [])
+
+
 @pytest.mark.parametrize("way", ("resume_decided", "resume_runs", "reply"))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 @on_a_loop

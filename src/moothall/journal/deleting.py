@@ -23,6 +23,7 @@ from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
+from moothall.journal.waits import Waits
 
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
@@ -85,9 +86,10 @@ def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
 class Deletions:
     """Deletes runs of a journal."""
 
-    def __init__(self, store: Store, runs: Runs) -> None:
+    def __init__(self, store: Store, runs: Runs, waits: Waits) -> None:
         self._store = store
         self._runs = runs
+        self._waits = waits
         self._holders = Holders(store, runs)
         self._pace = Pace(store)
 
@@ -133,6 +135,7 @@ class Deletions:
         finally:
             for number in leased:
                 self._runs.release(number)
+        self._waits.answer_askers(numbers.values())
         undeleted = {id: reason for id, reason in undeleted.items() if id not in numbers.values()}
         return Deleted(list(numbers.values()), undeleted, self.go_on(), folders)
 

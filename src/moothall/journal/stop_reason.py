@@ -101,6 +101,8 @@ REASONS: Final = StopReasons(
     }
 )
 
+NO_ANSWER: Final = "it has no answer: its run was deleted"
+"""What the run hears that waits for a deleted one."""
 FINAL: Final = REASONS.final
 ANSWERED: Final = REASONS.answered
 

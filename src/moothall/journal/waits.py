@@ -6,16 +6,17 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
-from moothall.foundation.errors import StateError
+from moothall.foundation.errors import NoSuchRun, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of
 from moothall.journal.entry import Entry
 from moothall.journal.opening import NOTIFYING, Runs
-from moothall.journal.stop_reason import FINAL, cut_off
+from moothall.journal.stop_reason import FINAL, NO_ANSWER, cut_off
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
@@ -205,6 +206,14 @@ class Waits(DueRuns):
                 value,
                 WaitOutcome(None, by, sources=sources),
             )
+
+    def answer_askers(self, deleted: Iterable[str]) -> None:
+        """Answer the runs that wait for the replies of runs that were deleted: there is none."""
+        deleted_ids = {*deleted}
+        for each in self.open(None, None, "result"):
+            if each.key in deleted_ids:
+                with suppress(StateError, NoSuchRun):  # answered, ended or deleted meanwhile
+                    self.answer(each.run, each.key, NO_ANSWER, None)
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""

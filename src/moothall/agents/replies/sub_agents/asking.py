@@ -33,7 +33,7 @@ from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMisma
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import log_failure
 from moothall.journal.doubt import Doubt
-from moothall.journal.stop_reason import FINAL
+from moothall.journal.stop_reason import FINAL, NO_ANSWER
 
 if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
@@ -113,6 +113,8 @@ async def said_in_call(
 ) -> str:
     """Return what an agent says to a call; raise Later as long as its run waits."""
     run_id = None if call is None else run_of_call(agent, caller, call.key)
+    if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
+        return NO_ANSWER
     try:
         reply = await agent.reply(text, **_without_none(run_id=run_id, **options))
     except (RunHeld, RunMismatch) as error:
@@ -124,6 +126,18 @@ async def said_in_call(
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
     return str(agent.reply_text(reply))
+
+
+def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
+    """Return whether the run for which a call has waited is gone: no other one is begun for it."""
+    past = caller.recorded.find(key)
+    if past is None or all(each["wait"] != run_id for each in past.requests.values()):
+        return False
+    try:
+        agent.journal.run(run_id)
+    except NoSuchRun:
+        return True
+    return False
 
 
 def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
