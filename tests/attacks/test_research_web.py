@@ -273,7 +273,7 @@ def test_characters_that_control_are_left_out() -> None:
         with Web({"/a": answer}) as web:
             found = web.visit("/a")
         shown = f"{found.content}{found.description}"
-        assert "wo[31mrds" in shown
+        assert "words" in shown
         assert all(c.isprintable() or c in "\n\t" for c in shown)
 
 
@@ -380,4 +380,4 @@ def test_pdf_that_is_malformed_is_no_source(document: bytes | Callable[[], bytes
 
 def test_pdf_text_of_control_characters_is_cleaned() -> None:
     with Web({"/a.pdf": http(pdf(r"a\033[31m\007b"), 200, PDF)}) as web:
-        assert web.visit("/a.pdf").content == "a[31mb"
+        assert web.visit("/a.pdf").content == "ab"
