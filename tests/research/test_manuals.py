@@ -168,7 +168,7 @@ def test_manual_page_name_on_another_file_reads_as_text(text: str) -> None:
         ".TH A 1\n.if n \\{\\\n.el \\{\n",
         ".ds A " + "x" * 200 + "\n.TH A 1\n" + "\\*A" * 30_000,
         ".TH A 1\n" + ".RS\na\n" * 10_000,
-        ".TH A 1\n" + ".if n " * 5_000,
+        ".TH A 1\n" + ".if n " * 20_000,
         ".TH A 1\n.de X\n.X\n.X\n..\n.X\n",
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import ref
@@ -23,7 +23,6 @@ from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
-from moothall.journal.waits import Waits
 
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
@@ -86,10 +85,12 @@ def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
 class Deletions:
     """Deletes runs of a journal."""
 
-    def __init__(self, store: Store, runs: Runs, waits: Waits) -> None:
+    def __init__(
+        self, store: Store, runs: Runs, answer_askers: Callable[[Iterable[str]], None]
+    ) -> None:
         self._store = store
         self._runs = runs
-        self._waits = waits
+        self._answer_askers = answer_askers
         self._holders = Holders(store, runs)
         self._pace = Pace(store)
 
@@ -135,7 +136,7 @@ class Deletions:
         finally:
             for number in leased:
                 self._runs.release(number)
-        self._waits.answer_askers(numbers.values())
+        self._answer_askers(numbers.values())
         undeleted = {id: reason for id, reason in undeleted.items() if id not in numbers.values()}
         return Deleted(list(numbers.values()), undeleted, self.go_on(), folders)
 
