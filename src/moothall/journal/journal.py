@@ -81,7 +81,7 @@ class Journal:
         self.held_runs: Runs = Runs(self.file, self._commits)
         self.budgets: SharedBudgets = SharedBudgets(self.file, self.held_runs)
         self.waits: Waits = Waits(self.file, self.held_runs)
-        self.deletions = Deletions(self.file, self.held_runs, self.waits.answer_askers)
+        self.deletions: Deletions = Deletions(self.file, self.held_runs, self.waits.answer_askers)
 
     @classmethod
     def from_argument(cls, journal: Journal | str | os.PathLike[str], owner: str) -> Journal:
