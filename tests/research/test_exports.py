@@ -107,6 +107,14 @@ def test_sources_become_bibtex_each_once() -> None:
     )
 
 
+def test_work_at_several_addresses_is_one_source() -> None:
+    page = Passage.of("https://sea.test/w", "It is so.", DAY, "W", Publication(doi="10.1000/AB"))
+    same = Passage.of("https://doi.org/10.1000/ab", "It is so.", DAY, "W")
+    secure = Passage.of("https://www.example.org/alpha", "It is fast.", DAY, "Alpha")
+    plain = Passage.of("http://example.org/alpha", "It is fast.", DAY, "Alpha")
+    assert report("x", page, same, secure, plain).bibtex().count("\n@") == 1
+
+
 def test_bibtex_title_cannot_leave_its_field() -> None:
     for title in ("a}, note = {b", "\\input{/etc/passwd}", "x\n@misc{y,", HOSTILE):
         evil = Passage.of(

@@ -129,12 +129,28 @@ def test_web_page_says_its_authors_and_date() -> None:
     )
     with Web({"/a": html(PAGE.replace("<head>", f"<head>{about}")), "/b": html(PAGE)}) as web:
         found = web.visit("/a")
-        assert found.publication == Publication(
-            ("Stone, Ada", "B C"), "2024-05-01", "10.1000/182", ""
-        )
+        assert found.publication == Publication(("Stone, Ada",), "2024-05-01", "10.1000/182", "")
         (passage, *_) = passages_of(found)
         assert passage.publication == found.publication
         assert web.visit("/b").publication is None
+
+
+@pytest.mark.parametrize(
+    ("written", "persons"),
+    (
+        ("Ada Stone, Bo Reed and Cy Hill", ("Ada Stone", "Bo Reed", "Cy Hill")),
+        ("Stone, Ada", ("Stone, Ada",)),
+        ("Sand and Sons", ("Sand and Sons",)),
+    ),
+)
+def test_web_page_with_several_authors_in_one_text_has_each(
+    written: str, persons: tuple[str, ...]
+) -> None:
+    page = PAGE.replace("<head>", f'<head><meta name=author content="{written}">')
+    with Web({"/a": html(page)}) as web:
+        publication = web.visit("/a").publication
+    assert publication is not None
+    assert publication.authors == persons
 
 
 def test_web_page_that_marks_no_main_part_keeps_its_headings() -> None:

@@ -42,22 +42,24 @@ def csl_json(report: Any) -> str:
 
 def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
     """Return each source once, with an id such as `stone1998alpha`."""
-    by_url: dict[str, tuple[str, Passage, Publication]] = {}
+    by_work: dict[str, tuple[str, Passage, Publication]] = {}
     ids: set[str] = set()
     for citation in sorted(report.citations, key=lambda each: each.number):
         passage = citation.passage
         url = passage.url.partition("#")[0]
-        if url in by_url:
-            continue
         publication = passage.publication or Publication()
         doi = publication.doi or (doi[1] if (doi := _DOI.match(url)) else "")
         publication = replace(publication, doi=unquote(doi))
+        # A publisher's page, a preprint and doi.org may have the same work.
+        work = publication.doi.lower() or re.sub(r"^https?://(?:www\.)?", "", url)
+        if work in by_work:
+            continue
         base = _id(url, passage, publication)
         number = next(n for n in range(1, len(ids) + 2) if f"{base}{n if n > 1 else ''}" not in ids)
         id = f"{base}{number if number > 1 else ''}"
         ids.add(id)
-        by_url[url] = (id, passage, publication)
-    return [*by_url.values()]
+        by_work[work] = (id, passage, publication)
+    return [*by_work.values()]
 
 
 def _id(url: str, passage: Passage, publication: Publication) -> str:

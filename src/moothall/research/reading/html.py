@@ -239,6 +239,12 @@ def _length(element: Any) -> int:
     return len(_line(copied))
 
 
+def _persons(names: str) -> list[str]:
+    """Return the persons of `Ada Stone, Bo Reed and Cy Hill`; `Stone, Ada` is one."""
+    persons = [each.strip() for each in re.split(r",|\band\b|&", names)]
+    return persons if all(" " in each for each in persons) else [names]
+
+
 def _publication(tree: Any) -> Publication | None:
     """Return what a page states of its authors, date and DOI; None if it states nothing."""
     metadata: dict[str, list[str]] = {}
@@ -251,7 +257,10 @@ def _publication(tree: Any) -> Publication | None:
         [value for name in names.split() for value in metadata.get(name, ())]
         for names in _META_NAMES
     ]
-    authors, dates, dois, journals = values
+    _, dates, dois, journals = values
+    # Pages name the same persons in several forms: one is taken.
+    names = next((metadata[each] for each in _META_NAMES[0].split() if each in metadata), [])
+    authors = [person for each in names for person in _persons(each)]
     day = next(filter(None, map(DAY.match, dates)), None)
     doi = next(filter(None, map(_DOI.search, dois)), None)
     if not authors and day is None and doi is None:
