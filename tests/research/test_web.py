@@ -146,6 +146,12 @@ def test_web_page_says_its_authors_and_date() -> None:
 def test_web_page_with_several_authors_in_one_text_has_each(
     written: str, persons: tuple[str, ...]
 ) -> None:
+    cited = "van der Berg, Anna Maria"  # the family name first, as indexes of works want it
+    page = PAGE.replace("<head>", f'<head><meta name=citation_author content="{cited}">')
+    with Web({"/a": html(page)}) as web:
+        publication = web.visit("/a").publication
+    assert publication is not None
+    assert publication.authors == (cited,)
     page = PAGE.replace("<head>", f'<head><meta name=author content="{written}">')
     with Web({"/a": html(page)}) as web:
         publication = web.visit("/a").publication

@@ -208,7 +208,7 @@ class Waits(DueRuns):
             )
 
     def answer_askers(self, deleted: Iterable[str]) -> None:
-        """Answer the runs that wait for the replies of runs that were deleted: there is none."""
+        """Tell the runs that wait for the replies of deleted runs that no reply comes."""
         deleted_ids = {*deleted}
         for each in self.open(None, None, "result"):
             if each.key in deleted_ids:

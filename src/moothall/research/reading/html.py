@@ -64,8 +64,8 @@ Attached: TypeAlias = tuple[str, bytes]
 class Document(NamedTuple):
     """The text of a file or page; the title may be empty. Links are absolute.
 
-    `missing` says which parts could not be read, `forward` where a page of the web sends whoever
-    opens it.
+    `missing` says which parts could not be read, `forward` the address to which a page of the web
+    leads on by itself.
     """
 
     title: str
@@ -255,12 +255,14 @@ def _publication(tree: Any) -> Publication | None:
             metadata.setdefault(name, []).append(content)
     values = [
         [value for name in names.split() for value in metadata.get(name, ())]
-        for names in _META_NAMES
+        for names in _META_NAMES[1:]
     ]
-    _, dates, dois, journals = values
+    dates, dois, journals = values
     # Pages name the same persons in several forms: one is taken.
-    names = next((metadata[each] for each in _META_NAMES[0].split() if each in metadata), [])
-    authors = [person for each in names for person in _persons(each)]
+    name = next((each for each in _META_NAMES[0].split() if each in metadata), "")
+    authors = metadata.get(name, [])
+    if name.endswith("author") and name != "citation_author":  # that has one, `Family, Given`
+        authors = [person for each in authors for person in _persons(each)]
     day = next(filter(None, map(DAY.match, dates)), None)
     doi = next(filter(None, map(_DOI.search, dois)), None)
     if not authors and day is None and doi is None:
