@@ -571,6 +571,8 @@ def test_openai_response_is_in_progress_until_somebody_answers_and_then_fetched(
         assert responses.retrieve(made.id).status == "in_progress"
         with responses.create(model="shop", input="Buy more.", stream=True) as stream:
             assert [each.type for each in stream][-1] == "response.in_progress"
+        with pytest.raises(openai.ConflictError, match="is in progress, waiting for the approval"):
+            responses.create(model="shop", input="And?", previous_response_id=made.id)
         (wait, _) = journal.waiting()
         journal.answer(wait.run, wait.key, True, by="eva")
         asyncio.run(until(lambda: journal.run(wait.run).state == "done"))

@@ -12,6 +12,7 @@ from moothall import ConversationalAgent, NoSuchRun
 from moothall.agents.loop.recording import LoopState
 from moothall.agents.replies.reply import gives
 from moothall.build import Thread
+from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm
@@ -143,10 +144,7 @@ class Chain:
             raise _unknown(response_id, more)
         messages: list[dict[str, Any]] = []
         for each in _up_to(run_id):
-            recorded = _recorded(agent, sender, each)
-            if recorded is None:
-                raise _unknown(response_id)
-            messages += recorded
+            messages += _recorded(agent, sender, each, response_id)
         self.keep(run_id, str(agent.id), sender, messages)
         return run_id, messages
 
@@ -196,17 +194,19 @@ def _has_deletions(agent: Any) -> bool:
     return journal is not None and journal.deletions.count() > 0
 
 
-def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | None:
-    """Return the messages of a run in the agent's journal; None if it has no such answer."""
+def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[dict[str, Any]]:
+    """Return the messages of a run in the agent's journal, for a response that is continued."""
     try:
         run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
+        waits = agent.journal.waiting(run_id) if run.state == "waiting" else []
     except NoSuchRun:
-        return None
-    if (run.agent, run.thread) != (
-        str(agent.id),
-        thread_of(sender, run_id),
-    ) or not gives(agent, run.state):
-        return None
+        raise _unknown(response_id) from None
+    if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
+        raise _unknown(response_id)
+    if run.state in ("running", "stopped", "waiting"):
+        raise _in_progress(f"resp_{run_id}", waiting_text(waits))
+    if not gives(agent, run.state):
+        raise _unknown(response_id)
     task: Any = None
     state = LoopState()
     text = ""
@@ -234,3 +234,12 @@ def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
 def _unknown(response_id: str, hint: str = "") -> BadRequest:
     text = f"Previous response with id '{response_id[:300]}' not found{hint}."
     return BadRequest(text, "previous_response_id", "previous_response_not_found", 400)
+
+
+def _in_progress(response_id: str, waiting: str) -> BadRequest:
+    text = (
+        f"Previous response with id '{response_id}' is in progress"
+        + (f", {waiting}" if waiting else "")
+        + f": continue it once GET /v1/responses/{response_id} returns it completed, or cancel it."
+    )
+    return BadRequest(text, "previous_response_id", "response_in_progress", 409)
