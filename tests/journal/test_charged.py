@@ -16,9 +16,11 @@ from moothall import (
     Budget,
     Call,
     ChosenBy,
+    Context,
     Conversation,
     FallbackModel,
     Journal,
+    Later,
     MaxTurns,
     ModelError,
     ModelReply,
@@ -326,3 +328,43 @@ def test_calls_of_asked_agents_count_in_the_process_that_goes_on(
             assert clerk.reply_sync("Go.", run_id="R").stop_reason == "done"
         assert sorted(asked) == sorted(["clerk", "helper"] * 2 + ["expert"] + [waits])
         assert spends.spent.model_calls == len(asked)
+
+
+@pytest.mark.parametrize("how", ("no journal", "another journal", "asks", "asks and waits"))
+def test_calls_of_asked_agents_that_the_journal_lacks_count_in_the_process_that_goes_on(
+    tmp_path: Path, how: str
+) -> None:
+    own = str(tmp_path / "own.db") if how == "another journal" else None
+    asked: list[str] = []
+
+    def one(id: str, *answers: Any, **options: Any) -> ReActAgent:
+        def answer(messages: Any, offered: Any) -> Any:
+            asked.append(id)
+            return answers[sum(each["role"] == "tool" for each in messages)]
+
+        return ReActAgent(id, ScriptedModel(answer), **options)
+
+    def make(journal: Journal) -> tuple[ReActAgent, Budget]:
+        helper = one("helper", calls(1), calls(2), LAST, actions=[look], journal=own)
+
+        async def ask(text: str, context: Context) -> Any:
+            """Ask the helper."""
+            text = (await helper.reply(text, budget=context.budget)).text
+            return Later("bank") if how.endswith("waits") else text
+
+        pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+        action = Action("helper", ask) if how.startswith("asks") else helper.as_action()
+        answers = Call("1", "helper", {"text": "Go."}), Call("2", "pay", {}), LAST
+        options: Any = {"journal": journal, "approver": Waiting(), "budget": Budget(actions=50)}
+        clerk = one("clerk", *answers, actions=[action, pay], **options)
+        return clerk, options["budget"]
+
+    with Journal(tmp_path / "runs.db") as journal:
+        for _ in range(4):
+            clerk, spends = make(journal)
+            reply = clerk.reply_sync("Go.", run_id="R")
+            assert spends.spent.model_calls == len(asked)
+            for wait in journal.waiting():
+                journal.answer(wait.run, wait.key, True)
+        assert (reply.stop_reason, spends.spent.actions) == ("done", 4)
+        assert sorted(asked) == ["clerk"] * 3 + ["helper"] * 3

@@ -1,39 +1,55 @@
-"""Bills: what calls of models have cost, for a record of it."""
+"""Bills: what calls of models and actions have cost, for a record of it."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moothall.budget.amounts import KINDS, Amounts, stored_of
 from moothall.budget.limits import RESERVED
 from moothall.foundation.threads import reset
 
 if TYPE_CHECKING:
-    from moothall.budget.budget import Budget
-    from moothall.budget.reservation import Hold, Reservation
+    from moothall.budget.account import Account, Accounts
+
+
+class BilledHold(Protocol):
+    """What a reservation has taken of its accounts."""
+
+    accounts: Accounts
+    spent: Amounts
 
 
 @dataclass(slots=True, eq=False)
 class Bill:
-    """The reservations of a budget by a call of a model, and what they have cost.
+    """The reservations of a budget by a call of a model or an action, and what they have cost.
 
     Others spend from the same budget meanwhile, so its amounts before and after do not tell.
     """
 
-    budget: Budget
-    holds: list[Hold] = field(default_factory=list)
+    account: Account  # of the budget
+    holds: list[BilledHold] = field(default_factory=list)
+    outer: Bill | None = None  # that of the call around it, which has the same reservations
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
         spent = [sum(each.spent[kind] for each in self.holds) for kind in KINDS]
         return charged_json(tuple(spent))
 
+    def take(self) -> dict[str, Any]:
+        """Return the same, once; empty if nothing was reserved since."""
+        charged = self.json() if self.holds else {}
+        self.holds.clear()
+        return charged
+
 
 @dataclass(slots=True, eq=False)
 class ModelCall:
-    """A call of a model that is under way in a `with` block, which may be entered again."""
+    """A call of a model, or of an action that may ask some, in a `with` block.
+
+    It may be entered again.
+    """
 
     step: Any = None  # its recorded step, in which a model keeps what a resumed run must find
     bill: Bill | None = None  # takes what models reserve; that of the call around it by default
@@ -42,7 +58,11 @@ class ModelCall:
 
     def __enter__(self) -> None:
         outer = MODEL_CALL.get()
-        self.attempt, self.bill = outer.attempt, self.bill or outer.bill
+        self.attempt = outer.attempt
+        if self.bill is None:
+            self.bill = outer.bill
+        elif self.bill is not outer.bill:
+            self.bill.outer = outer.bill
         self._token = MODEL_CALL.set(self)
 
     def __exit__(self, *_: object) -> None:
@@ -55,11 +75,13 @@ MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", def
 """The call of a model in this context."""
 
 
-def add_to_bill(reservation: Reservation, budget: Budget) -> None:
-    """Put a reservation on the bill of the call, if its budget is this one or its ancestor."""
+def add_to_bill(hold: BilledHold) -> None:
+    """Put a reservation on the bills of the calls around it, if it counts in their budgets."""
     bill = MODEL_CALL.get().bill
-    if bill is not None and budget.is_part_of(bill.budget):
-        bill.holds.append(reservation.hold)
+    while bill is not None:
+        if any(map(bill.account.is_same, hold.accounts)):
+            bill.holds.append(hold)
+        bill = bill.outer
 
 
 def charged_json(amounts: Amounts) -> dict[str, Any]:

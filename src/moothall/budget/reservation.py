@@ -23,6 +23,7 @@ from moothall.budget.account import (
     take,
 )
 from moothall.budget.amounts import KINDS, MEASURED, NO_AMOUNTS, Amounts, checked_amounts, in_words
+from moothall.budget.bill import add_to_bill
 from moothall.budget.limits import PLACES, RESERVED, AmountsOrNone, OfEach
 from moothall.foundation.errors import BudgetExceeded, DefinitionError
 from moothall.foundation.text import log_failure
@@ -265,6 +266,7 @@ class Reservation(_OfEach):
     def __init__(self, hold: Hold) -> None:
         self.hold: Hold = hold
         self._amounts = hold.amounts
+        add_to_bill(hold)
         ledger = hold.ledger
         ledger.open_count[0] += 1
         # Weak: a dropped reservation is never settled, so that nobody may wait for it.

@@ -104,6 +104,7 @@ class ToolCalls(Executing):
                 else:
                     self._end_as(step, {**refused}, self.keeps_refused)
             raise Stop.at_limit(error) from error
+        self.budget = budget
         limit = asyncio.timeout(budget.remaining_seconds())
         token = ACTING.set(replace(ACTING.get(), limit=PausableLimit(limit, budget)))
         try:

@@ -358,7 +358,7 @@ async def _permitted(step: LoopActionStep, call: Call) -> Any:
 async def _with_start(step: LoopActionStep, call: Call) -> Any:
     assert step.record is not None
     await step.record.begins(step.call.args, resumes=step.action.origin.agent is not None)
-    return await call()
+    return await (call() if step.turn.budget is None else step.charged(call))
 
 
 # -- both ------------------------------------------------------------------------------------------

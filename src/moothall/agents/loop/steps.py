@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ from moothall.agents.loop.results import as_result, error_of
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
 from moothall.agents.replies.sub_agents.asking import run_of_call
+from moothall.budget.bill import Bill, ModelCall
 from moothall.foundation import tracing
 from moothall.foundation.jsonvalue import as_json, copy_json
 
@@ -67,6 +69,7 @@ class Executing:
     request: ReplyRequest
     iteration: int
     keeps_refused: bool = True  # record the calls that the budget refused as ended
+    budget: Budget | None = None  # that of the reply, once its calls are executed
     ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
     under_way: int = 0  # how many calls neither have ended nor wait in the journal
     rests: asyncio.Event | None = None  # set once none is under way; made by whoever waits for it
@@ -196,10 +199,26 @@ class LoopActionStep:
         action = self.call.action
         if action is None or action.origin.agent is None:
             return action is not None and action.idempotent is True
-        return (
-            action.origin.is_part
-            or run_of_call(action.origin.agent, self.turn.request, self.key) is not None
+        return self._has_record
+
+    @property
+    def _has_record(self) -> bool:
+        """Return whether it asks an agent whose own record in this journal goes on."""
+        origin, request = self.action.origin, self.turn.request
+        return origin.agent is not None and (
+            origin.is_part or run_of_call(origin.agent, request, self.key) is not None
         )
+
+    async def charged(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Call, and record what that spends, unless the record of an asked agent has it."""
+        assert self.record is not None
+        assert self.turn.budget is not None
+        if self._has_record:
+            return await call()
+        bill = Bill(self.turn.budget.accounts[0])
+        self.record.charge(bill.take)
+        with ModelCall(bill=bill):
+            return await call()
 
     @property
     def of_event(self) -> tuple[str, int, str, str]:

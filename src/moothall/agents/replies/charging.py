@@ -91,7 +91,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
             if cost is None or cost["model_calls"]:
                 interrupted = bool(data.get("cancelled"))
                 spent.answers += not interrupted
-        elif entry.kind in ("ended", "failed") and "action" in details:
+        elif entry.kind == "waits" or (entry.kind in ("ended", "failed") and "action" in details):
             spent.count(data.get("charged") or {})
     for key, start in reserved.items():
         if key not in goes_on:
@@ -142,7 +142,7 @@ async def begin_call(
     if budget is None:
         await step.begins(args)
         return ModelCall(step)
-    bill = Bill(budget)
+    bill = Bill(budget.accounts[0])
     step.charge(bill.json)
     try:
         tokens, usd = model.largest_amounts(*request)

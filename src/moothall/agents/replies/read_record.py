@@ -144,7 +144,8 @@ class ReadRecord(Generic[S]):
             if not is_of(self.run_id, data):
                 return
             since = past_step.requests.get(data["wait"], {}).get("since", at)
-            past_step.requests[data["wait"]] = {**data, "since": since}
+            request = {name: each for name, each in data.items() if name != "charged"}
+            past_step.requests[data["wait"]] = {**request, "since": since}
             return
         if kind == ANSWERED:
             answer = (data.get("value"), data.get("by"), at, data.get("expired", False))

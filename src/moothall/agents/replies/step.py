@@ -141,12 +141,8 @@ class StepHandle:
         note |= {} if by is None else {"by": by}
         if isinstance(decision, ChangedArgs) and change is not None:
             exact, was = change(decision.args)
-            note |= {
-                "fingerprint": exact,
-                "proposed": fingerprint,
-                "args": decision.args,
-                "was": was,
-            }
+            note |= {"fingerprint": exact, "proposed": fingerprint}
+            note |= {"args": decision.args, "was": was}
             decision = True
         if (entry := DECISION_KINDS.entry_of(decision, request)) is not None:
             kind, holds = entry
@@ -206,7 +202,7 @@ class StepHandle:
         if later.asks_caller:
             request["of_caller"] = True
         self.past.requests[wait] = request
-        self._tell(WAITS, request)
+        self._tell(WAITS, request | self._spent())
         await self.record.commit()
         return request
 
@@ -333,8 +329,12 @@ class StepHandle:
 
     def end(self, kind: str, data: dict[str, Any]) -> None:
         """Note how it ended."""
-        charged = {} if self._charged is None else {"charged": dict(self._charged())}
-        self.record.note(kind, self._note | charged | data)
+        self.record.note(kind, self._note | self._spent() | data)
+
+    def _spent(self) -> dict[str, Any]:
+        """Return what it has spent and not yet recorded."""
+        charged = None if self._charged is None else dict(self._charged())
+        return {"charged": charged} if charged else {}
 
 
 class _NullStep(StepHandle):

@@ -131,6 +131,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "name?": str,
         "read?": [str],
         "facts?": _facts,
+        "charged?": _CHARGED,
     },
     "answered": {
         "key": str,

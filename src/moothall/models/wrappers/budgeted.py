@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.budget import Budget, Reservation
-from moothall.budget.bill import add_to_bill
 from moothall.foundation.errors import (
     BudgetExceeded,
     ConfigError,
@@ -208,7 +207,6 @@ class BudgetedModel(AnsweringModel):
             raise BudgetExceeded(
                 f"{self.name} was not asked: {error}{reason}", error.limit
             ) from error
-        add_to_bill(reservation, self.budget)
         return bound, reservation
 
     def _input_bound(self, request: ModelRequest) -> int | None:
