@@ -13,7 +13,7 @@ import pytest
 from moothall import Call, Conversation, Journal, ModelReply
 from moothall.serving import asgi
 from serving.doors.conftest import client, serving
-from serving.doors.test_openai import TOOLS, bot
+from serving.doors.test_openai import FORM, TOOLS, bot
 
 Serve = Callable[[Any], str]
 
@@ -58,6 +58,46 @@ def test_openai_response_is_fetched_after_a_restart_with_a_journal(tmp_path: Pat
         assert one.id.removeprefix("resp_") not in {run.id for run in Journal(path).runs()}
         with pytest.raises(openai.BadRequestError):
             responses.create(model="bot", input="x", previous_response_id=one.id)
+
+
+ODD_TOOL: Any = [{**TOOLS[0], "name": "my.weather:now"}]
+SUM_FORM: Any = {"format": {"type": "json_schema", "name": "sum", "schema": FORM}}
+REQUESTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "settings": (
+        "Hello.",
+        {
+            "instructions": "Be brief.",
+            "metadata": {"order": "17"},
+            "temperature": 0.2,
+            "max_output_tokens": 50,
+            "safety_identifier": "ada",
+            "tools": TOOLS,
+            "tool_choice": "none",
+        },
+    ),
+    "form": ('```json\n{"sum":  3}\n```', {"text": SUM_FORM}),
+    "call": (
+        lambda messages, actions: [Call("w", actions[0].name, {"city": "Bern"})],
+        {"tools": ODD_TOOL, "tool_choice": "required"},
+    ),
+    "cut": (ModelReply("the beginning", finish_reason="length"), {}),
+    "refusal": (ModelReply("I will not.", finish_reason="refusal"), {}),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_openai_response_says_after_a_restart_what_it_said_before(
+    tmp_path: Path, name: str
+) -> None:
+    answer, more = REQUESTS[name]
+    path = tmp_path / "runs.db"
+    answers = answer if callable(answer) else [answer]
+    with serving(asgi(bot(answer=answers, journal=path))) as url:
+        made = client(url).responses.create(model="bot", input="hi", **more)
+    with serving(asgi(bot(journal=path))) as url:
+        found = client(url).responses.retrieve(made.id)
+    times = {"created_at": made.created_at, "completed_at": made.completed_at}
+    assert {**found.model_dump(), **times} == made.model_dump()
 
 
 def test_openai_deleted_response_is_found_no_more(serve: Serve) -> None:

@@ -275,7 +275,7 @@ class RecordedAgent(ConversationalAgent):
             # Where a process that resumes the run continues it.
             beginning |= tracing.trace_headers()
         if record.start is None:
-            beginning |= self._keeps(record, request)
+            beginning |= self._keeps(record, request) | request.door_data
         if request.record is None:
             beginning |= self._asker()
         record.begin(self.run_kind, str(self.id), program | self.describe_program(), **beginning)

@@ -107,6 +107,7 @@ class ReplyRequest:
         self.budget = budget  # what it may spend; None for the agent's own budget
         self.options: Mapping[str, Any] | None = None  # of the requests to its model
         self.attributes: Mapping[str, Any] = NO_ATTRIBUTES  # what the caller says of the run
+        self.door_data: dict[str, Any] = {}  # what a door records as its run begins, by name
         self.emit: Callable[[Any], Any] | None = None  # where events go
         # Waits until the reader has seen the events; None without a reader to wait for.
         self.wait_for_reader: Callable[[], Awaitable[None]] | None = None

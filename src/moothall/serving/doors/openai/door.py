@@ -48,7 +48,7 @@ from moothall.serving.doors.openai.input import (
     mended,
     without_pending,
 )
-from moothall.serving.doors.openai.items import response_request
+from moothall.serving.doors.openai.items import echo_of, response_request
 from moothall.serving.doors.openai.marking import marked, sent_back
 from moothall.serving.doors.openai.outcome import (
     ClientOutcome,
@@ -58,7 +58,7 @@ from moothall.serving.doors.openai.outcome import (
     wrong_of,
 )
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
-from moothall.serving.doors.openai.stored import StoredResponses
+from moothall.serving.doors.openai.stored import ECHO, StoredResponses
 from moothall.serving.doors.protocols import OPENAI, id_in
 from moothall.serving.doors.served import Served
 
@@ -181,6 +181,8 @@ class OpenAIDoor:
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
 
+        if isinstance(form, ResponseForm):
+            request.door_data = {ECHO: echo_of(request_read.body)}
         request.thoughts, last_only = [], is_alone(request_read, agent)
 
         async def finish(reply: Reply) -> ClientOutcome:

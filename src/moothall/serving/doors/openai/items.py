@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from moothall.build import json_text
 from moothall.serving.doors.openai.content import BadRequest, text_in
@@ -17,6 +17,14 @@ from moothall.serving.doors.openai.input import (
     schema_of,
     tools_of,
 )
+
+_OUTSIDE_ECHO: Final = ("input", "model", "previous_response_id", "stream", "stream_options")
+"""What a response does not say again of its request, or what its run has."""
+
+
+def echo_of(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request that its response says again."""
+    return {name: value for name, value in body.items() if name not in _OUTSIDE_ECHO}
 
 
 def response_request(body: dict[str, Any]) -> OpenAIRequest:

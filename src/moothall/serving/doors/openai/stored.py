@@ -6,9 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from moothall import NoSuchRun, Reply, RunHeld, StateError
-from moothall.actions.caller_actions import LEFT_TO_CALLER
-from moothall.agents.replies.reply import gives
+from moothall import NoSuchRun, RunHeld, StateError
 from moothall.build import json_text
 from moothall.journal import Outline
 from moothall.memory.reply_memory import meant_by
@@ -17,14 +15,15 @@ from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
 from moothall.serving.doors.openai.content import BadRequest
-from moothall.serving.doors.openai.input import OpenAIRequest
-from moothall.serving.doors.openai.items import kind_of
-from moothall.serving.doors.openai.outcome import ClientOutcome, failure, resting, turns_of
+from moothall.serving.doors.openai.items import kind_of, response_request
+from moothall.serving.doors.openai.outcome import is_alone, outcome_of, resting
 from moothall.serving.doors.openai.output import ResponseForm, send_json
 from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served import Served
 
 _MOST_ITEMS: Final = 100
+ECHO: Final = "response"
+"""Under what name the beginning of a run has what its response says of the request."""
 
 
 class StoredResponses:
@@ -91,7 +90,9 @@ class StoredResponses:
             return stored
         agent, run = self._recorded(run_id, sender)
         waits = agent.journal.waiting(run_id) if run.state == "waiting" and not run.held else []
-        request = OpenAIRequest(run.agent, [], (), False, None, False, previous=previous_of(run_id))
+        beginning = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
+        run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
+        request = response_request({**beginning.get(ECHO, {}), **run_data})
         response = ResponseForm(request, run_id, int(run.began))
         if run.state == "cancelled":
             return {**response.open(), "status": "cancelled"}
@@ -101,13 +102,11 @@ class StoredResponses:
             return response.open()
         if run.state == "waiting":  # it has been answered, and goes on soon, if nothing waits
             return response.complete(resting(waits, reply.usage)) if waits else response.open()
-        if not gives(agent, reply.stop_reason, reply.text):
-            return response.failure(failure(reply))
-        beginning = next(
-            each.data for each in agent.journal.entries(run_id) if each.kind == "begun"
-        )
-        last_only = beginning.get("schema") is not None or getattr(agent, "check", None) is not None
-        return response.complete(_outcome(reply, agent, last_only), int(run.changed))
+        try:
+            outcome = outcome_of(reply, request, agent, (), is_alone(request, agent))
+        except BadRequest as wrong:
+            return response.failure(wrong)
+        return response.complete(outcome, int(run.changed))
 
     def _resolved(self, references: list[Any], caller: str) -> list[Any]:
         by_id: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
@@ -176,17 +175,6 @@ class StoredResponses:
                 return agent, run
         text = f"Response with id 'resp_{run_id}' not found."
         raise BadRequest(text, "response_id", "response_not_found", 404)
-
-
-def _outcome(reply: Reply, agent: Any, last_only: bool) -> ClientOutcome:
-    """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
-    pending_ids = {
-        each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT_TO_CALLER
-    }
-    calls_made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
-    calls = [call for call in calls_made if call["id"] in pending_ids]
-    text = "" if calls else reply.text
-    return ClientOutcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), last_only))
 
 
 def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
