@@ -320,6 +320,108 @@ def test_research_that_could_read_nothing_has_failed_and_the_same_run_tries_agai
     assert "It uses port 4711." in again().citations[0].sentence
 
 
+class Busy:
+    """A web whose pages at `urls` answer that they are busy the first `times`, and its visits."""
+
+    def __init__(self, *urls: str, times: int = 1) -> None:
+        self.urls, self.times, self.visits = urls, times, list[str]()
+
+    def tools(self) -> list[Any]:
+        async def search(query: str) -> list[Resource]:
+            """Search.
+
+            Args:
+                query: words
+            """
+            return [Resource(url, title) for url, (title, _) in PAGES.items()]
+
+        async def read(url: str) -> Resource:
+            """Read.
+
+            Args:
+                url: where it is
+            """
+            self.visits.append(url)
+            if url in self.urls and self.visits.count(url) <= self.times:
+                raise ConnectionError(f"{url} answered 429 (Too Many Requests)")
+            return Resource(url, *PAGES[url][:1], True, PAGES[url][1])
+
+        return [search, read]
+
+
+def test_research_page_that_could_not_be_read_once_is_read_in_a_later_iteration() -> None:
+    web = Busy(ALPHA)
+    report = Researcher("r", None, "Which port does alpha use?", web.tools(), 4).report_sync()
+    assert "It uses port 4711." in report.citations[0].sentence
+    assert web.visits.count(ALPHA) == 2
+    assert report.notes == []  # it was read in the end
+
+
+def test_report_names_a_page_that_could_not_be_read_twice_with_the_reason_once() -> None:
+    web = Busy(ALPHA, times=9)
+    report = Researcher("r", None, "Which port does alpha use?", web.tools(), 9).report_sync()
+    assert (report.stop_reason, web.visits.count(ALPHA)) == ("no_progress", 2)
+    assert report.notes == [f"failed: {ALPHA} answered 429 (Too Many Requests)"]
+    assert report.markdown.count("429") == 1
+
+
+def test_report_names_several_searches_that_failed_for_one_reason_in_one_note() -> None:
+    web, down = Busy(), Flaky("search").tools()[0]
+    down.__name__ = "look"
+    report = Researcher(
+        "r", None, "Which port does alpha use?", [down, *web.tools()], 2
+    ).report_sync()
+    assert report.citations
+    assert [each.count("the search server is down") for each in report.notes] == [1]
+    assert report.notes[0].startswith("failed: Which port does alpha use?, ")
+
+
+def test_research_page_that_could_not_be_read_once_is_read_when_the_run_is_resumed(
+    tmp_path: Path,
+) -> None:
+    web, reports = Busy(ALPHA), []
+    for iterations in (2, 4):
+        researcher = Researcher(
+            *("r", None, "Which port does alpha use?", web.tools()),
+            iterations,
+            journal=tmp_path / "runs.db",
+        )
+        reports.append(researcher.report_sync("run"))
+    assert [each.notes for each in reports] == [
+        [f"failed: {ALPHA} answered 429 (Too Many Requests)"],
+        [],
+    ]
+    assert "It uses port 4711." in reports[1].citations[0].sentence
+
+
+def test_research_task_that_an_approver_refused_is_not_asked_about_again() -> None:
+    asked: list[str] = []
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def look(url: str) -> Resource:
+        """Look at a page.
+
+        Args:
+            url: where it is
+        """
+        return Resource(url, "Alpha", True, PAGES[url][1])
+
+    async def approve(request: Any) -> bool:
+        asked.append(request.args["url"])
+        return False
+
+    researcher = Researcher(
+        "r",
+        None,
+        "the port of alpha",
+        [Busy().tools()[0], look],
+        5,
+        approver=CallbackApprover(approve),
+    )
+    researcher.report_sync()
+    assert sorted(asked) == sorted(set(asked)) != []
+
+
 def test_research_whose_last_findings_cannot_be_read_has_failed() -> None:
     tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA, "part": "all"}))
     script = [tasks, evaluation({"alpha": 0.0})]
@@ -492,8 +594,8 @@ def test_research_iteration_whose_tasks_all_fail_after_reading_says_so() -> None
     gone = plan(("read", {"url": "http://web.test/gone"}))
     reached = evaluation({"alpha": 0.5})
     read = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
-    script = [SCRIPT[0], reached, read, "Alpha uses port 4711.[^1^]", reached, gone, reached]
-    report = research(script)[0].report_sync()
+    script = [SCRIPT[0], reached, read, "Alpha uses port 4711.[^1^]", reached]
+    report = research([*script, gone, reached, gone, reached], iterations=9)[0].report_sync()
     assert report.stop_reason == "no_progress"
     assert report.detail.startswith("each task of the last iteration failed: ")
     assert "404 for http://web.test/gone" in report.detail

@@ -126,6 +126,8 @@ def result_of(task: ResearchTask, outcome: dict[str, Any] | None) -> ResearchRes
     """Return the result of a task from the recorded outcome of its call."""
     task_result = ResearchResult(task.tool, task.args, task.reasoning, objective=task.objective)
     error, value = (outcome or {}).get("error"), (outcome or {}).get("result")
+    # A refusal is not raised: whoever refused is not asked again.
+    task_result.has_raised = "Traceback (" in (outcome or {}).get("traceback", "")
     if error is not None or not isinstance(value, dict):
         task_result.error = "it gave no result" if error is None else str(error)
         return task_result

@@ -190,6 +190,7 @@ class ResearchResult(ResearchTask):
         error: why the tool failed; None if it did not
         resources: what the tool found and read, for Update to add to the pool
         missing: what it could not read, or not whole
+        has_raised: whether the tool was called and raised: a later iteration may try it once more
     """
 
     result: Any = None
@@ -197,6 +198,7 @@ class ResearchResult(ResearchTask):
     error: str | None = None
     resources: list[Resource] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    has_raised: bool = False
 
 
 @dataclass
@@ -337,6 +339,7 @@ class Progress:
     stop: StopReason | None = None
     detail: str = ""
     title: str = ""  # of the report, if one was given
+    failed: dict[str, str] = field(default_factory=dict)  # by the keys of tasks: what failed, why
 
 
 class ProgressView:

@@ -40,6 +40,7 @@ async def iterate(bench: Workbench) -> None:
     """Take the five steps, and note the stop reason if the research is over."""
     progress, agent = bench.progress, bench.agent
     progress.fresh, known_resources = 0, len(bench.resources)
+    done_before = len(progress.done)
     bench.is_cut = False
     bench.tasks, bench.results = [], []
     for name in agent.steps:
@@ -56,12 +57,13 @@ async def iterate(bench: Workbench) -> None:
     # Rules go on with what did not fit into the plan, or was found and not read.
     full = len(bench.tasks) >= agent.max_tasks
     more = not can_plan(agent.model_of("plan")) and (bench.unread(1) if failed else full)
+    waits = len(bench.resources) and any(map(bench.is_new, bench.results))  # to be tried again
     nothing_new = not (
-        progress.fresh or bench.is_cut or len(bench.resources) != known_resources or more
+        progress.fresh or bench.is_cut or len(bench.resources) != known_resources or more or waits
     )
     if failure and (nothing_new or progress.iteration >= agent.iterations):
         progress.stop, progress.detail = "error", failure
-        del progress.done[-len(bench.tasks) :]  # so that a resumed run tries them again
+        del progress.done[done_before:]  # so that a resumed run tries them again
     elif is_understood(bench):
         progress.stop, progress.detail = "done", ""
     elif not bench.tasks:
@@ -235,7 +237,10 @@ def _take(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
         bench.tasks = bench.tasks[: min(most, affordable)]
     elif name == "research":
         bench.results = bench.results if result is None else list(map(sourced, result))
-        bench.progress.done.extend(bench.tasks)
+        # What has failed for the first time is tried again in a later iteration.
+        to_repeat = {e.key for e in bench.results if e.has_raised} - bench.progress.failed.keys()
+        bench.progress.done.extend(each for each in bench.tasks if each.key not in to_repeat)
+        bench.note_failures()
     elif isinstance(result, Narrative) and result.markdown != bench.progress.narrative:
         bench.checked(result.markdown)
     elif isinstance(result, Findings):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
@@ -234,6 +235,7 @@ def report_of(
     from moothall.research.citations import marked, renumbered
     from moothall.research.citations.differences import differing
 
+    progress = replace(progress, notes=[*progress.notes, *_failures(progress, resources)])
     passages = progress.passages
     if not all(0 < number <= len(passages) for number, _ in progress.citations):
         raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
@@ -313,6 +315,21 @@ def report_of(
         list(progress.notes),
         [(first.sentence, other.sentence, remark) for first, other, remark in differ],
     )
+
+
+def _failures(progress: Progress, resources: list[Resource]) -> Iterator[str]:
+    """Yield what could not be searched or read, for each reason once."""
+    read = [json.dumps(each.url) for each in resources if each.visited]
+    subjects: dict[str, list[str]] = {}
+    for key, reason in progress.failed.items():
+        if reason not in progress.detail and not any(each in key for each in read):
+            args = json.loads(key.partition(" ")[2])
+            subject = next((each for each in args.values() if isinstance(each, str)), "")
+            subjects.setdefault(reason, []).append(one_line(subject, 120))
+    for reason, listed in subjects.items():
+        more = f" and {len(listed) - _PLACES} more" * (len(listed) > _PLACES)
+        places = [each for each in listed[:_PLACES] if each not in reason]
+        yield f"failed: {', '.join(places)}{more}: {reason}" if places else f"failed: {reason}"
 
 
 def _nearest(read: list[Passage], topic: str) -> str:

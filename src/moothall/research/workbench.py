@@ -25,6 +25,7 @@ from moothall.build import (
     ask_value,
     completed,
     log_failure,
+    one_line,
     shorten,
 )
 from moothall.research.calling import call_of, result_of
@@ -195,8 +196,18 @@ class Workbench(ProgressView):
         self.progress.fresh += bool(stored.visited) and len(stored.content or "") > before
         self._passages.pop(stored.url, None)
 
+    def note_failures(self) -> None:
+        """Note which tasks of this iteration have failed, and why; what succeeds has not failed."""
+        for each in self.results:
+            self.progress.failed.pop(each.key, None)
+            if each.has_raised:
+                self.progress.failed[each.key] = one_line(each.error or "", 200)
+
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
-        """Return resources that no task tried, those that fit the topic or any objective first."""
+        """Return resources that no task tried, those that fit the topic or any objective first.
+
+        What could not be read once comes last.
+        """
         values = (value for task in self.done for value in task.args.values())
         tried_urls = {normalized(value) for value in values if isinstance(value, str)}
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
@@ -205,9 +216,10 @@ class Workbench(ProgressView):
             for each in self.resources.get_unvisited()
             if each.url not in tried_urls
         }
-        best = nearest(unread, topics)
+        best, failed = nearest(unread, topics), " ".join(self.progress.failed)
         # Those that have none of the words come last, in the order in which they were found.
-        return [unread[each] for each in sorted(unread, key=lambda e: -best.get(e, 0.0))][:limit]
+        ranked = sorted(unread, key=lambda e: (json.dumps(e.url) in failed, -best.get(e, 0.0)))
+        return [unread[each] for each in ranked][:limit]
 
     def passages_of(self, resource: Resource) -> list[Passage]:
         """Return the passages of a resource that was read."""
