@@ -12,7 +12,8 @@ import docx
 import pytest
 
 from moothall.foundation.errors import FileError
-from moothall.research import Citation, Passage, Publication, Report
+from moothall.research import Citation, Passage, Publication, Report, Resource, Section
+from moothall.research.pool import passages_of
 from moothall.research.reading.documents import read_document
 from research.test_page import ALPHA, DAY, HOSTILE, report
 
@@ -113,6 +114,17 @@ def test_work_at_several_addresses_is_one_source() -> None:
     secure = Passage.of("https://www.example.org/alpha", "It is fast.", DAY, "Alpha")
     plain = Passage.of("http://example.org/alpha", "It is fast.", DAY, "Alpha")
     assert report("x", page, same, secure, plain).bibtex().count("\n@") == 1
+
+
+def test_source_title_with_a_dash_is_whole() -> None:
+    war = Resource(
+        "https://war.test/", "1914 – 1918: The Great War", True, "In short.\n\nIt began in July."
+    )
+    war.sections = [Section(0), Section(11, "causes", "Causes")]
+    first, second = passages_of(war)
+    assert second.title == "1914 – 1918: The Great War – Causes"
+    for passage in (first, second):
+        assert "title = {{1914 – 1918: The Great War}}" in report("x", passage).bibtex()
 
 
 def test_bibtex_title_cannot_leave_its_field() -> None:

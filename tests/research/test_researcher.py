@@ -1290,6 +1290,30 @@ def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None
     assert researcher.report_so_far().markdown == report.markdown
 
 
+def test_run_whose_plan_the_budget_cut_goes_on_with_the_rest_when_it_is_resumed(
+    tmp_path: Path,
+) -> None:
+    waiting = [True]
+
+    @action(idempotent=True)
+    async def look(query: str) -> list[Resource]:
+        """Look."""
+        if waiting and waiting.pop():
+            await asyncio.Event().wait()
+        return [Resource(ALPHA, "Alpha", True, PAGES[ALPHA][1])] * (query == "b")
+
+    both = plan(("look", {"query": "a"}), ("look", {"query": "b"}))
+    script = [both, evaluation({"alpha": 0.0}), both, "Alpha uses port 4711.[^1^]"]
+    model = ScriptedModel([*script, evaluation({"alpha": 1.0})])
+    for budget in (Budget(actions=1, seconds=0.5), Budget(actions=9)):
+        researcher = Researcher(
+            *("r", model, "alpha", [look]), journal=tmp_path / "runs.db", judge=False
+        )
+        report = researcher.report_sync("run", budget=budget)
+    assert report.stop_reason == "done"
+    assert [each.sentence for each in report.citations] == ["Alpha uses port 4711."]
+
+
 def test_report_of_a_model_that_the_time_limit_ends_amid_actions_says_that_pages_were_read() -> (
     None
 ):

@@ -135,6 +135,7 @@ class Passage:
         sha256: the hash of the text as UTF-8, in hex
         title: the titles of the resource and of the part
         publication: the authors, date and DOI of the resource, where they are known
+        page: the title of the resource alone
     """
 
     url: str
@@ -143,6 +144,7 @@ class Passage:
     sha256: str
     title: str = ""
     publication: Publication | None = None
+    page: str = ""
 
     @classmethod
     def of(
@@ -152,10 +154,12 @@ class Passage:
         fetched_at: str,
         title: str = "",
         publication: Publication | None = None,
+        page: str = "",
     ) -> Passage:
-        """Return a passage with the hash of its text."""
+        """Return a passage with the hash of its text; by default `title` begins with `page`."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(url, text, fetched_at, digest, title, publication)
+        page = page or title.partition(" – ")[0]
+        return cls(url, text, fetched_at, digest, title, publication, page)
 
 
 @dataclass

@@ -144,6 +144,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     if has_ended:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks
+        bench.is_cut = bench.is_cut or data.get("is_cut", False)
     emit(BlockEnded(*span_values, data, **run))
 
 

@@ -188,7 +188,7 @@ def passages_of(resource: Resource) -> list[Passage]:
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
         full_title = _full_title(title, section.title)
         read = section.fetched_at or resource.fetched_at or ""
-        passages.append(Passage.of(url, text, read, full_title, resource.publication))
+        passages.append(Passage.of(url, text, read, full_title, resource.publication, title))
     return passages
 
 

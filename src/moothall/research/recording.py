@@ -73,6 +73,8 @@ def step_of(researcher: Workbench, step: str, progress_before: Progress) -> dict
     if step == "plan":
         if progress.outline:
             more["outline"] = as_json(progress.outline)
+        if researcher.is_cut:
+            more["is_cut"] = True
         return {"tasks": as_json(researcher.tasks), **more}
     if step == "research":
         names = ("tool", "args", "citation", "error")
@@ -91,7 +93,7 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
     """Apply the data of a recorded step to the progress."""
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
     recorded = load_state(Progress, data, "a recorded step")
-    for name in data.keys() - {"spent", "tasks"}:
+    for name in data.keys() - {"spent", "tasks", "is_cut"}:
         if name in ("passages", "notes"):
             getattr(progress, name).extend(getattr(recorded, name))
         elif name == "used":

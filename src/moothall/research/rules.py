@@ -165,7 +165,7 @@ def _by_page(
     for passage in dict.fromkeys(passages):
         copies.setdefault(passage.sha256, []).append(passage)
     for each in result.quotes:
-        title = one_line(titled(each.passage).partition(" – ")[0], 120)
+        title = one_line(each.passage.page if titled(each.passage) else "", 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
         copied = copies[each.passage.sha256] if len(each.passage.text) >= COPY else []
         same = dict.fromkeys((each.passage, *copied[:_COPIES]))

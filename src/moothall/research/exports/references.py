@@ -72,7 +72,8 @@ def _id(url: str, passage: Passage, publication: Publication) -> str:
 
 
 def _title(passage: Passage) -> str:
-    return one_line(plain_text(passage.title.partition(" – ")[0] or passage.url), _LONGEST)
+    page = passage.page or passage.title.partition(" – ")[0]  # of an earlier version
+    return one_line(plain_text(page or passage.url), _LONGEST)
 
 
 def _entry(id: str, passage: Passage, publication: Publication) -> str:
