@@ -176,18 +176,24 @@ async def test_asked_agent_that_has_changed_is_named_while_its_caller_waits(
     assert till.paid == []
 
 
+@pytest.mark.parametrize("deleted", (False, True))
 @on_a_loop
-async def test_asked_agent_answers_its_caller_and_a_fork_of_that(tmp_path: Path) -> None:
+async def test_asked_agent_answers_its_caller_and_a_fork_of_that(
+    tmp_path: Path, deleted: bool
+) -> None:
     till = Till()
     with Journal(tmp_path / "j.db") as journal:
         agent = direct(till, journal)
         await agent.reply("go", run_id="r")
         copy = journal.fork("r")
         assert (await agent.reply("go", run_id=copy)).stop_reason == "waiting"
+        if deleted:
+            journal.delete("r")
         permit(journal)
-        await direct(till, journal).resume_decided()
-        await direct(till, journal).resume_runs()  # the fork, as at a program's start
-        assert [journal.run(id).state for id in ("r", copy)] == ["done", "done"]
+        for _ in range(2):
+            await direct(till, journal).resume_decided()
+        runs = [run.state for run in journal.runs(agent="clerk")]
+        assert runs == ["done"] * (1 if deleted else 2)
         assert journal.replay(copy).steps[0].result["result"] == "paid 1"
         assert (till.paid, journal.waiting()) == ([1], [])
 

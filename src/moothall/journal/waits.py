@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
@@ -207,13 +207,28 @@ class Waits(DueRuns):
                 WaitOutcome(None, by, sources=sources),
             )
 
-    def answer_askers(self, deleted: Iterable[str]) -> None:
-        """Tell the runs that wait for the replies of deleted runs that no reply comes."""
-        deleted_ids = {*deleted}
-        for each in self.open(None, None, "result"):
-            if each.key in deleted_ids:
+    def answer_askers(
+        self,
+        over: Iterable[str],
+        text: str = NO_ANSWER,
+        sources: tuple[str, ...] = (),
+        but: Container[str] = (),
+    ) -> None:
+        """Tell the runs that wait for replies of runs, and copies of them, that no other comes.
+
+        `over` are the runs that have ended or were deleted; `but` the askers that need no answer.
+        """
+        over_ids = {*over}
+        query = (
+            "SELECT r.id, w.key FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken "
+            "AND w.kind = 'result' AND w.value IS NULL AND w.place > 0 AND NOT r.deleted"
+        )
+        with self._store.reading() as db:
+            asked = db.execute(query).fetchall()
+        for asker, run_id in asked:
+            if run_id in over_ids and asker not in but:
                 with suppress(StateError, NoSuchRun):  # answered, ended or deleted meanwhile
-                    self.answer(each.run, each.key, NO_ANSWER, None)
+                    self.answer(asker, run_id, text, None, sources)
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""

@@ -14,7 +14,7 @@ from moothall.actions.message import MAX_ID
 from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
-from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, StateError
+from moothall.foundation.errors import JournalError, MoothallError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
@@ -181,23 +181,20 @@ async def answer_asker(
     under_way: Iterable[str],
     texts: Texts | None,
 ) -> None:
-    """Answer the run whose action waits for a resumed run, once that has ended.
+    """Answer the runs whose actions wait for a resumed run, once that has ended.
 
-    One of those `under_way` has asked again, and gets the reply itself. `texts` are those of its
-    thread: the answer comes from what that has read from outside.
+    Those `under_way` have asked again, and get the reply itself. `texts` are those of its thread:
+    the answer comes from what that has read from outside.
     """
-    asker = (record.start or {}).get("asked_for")
-    if journal is None or not isinstance(asker, str) or reply.stop_reason not in FINAL:
-        return
-    if asker in under_way:
+    is_asked = "asked_for" in (record.start or ())
+    if journal is None or not is_asked or reply.stop_reason not in FINAL:
         return
     text = reply.text
     if reply.stop_reason not in ANSWERED:
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
-    with suppress(StateError, NoSuchRun):  # it was answered before, has ended or was deleted
-        sources = (*reply.outside, *(() if texts is None else texts.sources))
-        give = journal.waits.answer
-        await asyncio.to_thread(give, asker, record.run_id, text, None, (*union(sources),))
+    sources = union((*reply.outside, *(() if texts is None else texts.sources)))
+    give = journal.waits.answer_askers
+    await asyncio.to_thread(give, [record.run_id], text, (*sources,), [*under_way])
 
 
 def fork_id_of(run_id: str) -> str:
