@@ -25,7 +25,7 @@ from moothall import (
     Waiting,
 )
 from moothall.agents.replies.recorded_agent import RecordedAgent
-from moothall.foundation.errors import JournalError
+from moothall.foundation.errors import JournalError, RunMismatch
 from moothall.models.protocol import Call
 
 ACCEPT = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}'
@@ -53,10 +53,12 @@ def calling(*calls: Call | tuple[Call, ...]) -> ScriptedModel:
 
 
 class Till:
-    """Pays; `paid` has every payment."""
+    """Pays; `paid` has every payment. The others are of its helpers."""
 
-    def __init__(self) -> None:
+    def __init__(self, system_prompt: str | None = None) -> None:
         self.paid: list[int] = []
+        self.system_prompt = system_prompt
+        self.on_mismatch: Any = "stop"
 
     @property
     def pay(self) -> Action:
@@ -88,7 +90,10 @@ def pay(coins: int, name: str = "pay", id: str = "0") -> Call:
 def helper(till: Till, journal: Any, *calls: Any, id: str = "helper", **options: Any) -> ReActAgent:
     calls = calls or (pay(1),)
     options = {"actions": [till.pay, till.book], "approver": Waiting(), **options}
-    return ReActAgent(id, calling(*calls), journal=journal, **options)
+    options |= {"journal": journal, "system_prompt": till.system_prompt}
+    agent = ReActAgent(id, calling(*calls), **options)
+    agent.on_mismatch = till.on_mismatch
+    return agent
 
 
 def clerk(journal: Any, *asked: ReActAgent, calls: Any = None) -> ReActAgent:
@@ -138,6 +143,7 @@ def by_its_own_say(till: Till, file: Any) -> RecordedAgent:
 
 def a_group(till: Till, file: Any) -> RecordedAgent:
     talk = Conversation([helper(till, None)], id="helper", until=MaxTurns(1), journal=file)
+    talk.on_mismatch = till.on_mismatch
     return ReActAgent("clerk", calling(ask("helper")), actions=[talk.as_action()], journal=file)
 
 
@@ -160,20 +166,35 @@ def permit(journal: Journal) -> None:
     journal.answer(wait.run, wait.key, True, by="eva")
 
 
+@pytest.mark.parametrize("then", ("restore it", 'on_mismatch = "fork"', "delete the run"))
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 @on_a_loop
-async def test_asked_agent_that_has_changed_is_named_while_its_caller_waits(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_asked_agent_that_has_changed_is_an_error_of_its_caller_that_says_what_to_do(
+    tmp_path: Path, shape: Shape, then: str
 ) -> None:
-    till = Till()
-    with Journal(tmp_path / "j.db") as journal:
-        await direct(till, journal).reply("go", run_id="r")
+    old, new = Till(), Till("You are new.")
+    file = str(tmp_path / "runs.db")
+    await shape(old, file).reply("go", run_id="r")
+    with Journal(file) as journal:
         (wait,) = journal.waiting(kind="approval")
         permit(journal)
-        agent = clerk(journal, helper(till, journal, system_prompt="You are new."))
-        assert await gone_on(agent, "resume_decided") == "waiting"
-    assert f"agent 'helper': run '{wait.run}' was not resumed" in caplog.text
-    assert "was begun by another program" in caplog.text
-    assert till.paid == []
+        (resumed,) = await shape(new, file).resume_decided()
+        assert (resumed.run.id, resumed.outcome) == ("r", "mismatch")
+        with pytest.raises(RunMismatch, match=f"run '{wait.run}' was begun.*{then}") as caught:
+            await shape(new, file).reply("go", run_id="r")
+        assert str(resumed.error) == str(caught.value)
+        assert journal.run("r").state == "waiting"
+        if then == "delete the run":
+            journal.delete(wait.run)
+        elif then.startswith("on_mismatch"):
+            new.on_mismatch = "fork"
+        till = old if then == "restore it" else new
+        if then.startswith("on_mismatch"):  # what a person permits is asked in the fork
+            assert await gone_on(shape(till, file), "reply") == "waiting"
+            (wait,) = [each for each in journal.waiting(kind="approval") if each.run != wait.run]
+            journal.answer(wait.run, wait.key, True)
+        assert await gone_on(shape(till, file), "reply") in ("done", "terminated")
+        assert till.paid == ([] if then == "delete the run" else [1])
 
 
 @pytest.mark.parametrize("deleted", (False, True))
@@ -225,6 +246,24 @@ async def test_asked_agent_permitted_its_caller_goes_on(
         assert till.paid == [1]
         assert journal.waiting() == []
         assert journal.runs(needs_person=True) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
+@on_a_loop
+async def test_asked_agent_waits_for_several_runs_of_one_thread(
+    tmp_path: Path, shape: Shape
+) -> None:
+    till, file, runs = Till(), str(tmp_path / "runs.db"), ("r", "s")
+    for run_id in runs:
+        reply = await shape(till, file).reply("go", thread="t", run_id=run_id)
+        assert reply.stop_reason == "waiting", reply.detail
+    with Journal(file) as journal:
+        for wait in journal.waiting(kind="approval"):
+            journal.answer(wait.run, wait.key, True)
+        for run_id in runs:
+            reply = await shape(till, file).reply("go", thread="t", run_id=run_id)
+            assert reply.stop_reason in ("done", "terminated"), reply.detail
+        assert (till.paid, journal.waiting()) == ([1, 1], [])
 
 
 @on_a_loop

@@ -358,17 +358,20 @@ class RunMismatch(MoothallError):
     Attributes:
         run_id: the run's id
         changed: what differs, such as `task` or `model`
+        detail: how it differs, in words
     """
 
-    def __init__(self, run_id: str, changed: tuple[str, ...], detail: str) -> None:
+    def __init__(self, run_id: str, changed: tuple[str, ...], detail: str, hint: str = "") -> None:
+        hint = hint or (
+            f"use another run_id, or resume a fork: journal.fork({run_id!r}), or `moothall resume "
+            f"{_quote(run_id)} --force --journal PATH`, with `--agent MODULE:AGENT` too for an "
+            "agent of a program's own"
+        )
         super().__init__(
             f"run {run_id!r} was begun by another program, which differs in: {', '.join(changed)} "
-            f"({detail}); restore it, use another run_id, or resume a fork: "
-            f"journal.fork({run_id!r}), or `moothall resume {_quote(run_id)} --force "
-            "--journal PATH`, with `--agent MODULE:AGENT` too for an agent of a program's own"
+            f"({detail}); restore it, {hint}"
         )
-        self.run_id = run_id
-        self.changed = changed
+        self.run_id, self.changed, self.detail = run_id, changed, detail
 
 
 class StateError(MoothallError, ValueError):

@@ -209,24 +209,24 @@ class Waits(DueRuns):
 
     def answer_askers(
         self,
-        over: Iterable[str],
+        run_ids: Iterable[str],
         text: str = NO_ANSWER,
         sources: tuple[str, ...] = (),
         but: Container[str] = (),
     ) -> None:
         """Tell the runs that wait for replies of runs, and copies of them, that no other comes.
 
-        `over` are the runs that have ended or were deleted; `but` the askers that need no answer.
+        The runs have ended or were deleted; `but` are the askers that need no answer.
         """
-        over_ids = {*over}
+        ids = {*run_ids}
         query = (
             "SELECT r.id, w.key FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken "
             "AND w.kind = 'result' AND w.value IS NULL AND w.place > 0 AND NOT r.deleted"
         )
         with self._store.reading() as db:
-            asked = db.execute(query).fetchall()
-        for asker, run_id in asked:
-            if run_id in over_ids and asker not in but:
+            rows = db.execute(query).fetchall()
+        for asker, run_id in rows:
+            if run_id in ids and asker not in but:
                 with suppress(StateError, NoSuchRun):  # answered, ended or deleted meanwhile
                     self.answer(asker, run_id, text, None, sources)
 

@@ -23,6 +23,7 @@ from moothall.actions.acting import ReadValue
 from moothall.actions.capability import without_parameter
 from moothall.actions.provenance import Origins, origins_of
 from moothall.actions.repairing import repaired
+from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
@@ -177,7 +178,7 @@ class ToolCall:
     statements: tuple[str, ...] = ()  # what a person answered to its questions
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
-    waits: Exception | None = None  # what ends the reply, if it waits in the journal
+    waits: Stop | None = None  # what ends the reply, if it waits in the journal
     watched: Callable[[str], None] | None = None  # told its progress, while it is executed
 
     def progress(self, text: str) -> None:

@@ -27,7 +27,12 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import note_late_reading
 from moothall.agents.replies.sub_agents.asking import doubts_of_asked
 from moothall.budget.amounts import checked_amounts
-from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded, JournalError
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    JournalError,
+    RunMismatch,
+)
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut, log_failure
 from moothall.foundation.threads import is_cancelled, reset, side_by_side
@@ -80,9 +85,10 @@ class ToolCalls(Executing):
     @property
     def end(self) -> Stop:
         """What ends the reply, of the ends that its calls have."""
-        waits = [str(call.waits) for call in self.calls if call.waits is not None]
+        waits = [call.waits for call in self.calls if call.waits is not None]
         if len(waits) == len(self.ends):
-            return Stop("waiting", "; ".join(waits))
+            error = next((each.error for each in waits if each.error is not None), None)
+            return Stop("waiting", "; ".join(map(str, waits)), error)
         # Any other end comes first: a reply that has failed does not wait.
         return next(each for each in self.ends if each.reason != "waiting")
 
@@ -229,5 +235,11 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
             channel.withdraw()
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
-    comes = result.get("result")
-    return await result_of(comes, call, step.record) if isinstance(comes, Later) else result
+    if not isinstance(comes := result.get("result"), Later):
+        return result
+    try:
+        return await result_of(comes, call, step.record)
+    except Stop as stop:
+        if isinstance(comes.__cause__, RunMismatch):  # of the agent that it asks
+            stop.error = comes.__cause__
+        raise

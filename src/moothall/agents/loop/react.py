@@ -355,14 +355,18 @@ class ReActAgent(Looping):
             request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
         run = LoopRun(self, request, request.memory)
-        if self.discover is not None or record.run.parked:
-            return self._reply_as_prepared(run, record)
+        # In the run of a group or a caller, what waits in the thread are that one's runs.
+        parked = request.record is None and record.run.parked
+        if self.discover is not None or parked:
+            return self._reply_as_prepared(run, record, parked)
         return run.reply()
 
-    async def _reply_as_prepared(self, run: LoopRun, record: Record[LoopState]) -> Reply:
+    async def _reply_as_prepared(
+        self, run: LoopRun, record: Record[LoopState], parked: object
+    ) -> Reply:
         if self.discover is not None and self.space_mailbox is not None:
             await self.discover_actions(run.thread)
-        if record.run.parked:
+        if parked:
             await show_open(self, run.request, record, run.memory)
         return await run.reply()
 

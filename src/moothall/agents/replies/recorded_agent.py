@@ -195,6 +195,8 @@ class RecordedAgent(ConversationalAgent):
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
             if reply.stop_reason == "waiting" and request.record is None:
                 self._rest(request)
+                if reply.error is not None:  # an asked agent's program has changed
+                    raise reply.error
             return reply
         finally:
             if record.at_end is not None:

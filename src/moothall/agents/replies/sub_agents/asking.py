@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,7 +30,6 @@ from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
-from moothall.foundation.text import log_failure
 from moothall.journal.doubt import Doubt
 from moothall.journal.stop_reason import FINAL, NO_ANSWER
 
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
     from moothall.journal import RunPart
-
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 _RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
 
@@ -86,7 +82,8 @@ def asking(
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
             assert call is not None
-            call.waits = Stop("waiting", reply.detail)  # and the caller's run waits with it
+            # and the caller's run waits with it
+            call.waits = Stop("waiting", reply.detail, reply.error)
             raise Later
         return str(agent.reply_text(reply))
 
@@ -120,9 +117,14 @@ async def said_in_call(
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise
-        if isinstance(error, RunMismatch):  # its caller waits on: nobody else is told
-            log_failure(logger, f"agent {agent.id!r}: run {run_id!r} was not resumed", error)
-        raise Later(run_id, text=str(error)) from None
+        fault: Exception = error
+        if isinstance(error, RunMismatch) and error.run_id == run_id:  # not of one that it asks
+            advice = (
+                f'set on_mismatch = "fork" of agent {agent.id!r}, or delete the run: the call then '
+                "gets no answer"
+            )
+            fault = RunMismatch(run_id, error.changed, error.detail, advice)
+        raise Later(run_id, text=str(fault)) from fault
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
     return str(agent.reply_text(reply))
