@@ -233,7 +233,7 @@ def step_of_citizens() -> float:
     async def live() -> None:
         nonlocal is_counting, calls
 
-        def look(row: dict[str, Any]) -> None:
+        async def look(row: dict[str, Any]) -> None:  # on the loop: a plain one takes a thread
             nonlocal is_counting
             is_counting = row["step"] <= steps
 

@@ -425,6 +425,21 @@ async def test_society_run_has_the_steps_of_its_days_and_tells_of_each() -> None
         assert (await society.step())["step"] == 5
 
 
+async def test_society_progress_may_wait_for_a_thread_that_adds_an_agent() -> None:
+    came: list[int] = []
+
+    def look(row: dict[str, Any]) -> None:
+        newcomer = living(lambda _: None, id=row["step"] + 2)
+        adding = threading.Thread(target=society.add, args=(newcomer,), daemon=True)
+        adding.start()
+        adding.join(20)
+        came.append(len(society.agents))
+
+    async with Society([living(lambda _: None)]) as society:
+        await society.run(steps=3, progress=look)
+        assert came == [2, 3, 4]
+
+
 async def test_society_activity_counts_for_the_length_of_its_step() -> None:
     class Sleeps(CitizenAgent):
         async def forward(self) -> None:

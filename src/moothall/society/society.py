@@ -301,10 +301,11 @@ class Society(Experiments):
                 after the first for which it returns true, and after `days` or `steps` at the latest
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
-            progress: called with the row of metrics after each step, on the society's loop, so it
-                must not wait for a thread that uses the society; an awaitable result is awaited
-                there before the next step, so that a run can pause, or ask citizens by `survey`.
-                A resumed run calls it again with the last recorded row, then for each later step
+            progress: called with the row of metrics after each step; the next step waits for it.
+                A plain function runs in a thread; what an `async` one awaits, or a plain one
+                returns to be awaited, runs on the society's loop: a run can pause, or ask citizens
+                by `survey`. A resumed run calls it again with the last recorded row, then for each
+                later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same one; another's is refused
             trajectories: whether `out` also has the table `trajectories`: where each citizen was
@@ -500,7 +501,10 @@ class Society(Experiments):
             return
         self._telling = True
         try:
-            paused = progress(row)
+            if is_async(progress):
+                paused = progress(row)
+            else:  # beside the loop: it may wait for a thread that uses the society
+                paused = await to_its_end(asyncio.to_thread(progress, row))
             if inspect.isawaitable(paused):
                 await paused
         finally:
