@@ -6,6 +6,7 @@ another, built in the same way, begins in its state.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from moothall.society import (
     Population,
     RowBlock,
     Service,
+    Weather,
 )
 
 
@@ -445,6 +447,46 @@ def test_block_that_kept_something_in_a_society_begins_no_other() -> None:
         society.load_state_dict(state)  # all that it keeps is of this society
         society.run_sync(steps=1)
         assert grows.begin == 6
+
+
+@pytest.mark.parametrize("kind", ("facts", "a function", "a metric", "places", "a network"))
+def test_part_of_a_model_that_kept_something_begins_no_other_society(kind: str) -> None:
+    block: Counts = Counts()
+    parts: dict[str, Any] = {}
+    grid = Grid(4, 4)
+    if kind in ("facts", "a function"):
+        block, parts = OfFacts(), {"facts": Facts() if kind == "facts" else counting()}
+    elif kind == "a metric":
+        parts = {"metrics": {"peak": Peak()}}
+    elif kind == "places":
+        block = OnGrid()
+    else:
+        block, parts = OnNetwork(), {"network": Network.from_numbers(6, [0], [1])}
+
+    def made() -> Society:
+        options = {name: parts[name] for name in parts if name != "facts"}
+        table = {"place": np.arange(6), "money": np.full(6, 1)}
+        facts = parts.get("facts")
+        return Society(Population(table, grid, [type(block)()], 1, **options), facts=facts)
+
+    with made() as first, made() as second:
+        first.run_sync(steps=2)
+        state = first.state_dict()
+        with pytest.raises(ConfigError, match="has lived in another society"):
+            second.run_sync(steps=2)
+        second.load_state_dict(state)
+        second.run_sync(steps=1)
+        assert second.number == 3
+
+
+def test_part_of_a_model_that_kept_nothing_begins_other_societies() -> None:
+    weather, grid, metrics = Weather(3), Grid(4, 4), {"sum": lambda columns: columns["n"].sum()}
+    for _ in range(2):
+        with rows(Counts(), facts=weather.facts, metrics=metrics) as society:
+            society.run_sync(steps=1)
+        with Society(Population(3, grid, [Counts()])) as society:
+            society.run_sync(steps=1)
+    assert copy.deepcopy(grid).ids() == grid.ids()
 
 
 def test_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:

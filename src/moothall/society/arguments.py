@@ -18,7 +18,14 @@ from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
-from moothall.society.kernel.variables import by_number, image_of
+from moothall.society.kernel.variables import (
+    OWNER,
+    by_number,
+    image_of,
+    root_of,
+    says_itself,
+    title_of,
+)
 from moothall.society.kernel.wants import id_order
 from moothall.society.people import generator
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -27,8 +34,6 @@ from moothall.society.population.population import Population
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_OWNER: Final = "_lives_in"
-"""An attribute of a service, or of a block: what stands for the society that has used it."""
 _MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {
     "engine": ("an engine, such as LocalEngine()", "run_rows"),
@@ -185,32 +190,47 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
     return by_id
 
 
-def take_parts(society: Any, *, with_state: bool = False) -> None:
-    """Have a society begin with its services and the blocks of its rows, which keep what they had.
+def owners_of(society: Any) -> dict[str, Any]:
+    """Return all that may keep something between two steps, but agents and their blocks."""
+    population, services = society.population, society.services.items()
+    owners: dict[str, Any] = {f"service {id!r}": s for id, s in services if not says_itself(s)}
+    if population is not None:
+        owners |= by_number(population.blocks)
+        owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
+        if population.network is not None:
+            owners["the network"] = population.network
+    owners |= {"facts": society.facts, "the places": society.changed.own_city()}
+    return {**owners, "the society": society}
 
-    One that lived in another society needs the state of it, `with_state`, or must have kept nothing
+
+def take_parts(society: Any, *, with_state: bool = False) -> None:
+    """Have a society begin with all that it lives with, which keeps what it had.
+
+    What lived in another society needs the state of it, `with_state`, or must have kept nothing
     there.
     """
     services, token = [*society.services.values()], society.token
     for service in services:
-        if not with_state and vars(service).get(_OWNER, token) is not token:
+        if not with_state and vars(service).get(OWNER, token) is not token:
             raise ConfigError(
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
             )
-    population = society.population
-    for block in by_number(() if population is None else population.blocks).values():
-        owner, first = vars(block).get(_OWNER) or (None, image_of(block))
-        if owner is token:
+    for key, owner in owners_of(society).items():
+        attributes: Any = getattr(root_of(owner), "__dict__", None)
+        if owner is society or isinstance(owner, Service) or type(attributes) is not dict:
             continue
-        if not with_state and owner is not None and image_of(block) != first:
+        lived_in, first = attributes.get(OWNER) or (None, image_of(owner))
+        if lived_in is token:
+            continue
+        if not with_state and lived_in is not None and image_of(owner) != first:
             raise ConfigError(
-                f"block {block.name!r} has lived in another society, and keeps what it had: make "
-                "blocks for each Population"
+                f"{title_of(key, owner)} has lived in another society, and keeps what it had: make "
+                "another for each society"
             )
-        vars(block)[_OWNER] = token, first
+        attributes[OWNER] = token, first
     for service in services:
-        vars(service)[_OWNER] = token
+        vars(service)[OWNER] = token
     rows = id(society.books.population)
     if any(vars(each)["_rows_of"] != rows for each in services):
         society.books.keep_rows()  # a society that was made later had them keep its own

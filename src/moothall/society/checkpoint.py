@@ -13,7 +13,7 @@ from moothall import StateError
 from moothall.agents.replies.state import memory_state, restore_memory
 from moothall.build import APPENDED, Record
 from moothall.foundation.lazily import is_ours
-from moothall.society.arguments import take_parts
+from moothall.society.arguments import owners_of, take_parts
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
@@ -21,10 +21,8 @@ from moothall.society.columns.want_table import Table
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.variables import (
-    by_number,
     load_states,
     of_agent,
-    says_itself,
     states_of,
     unwritten,
 )
@@ -74,20 +72,6 @@ def head_of(society: Steps) -> dict[str, Any]:
         "nodes": None if network is None else network.nodes_json(),
         **states_of(owners_of(society), first),
     }
-
-
-def owners_of(society: Steps) -> dict[str, Any]:
-    """Return all that may keep something between two steps, but agents and their blocks."""
-    population = society.population
-    services = society.services.items()
-    owners: dict[str, Any] = {f"service {id!r}": s for id, s in services if not says_itself(s)}
-    if population is not None:
-        owners |= by_number(population.blocks)
-        owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
-        if population.network is not None:
-            owners["the network"] = population.network
-    owners |= {"facts": society.facts, "the places": society.changed.own_city()}
-    return {**owners, "the society": society}
 
 
 def begin(society: Steps) -> dict[tuple[str, str], int]:

@@ -26,6 +26,7 @@ from moothall.society.kernel.router import (
     SocietyMailbox,
     SocietyRouter,
 )
+from moothall.society.kernel.variables import Token
 from moothall.society.kernel.wants import Move, Pay, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
@@ -73,7 +74,7 @@ class Steps(Space):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.token: object = object()  # what stands for it in its services
+        self.token: Token = Token()
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
         self.failures: list[tuple[int, str, str]] = []

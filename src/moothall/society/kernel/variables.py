@@ -22,11 +22,23 @@ from moothall.build import Space
 from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import np
 
+OWNER: Final = "_lives_in"
+"""An attribute of what a society lives with: the `Token` of that society."""
 _DEEPEST: Final = 8
 _CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 """Kinds of values that are no state."""
 _OF_ITERATORS: Final = (enumerate, filter, map, zip)
 """Iterators that say by `__reduce__` of which others they are."""
+
+
+class Token:
+    """Stands for a society in what it lives with, in this process alone."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return type(None), ()
+
+    def __deepcopy__(self, copied: Any) -> Token:
+        return self
 
 
 def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -> dict[str, Any]:
@@ -49,8 +61,8 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
         if key in owners and now.get((key, name), 0) != first.get((key, name), 0):
             kind = type(dict(_variables(owners[key])).get(name)).__name__
             raise StateError(
-                f"{_title(key, owners[key])} has changed its variable {name!r} ({kind}), which has "
-                "no JSON form: make it of numbers, texts, lists, dicts by text or arrays of "
+                f"{title_of(key, owners[key])} has changed its variable {name!r} ({kind}), which "
+                "has no JSON form: make it of numbers, texts, lists, dicts by text or arrays of "
                 "numbers, or give its class state_dict() and load_state_dict()"
             )
     return {"states": own_states, "variables": variables}
@@ -125,14 +137,15 @@ def variables_of(owner: Any) -> dict[str, Any]:
     return dict(_variables(owner))
 
 
-def _title(key: str, owner: Any) -> str:
+def title_of(key: str, owner: Any) -> str:
+    """Return what an owner is called in errors."""
     return f"block {owner.name!r}" if key.isdecimal() else key
 
 
 # -- the variables of an owner ---------------------------------------------------------------------
 
 
-def _root(owner: Any) -> Any:
+def root_of(owner: Any) -> Any:
     """Return what keeps the variables of an owner: of a bound method its object."""
     while True:
         if isinstance(owner, functools.partial):
@@ -150,7 +163,7 @@ def _cells(owner: Any) -> dict[str, Any]:
 
 
 def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
-    owner = _root(owner)
+    owner = root_of(owner)
     if isinstance(owner, FunctionType):
         for name, cell in _cells(owner).items():
             try:
@@ -164,12 +177,14 @@ def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
         kind: Any = type(owner)
         class_names = _names_of_class(kind)
         yield from (
-            (name, value) for name, value in own_variables.items() if name not in class_names
+            (name, value)
+            for name, value in own_variables.items()
+            if name not in class_names and name != OWNER
         )
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
-    owner = _root(owner)
+    owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         cells[name].cell_contents = value
     elif type(owner) is dict:
@@ -179,7 +194,7 @@ def _put(owner: Any, name: str, value: Any) -> None:
 
 
 def _drop(owner: Any, name: str) -> None:
-    owner = _root(owner)
+    owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         del cells[name].cell_contents
     else:
