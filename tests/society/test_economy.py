@@ -313,6 +313,23 @@ def test_wages_of_a_step_of_several_days_are_taxed_as_those_of_each_day() -> Non
     assert lived("7d") == lived("1d")
 
 
+def test_prices_and_wages_adapt_in_a_step_of_several_days_as_in_each_of_them() -> None:
+    def lived(step: str) -> tuple[float, float, int]:
+        firms = [Firm(str(n), f"s{n}", 0, stock=1000, sells=True, price=10**9) for n in range(300)]
+        for each in firms:
+            each.wage = 10**9
+        government = Government(daily=20, most_price=0, most_wage=100)
+        with Society([], services=[*firms, government]) as society:
+            society.run_sync(days=90, step=step)
+        prices, wages = ([getattr(f, name) for f in firms] for name in ("price", "wage"))
+        return sum(prices) / 3e11, sum(wages) / 3e11, government.days
+
+    for price, wage, days in (lived("1d"), lived("30d"), lived("90d")):
+        assert price == pytest.approx(0.99**90, rel=0.01)  # goods lie there, and nobody asks
+        assert wage == pytest.approx(0.95**3, rel=0.01)
+        assert days == 90
+
+
 def test_services_keep_what_each_has_where_others_come_and_leave() -> None:
     bank, state = Bank(interest=1000), Government()
     bank.deposits["8"] = 70  # before any citizen is there

@@ -48,7 +48,6 @@ from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import CitizenModelCalls
-from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import CITY, Service
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.router import Interceptor
@@ -249,12 +248,6 @@ class Society(Experiments):
                 self.agent_of_row(self.population.row_of(id))
         super().remove(agent)
 
-    def replace(self, agent: Agent, new: Agent) -> None:
-        """Put an agent in another's place: a citizen with its money, place, and status it lacks."""
-        if isinstance(agent, CitizenAgent) != isinstance(new, CitizenAgent):
-            raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
-        super().replace(agent, new)
-
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""
         self.make_agents()
@@ -301,11 +294,10 @@ class Society(Experiments):
                 after the first for which it returns true, and after `days` or `steps` at the latest
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out
-            progress: called with the row of metrics after each step; the next step waits for it.
-                A plain function runs in a thread; what an `async` one awaits, or a plain one
-                returns to be awaited, runs on the society's loop: a run can pause, or ask citizens
-                by `survey`. A resumed run calls it again with the last recorded row, then for each
-                later step
+            progress: called with the row of metrics after each step, which the next one waits for:
+                a plain function in a thread, an `async` one on the society's loop, as what a plain
+                one returns to be awaited; so a run can pause, or ask citizens by `survey`. A
+                resumed run calls it again with the last recorded row, then for each later step
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same one; another's is refused
             trajectories: whether `out` also has the table `trajectories`: where each citizen was
@@ -501,12 +493,11 @@ class Society(Experiments):
             return
         self._telling = True
         try:
-            if is_async(progress):
-                paused = progress(row)
-            else:  # beside the loop: it may wait for a thread that uses the society
-                paused = await to_its_end(asyncio.to_thread(progress, row))
-            if inspect.isawaitable(paused):
-                await paused
+            # A plain one may wait for a thread that uses the society.
+            plain = not is_async(progress)
+            paused = to_its_end(asyncio.to_thread(progress, row)) if plain else progress(row)
+            while inspect.isawaitable(paused):
+                paused = await paused
         finally:
             self._telling = False
 

@@ -7,7 +7,14 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
-from moothall import Agent, ConfigError, DuplicateAgent, InvalidArguments, StateError
+from moothall import (
+    Agent,
+    ConfigError,
+    DefinitionError,
+    DuplicateAgent,
+    InvalidArguments,
+    StateError,
+)
 from moothall.build import Delivery, Mailbox, Router, Space, tracing
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
@@ -412,6 +419,12 @@ class Steps(Space):
             self._removed.append(mailbox.id)  # until the commit stage all see it in its place
         else:
             self._leave_books(mailbox.id)
+
+    def replace(self, agent: Agent, new: Agent) -> None:
+        """Put an agent in another's place: a citizen with its money, place, and status it lacks."""
+        if isinstance(agent, CitizenAgent) != isinstance(new, CitizenAgent):
+            raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
+        super().replace(agent, new)
 
     def _came(self, agent: Agent) -> None:
         super()._came(agent)

@@ -256,13 +256,22 @@ def close_day(books: Books, government: Government) -> None:
         if isinstance(service, Bank):
             service.credit(books)
     _share_out(books, {government.id: government.reserve})
-    _reprice(sellers, government, books.step)
-    for firm in firms:
-        firm.end_day()
-    government.days += books.days_ended
-    if government.days % government.month < books.days_ended:
-        _adapt(firms, government, books.step)
+    _adapt_each_day(firms, government, books)
     government.taxed.clear()
+
+
+def _adapt_each_day(firms: list[Firm], government: Government, books: Books) -> None:
+    """Adapt prices, and each month wages too, to the days that end, of equal sales."""
+    days, counts = books.days_ended, [(firm.asked, firm.sold) for firm in firms]
+    for day in range(days):
+        for firm, units in zip(firms, counts, strict=True):
+            firm.set_sales(*(n * (day + 1) // days - n * day // days for n in units))
+        _reprice(firms, government, books.step, day)
+        for firm in firms:
+            firm.end_day()
+        government.days += 1
+        if government.days % government.month == 0:
+            _adapt(firms, government, books.step, day)
 
 
 def _share_out(books: Any, buffers: dict[str, int]) -> None:
@@ -278,21 +287,21 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
             pay_citizens(books, adults, each, payer, is_income=False)
 
 
-def _reprice(sellers: list[Firm], government: Government, step: int) -> None:
+def _reprice(firms: list[Firm], government: Government, step: int, day: int) -> None:
     """Raise the price of a seller whose stock is short of `cover` days' sales, and lower others."""
     # That firms set prices by their inventories is assumed, as in Lengnick 2013, by the month.
-    for firm in sellers if government.daily else ():
-        share = Draws(government.seed, firm.id, step).below(1001, "economy.price")
+    for firm in (each for each in firms if each.sells and government.daily):
+        share = Draws(government.seed, firm.id, step).below(1001, "economy.price", day)
         demand, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
         firm.price = adapted(firm.price, demand, has, government.daily, share)
 
 
-def _adapt(firms: list[Firm], government: Government, step: int) -> None:
+def _adapt(firms: list[Firm], government: Government, step: int, day: int) -> None:
     """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
     demand = sum(firm.month_asked for firm in firms)
     offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
     for firm in firms:
-        share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt")
+        share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt", day)
         supply = firm.month_sold + firm.stock
         if firm.sells:
             firm.price = adapted(firm.price, firm.month_asked, supply, government.most_price, share)

@@ -150,6 +150,10 @@ class Firm(Service):
             firms = [ledger.services[number] for number in of.tolist()]
             books.one_by_one(firms, table, entries)
 
+    def set_sales(self, demand: int, sales: int) -> None:
+        """Set the units that are asked for and sold today."""
+        self.asked, self.sold = demand, sales
+
     def end_day(self) -> None:
         """Add the day's counts to the month's, and reset them."""
         self.month_asked += self.asked
