@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import threading
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
@@ -85,13 +86,16 @@ def when_asked(url: str, id: str) -> dict[str, Any]:
 
 
 def plain(text: str, **about: str) -> dict[str, Any]:
-    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], **about}
-    return {"message": sent}
+    return _message({"text": text}, about)
 
 
 def data(value: Any, **about: str) -> dict[str, Any]:
-    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": value}], **about}
-    return {"message": sent}
+    return _message({"data": value}, about)
+
+
+def _message(part: dict[str, Any], about: dict[str, str]) -> dict[str, Any]:
+    id = secrets.token_hex(8)  # the same one again would be the same message, sent again
+    return {"message": {"messageId": id, "role": "ROLE_USER", "parts": [part], **about}}
 
 
 def started(url: str, text: str, **about: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -51,7 +52,7 @@ async def connected(
 
 def message(text: str | None = None, data: Any = None, **about: str) -> pb.SendMessageRequest:
     part = {"text": text} if data is None else {"data": data}
-    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [part], **about}
+    sent = {"messageId": secrets.token_hex(8), "role": "ROLE_USER", "parts": [part], **about}
     return ParseDict({"message": sent}, pb.SendMessageRequest())
 
 

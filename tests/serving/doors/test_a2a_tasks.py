@@ -51,8 +51,61 @@ def test_a2a_approval_is_input_required_and_its_hash_permits_the_call(serve: Ser
     ended = rpc(url, "SendMessage", answer)["result"]["task"]
     assert state(ended) == "TASK_STATE_COMPLETED"
     assert BOUGHT == ["tea"]
-    again = rpc(url, "SendMessage", answer)["error"]
-    assert again["code"] == -32004
+    assert rpc(url, "SendMessage", answer)["result"]["task"] == ended
+    answer["message"]["messageId"] = "another"
+    assert rpc(url, "SendMessage", answer)["error"]["code"] == -32004
+
+
+def told_tasks(url: str, params: Any) -> list[dict[str, Any]]:
+    """Return the tasks that the stream of a message tells."""
+    http, answer = requested(url, "SendStreamingMessage", params)
+    with closing(http):
+        sent = [json.loads(line[5:])["result"] for line in answer if line.startswith(b"data:")]
+    return [each["task"] for each in sent if "task" in each]
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+def test_a2a_message_that_is_sent_again_leads_to_its_first_task(
+    serve: Serve, tmp_path: Path, recorded: bool
+) -> None:
+    path = tmp_path / "runs.db" if recorded else None
+    said = ["One.", call("buy", item="tea"), "Bought.", "Two."]
+    callers: Any = {"token": {"ada": "t-ada", "bob": "t-bob"}, "approves": "ada"}
+    url = serve(asgi(shop(*said, journal=path), **callers))
+    ada = {"Authorization": "Bearer t-ada"}
+    hello, buy = plain("Hello"), plain("Buy")
+
+    def sent(params: Any, url: str = url, **headers: str) -> dict[str, Any]:
+        task: dict[str, Any] = rpc(url, "SendMessage", params, **(headers or ada))["result"]
+        return dict(task["task"])
+
+    one, asking = sent(hello), sent(buy)
+    answer = data({"approval": asked(asking)["approval"], "permit": True}, taskId=asking["id"])
+    again = sent(buy)
+    assert (again["id"], asked(again)) == (asking["id"], asked(asking))
+    bought = sent(answer)
+    assert state(bought) == "TASK_STATE_COMPLETED"
+    for params, task in ((hello, one), (buy, bought), (answer, bought)):
+        assert sent(params) == task
+    assert BOUGHT == ["tea"]
+    if recorded:
+        url_2 = serve(asgi(shop(journal=path), **callers))
+        for params, task in ((hello, one), (buy, bought), (answer, bought)):
+            again = sent(params, url_2)
+            assert (again["id"], again["artifacts"]) == (task["id"], task["artifacts"])
+    other = sent(hello, Authorization="Bearer t-bob")
+    assert other["id"] != one["id"]
+
+
+def test_a2a_message_that_is_sent_again_in_a_stream_gets_its_first_task(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path, ask, hello = tmp_path / "runs.db", plain("Buy"), plain("Hello")
+    url = serve(asgi(shop("Hi.", call("buy", item="tea"), journal=path)))
+    ids = [told_tasks(url, each)[0]["id"] for each in (hello, ask)]
+    for again in (url, serve(asgi(shop(journal=path)))):
+        for params, id in zip((hello, ask), ids, strict=True):
+            assert {each["id"] for each in told_tasks(again, params)} == {id}
 
 
 def test_a2a_approval_that_is_refused_does_not_run_the_call(serve: Serve) -> None:
@@ -115,6 +168,8 @@ def test_a2a_answer_to_an_earlier_approval_permits_no_later_one(serve: Serve) ->
     second = rpc(url, "SendMessage", first)["result"]["task"]
     assert state(second) == "TASK_STATE_INPUT_REQUIRED"
     assert asked(second)["approval"] != asked(task)["approval"]
+    assert rpc(url, "SendMessage", first)["result"]["task"] == second
+    first["message"]["messageId"] = "another"
     assert rpc(url, "SendMessage", first)["error"]["code"] == -32602
     assert BOUGHT == ["tea"]
 

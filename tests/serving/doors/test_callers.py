@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -76,7 +77,11 @@ def say(url: str, door: str, token: str | None = None) -> tuple[bool, str]:
     elif door == "mcp":
         found = tool(url, token, "say", content="Hi")
     elif door == "a2a":
-        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+        message = {
+            "messageId": secrets.token_hex(8),
+            "role": "ROLE_USER",
+            "parts": [{"text": "Hi"}],
+        }
         call = {"method": "SendMessage", "params": {"message": message}}
         version = {"A2A-Version": "1.0"}
         found = post(url, "/a2a/bot", token, {"jsonrpc": "2.0", "id": 7, **call}, **version)

@@ -187,6 +187,20 @@ def test_openai_response_is_found_by_its_own_caller_alone(
         assert client(url, "t-ada").responses.retrieve(made.id).id == made.id
 
 
+def test_openai_id_of_a_response_that_another_server_gave_and_deleted_is_not_given_again(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    one, two = (client(serve(asgi(bot(journal=path)))).responses for _ in range(2))
+    first = one.create(model="bot", input="hi")
+    second = two.create(model="bot", input="ho", previous_response_id=first.id)
+    two.delete(second.id)
+    third = one.create(model="bot", input="hey", previous_response_id=first.id)
+    assert third.id != second.id
+    fourth = one.create(model="bot", input="again", previous_response_id=third.id)
+    assert one.retrieve(fourth.id).previous_response_id == third.id
+
+
 @pytest.mark.parametrize("id", ("resp_x", "x", "resp_" + "0" * 32 + ".1", "resp_..%2f..%2fetc"))
 def test_openai_id_of_no_response_is_not_found(serve: Serve, tmp_path: Path, id: str) -> None:
     url = serve(asgi(bot(journal=Journal(tmp_path / "runs.db"))))

@@ -100,7 +100,8 @@ def test_a2a_callers_with_twenty_open_questions_leave_the_agent_to_others_and_an
         assert BOUGHT == []
         ended = rpc(url, "SendMessage", mine)["result"]["task"]
         assert (state(ended), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
-        assert rpc(url, "SendMessage", mine)["error"]["code"] == -32004
+        refused = data({"approval": asked(task)["approval"], "permit": False}, taskId=task["id"])
+        assert rpc(url, "SendMessage", refused)["error"]["code"] == -32004
         assert [each.id for each in journal.runs(decided_by="local")] == [task["id"]]
         cancelled = rpc(url, "CancelTask", {"id": tasks[1]["id"]})["result"]
         assert state(cancelled) == "TASK_STATE_CANCELED"

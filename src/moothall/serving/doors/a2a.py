@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ACCESS_DENIED, JournalError
 from moothall.build import UnreadableText, one_line
+from moothall.journal import Outline
 from moothall.serving.a2a.wire import (
     CARD_PATH,
     MEDIA,
@@ -21,8 +22,8 @@ from moothall.serving.a2a.wire import (
     VERSION,
     A2AFault,
     check_params,
-    content_of,
 )
+from moothall.serving.doors.a2a_records import id_of_message
 from moothall.serving.doors.a2a_store import Tasks
 from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
@@ -41,6 +42,7 @@ _LOOK_S: Final = 0.5
 """Seconds between two looks whether a task that waits has gone on."""
 _CACHE_CONTROL: Final = "public, max-age=300"
 """Clients may keep a card for five minutes."""
+_MOST_ANSWERS: Final = 10_000
 _STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
 _OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
 
@@ -70,6 +72,7 @@ class A2ADoor:
         self._started = formatdate(usegmt=True)
         self._tasks = Tasks(served, has_token)
         self._drain_s = drain_s
+        self._answers: dict[str, None] = {}  # the last messages that have answered a task
 
     def routes(self) -> list[Any]:
         """Return the routes of the cards and of the agents."""
@@ -200,6 +203,10 @@ class A2ADoor:
         """Answer a method; raise A2AFault for one that is refused."""
         if method == "SendMessage":
             task, history, at_once = await self._sent(agent, sender, params)
+            if isinstance(task, Outline):
+                if task.state == "running" and not at_once:
+                    await self._tasks.updates(agent, task.id)
+                return {"task": await self._tasks.get(agent, sender, task.id, history)}
             if at_once:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_BEGUN_S):
@@ -220,23 +227,33 @@ class A2ADoor:
             raise A2AFault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
         raise A2AFault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
 
-    async def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
-        """Take a message, which begins a task or answers a task's question."""
+    async def _sent(
+        self, agent: str, sender: str, params: Any
+    ) -> tuple[Task | Outline, int | None, bool]:
+        """Take a message, which begins a task or answers a task's question, once.
+
+        If it was sent before, its task may be in the journal alone.
+        """
         params = check_params("SendMessage", params)
         message, options = params["message"], params.get("configuration", {})
         if options.get("taskPushNotificationConfig"):
             raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
         options_of_reply = options.get("historyLength"), bool(options.get("returnImmediately"))
-        context = message.get("contextId") or ""
         if not (id := message.get("taskId")):
-            content = content_of(message["parts"])
-            return await self._tasks.start(agent, sender, context, content), *options_of_reply
-        task = await self._tasks.live(agent, sender, id)
-        if task is None:
-            return await self._tasks.answer(agent, sender, id, message), *options_of_reply
-        if context and context != task.context:
-            raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
-        task.take(message)
+            return await self._tasks.start(agent, sender, message), *options_of_reply
+        task: Task | Outline | None = await self._tasks.live(agent, sender, id)
+        answer = id_of_message(message, agent, sender)
+        if answer in self._answers:
+            task = task or await self._tasks.outline(agent, sender, id)
+        elif isinstance(task, Task):
+            if message.get("contextId") not in (None, "", task.context):
+                raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
+            task.take(message)
+        else:
+            task = await self._tasks.answer(agent, sender, id, message)
+        self._answers[answer] = None
+        while len(self._answers) > _MOST_ANSWERS:
+            self._answers.pop(next(iter(self._answers)))
         return task, *options_of_reply
 
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
@@ -258,6 +275,8 @@ class A2ADoor:
         """Answer a method by updates; raise A2AFault for one that is refused."""
         if method == "SendStreamingMessage":
             task, history, _ = await self._sent(agent, sender, params)
+            if isinstance(task, Outline):
+                return self._followed(agent, sender, task.id, history, task.state != "running")
             return _updates(task, history, task.state in PAUSED)
         id = check_params("GetTask", params)["id"]
         live_task = await self._tasks.live(agent, sender, id)
@@ -269,9 +288,13 @@ class A2ADoor:
                 return self._followed(agent, sender, id)
         raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
 
-    async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
+    async def _followed(
+        self, agent: str, sender: str, id: str, history: int | None = None, once: bool = False
+    ) -> AsyncIterator[dict[str, Any]]:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
-        yield {"task": await self._tasks.get(agent, sender, id)}
+        yield {"task": await self._tasks.get(agent, sender, id, history)}
+        if once:
+            return
         run = await self._tasks.outline(agent, sender, id)
         while (
             task := await self._tasks.live(agent, sender, id)

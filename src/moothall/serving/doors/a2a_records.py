@@ -8,11 +8,29 @@ import hashlib
 import re
 from typing import Any, Final
 
-from moothall import Agent, ConversationalAgent
+from moothall import Agent, ConversationalAgent, StateError
+from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
 from moothall.build import escaped, json_text
 from moothall.journal import Doubt, Journal, Outline
-from moothall.serving.a2a.wire import A2AFault
+from moothall.serving.a2a.wire import (
+    CANCELED,
+    COMPLETED,
+    FAILED,
+    INPUT_REQUIRED,
+    TERMINAL,
+    WORKING,
+    A2AFault,
+    text_part,
+)
+from moothall.serving.doors.a2a_tasks import (
+    IN_DOUBT,
+    artifact_of,
+    first_message,
+    resting,
+    status_json,
+    task_json,
+)
 
 ONE_FOR_ALL: Final = "shared"
 """The `contextId` of an agent that has one conversation with all callers."""
@@ -30,6 +48,14 @@ def id_of(nonce: str, agent: str, sender: str) -> str:
     """Return the id of a task; the id tells whose task it is, in the journal too."""
     owner = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
     return f"a2a-{nonce}{owner.hexdigest()[:16]}"
+
+
+def id_of_message(message: dict[str, Any], agent: str, sender: str) -> str:
+    """Return the id of the task that a message begins: the same if it is sent again."""
+    places = (message.get("contextId") or "", message.get("taskId") or "")
+    text = json_text([message["messageId"], *places, message["parts"]])
+    digest = hashlib.sha256(text.encode(errors="surrogatepass"))
+    return id_of(digest.hexdigest()[:24], agent, sender)
 
 
 def is_of(id: str, agent: str, sender: str) -> bool:
@@ -92,6 +118,54 @@ def content_asked(
 def context_of(run: Outline, sender: str) -> str:
     """Return the context of a task."""
     return ONE_FOR_ALL if run.thread is None else run.thread.removeprefix(f"{sender}/")
+
+
+def state_of(agent: Agent, run: Outline) -> str:
+    """Return how far a task of the journal is."""
+    if run.state in ("running", "stopped"):
+        return WORKING
+    if run.state == "waiting":
+        return WORKING if run.held else INPUT_REQUIRED
+    if run.state == "in_doubt":
+        journal = journal_of(agent)
+        last = journal.entries(run.id, run.entries - 1) if journal is not None else []
+        is_cancelled = bool(last) and last[-1].data.get("reason") == "cancelled"
+        return CANCELED if is_cancelled else INPUT_REQUIRED
+    if run.state == "cancelled":
+        return CANCELED
+    return COMPLETED if gives(agent, run.state) else FAILED
+
+
+def recorded_task(
+    agent: Agent, sender: str, run: Outline, permits: bool, history: int | None, artifacts: bool
+) -> dict[str, Any]:
+    """Return a task of the journal in the protocol's form, for a caller that may permit calls."""
+    journal = journal_of(agent)
+    assert journal is not None
+    state, context = state_of(agent, run), context_of(run, sender)
+    question = asked_in(journal.entries(run.id))
+    content = run.task if question is None else content_asked(question, run, sender)
+    try:
+        reply = journal.replay(run.id) if state in TERMINAL else None
+    except StateError:
+        reply = None
+    note, artifact_list = "", []
+    if state == COMPLETED and reply is not None:
+        artifact_list = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
+    elif state == INPUT_REQUIRED:
+        note = "" if run.state == "waiting" else IN_DOUBT
+    elif state == FAILED:
+        note = f"the run has no reply ({run.state})"
+        note += f": {reply.detail}" if reply is not None and reply.detail else ""
+    elif state == CANCELED:
+        note = "the task was cancelled"
+    parts = [text_part(note)] if note else []
+    if state == INPUT_REQUIRED and not note:
+        parts = resting(journal.waiting(run.id), permits)
+    status = status_json(run.id, context, state, run.changed, parts)
+    return task_json(
+        run.id, context, status, artifact_list, [first_message(run.id, context, content)], history
+    )
 
 
 def page_token(changed: float, id: str) -> str:

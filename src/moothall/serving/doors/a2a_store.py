@@ -6,49 +6,38 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from moothall import Agent, BudgetExceeded, JournalError, NoSuchRun, RunHeld, StateError
-from moothall.agents.replies.reply import gives
-from moothall.agents.replies.resume import asked_in
 from moothall.build import log_failure
 from moothall.journal import Journal, Outline
 from moothall.serving.a2a.wire import (
     ANY_STATE,
-    CANCELED,
-    COMPLETED,
-    FAILED,
-    INPUT_REQUIRED,
     TERMINAL,
-    WORKING,
     A2AFault,
+    content_of,
     seconds,
-    text_part,
 )
 from moothall.serving.doors.a2a_records import (
     ONE_FOR_ALL,
-    content_asked,
     context_of,
     found_in,
-    id_of,
+    id_of_message,
     is_of,
     is_task,
     journal_of,
     page_after,
     page_token,
+    recorded_task,
+    state_of,
 )
 from moothall.serving.doors.a2a_tasks import (
-    IN_DOUBT,
     Content,
     Task,
     answer_in,
-    artifact_of,
-    first_message,
-    resting,
-    status_json,
     takes_none,
-    task_json,
 )
 from moothall.serving.doors.asks import asks_of
 from moothall.serving.doors.callers import LOCAL, TOKEN
@@ -78,13 +67,16 @@ class Tasks:
 
     # -- beginning and ending ----------------------------------------------------------------------
 
-    async def start(self, agent: str, sender: str, context: str, content: Content) -> Task:
-        """Begin a task of a caller.
+    async def start(self, agent: str, sender: str, message: dict[str, Any]) -> Task | Outline:
+        """Begin a task of a caller; return the first one of a message that is sent again.
 
         Raises:
             A2AFault: the caller, or all callers together, have too many
             BudgetExceeded: the caller has spent its budget
         """
+        content, id = content_of(message["parts"]), id_of_message(message, agent, sender)
+        with suppress(A2AFault):
+            return await self.live(agent, sender, id) or await self.outline(agent, sender, id)
         self._served.check(self._caller(sender))
         journal = journal_of(self._served.agents[agent])
         if journal is not None:
@@ -99,13 +91,12 @@ class Tasks:
                 "INTERNAL_ERROR", "too many tasks are under way: wait until one has ended"
             )
         shared = bool(getattr(self._served.agents[agent], "shared", False))
+        context = message.get("contextId") or ""
         if shared and context not in ("", ONE_FOR_ALL):
             reason = "this agent has one conversation with all callers: leave contextId out"
             raise A2AFault("INVALID_PARAMS", reason)
         context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
-        return self._begin(
-            id_of(secrets.token_hex(12), agent, sender), agent, sender, context, content
-        )
+        return self._tasks.get(id) or self._begin(id, agent, sender, context, content)
 
     def _begin(self, id: str, agent: str, sender: str, context: str, content: Content) -> Task:
         say = self._served.agents[agent].offers["say"]
@@ -188,8 +179,12 @@ class Tasks:
             each.cancel()
         await asyncio.gather(*work, return_exceptions=True)
 
-    async def answer(self, agent: str, sender: str, id: str, message: dict[str, Any]) -> Task:
+    async def answer(
+        self, agent: str, sender: str, id: str, message: dict[str, Any]
+    ) -> Task | Outline:
         """Take the answer to a task that waits in the journal, and go on with it.
+
+        An answer that is sent again changes nothing.
 
         Raises:
             A2AFault: the caller has no such task, it waits for nothing, or the message is no answer
@@ -197,20 +192,31 @@ class Tasks:
         run = await self.outline(agent, sender, id)
         journal = journal_of(self._served.agents[agent])
         assert journal is not None
-        if run.state != "waiting" or run.held:
-            raise takes_none(id, self._state_of(run))
         if message.get("contextId") not in (None, "", context_of(run, sender)):
             raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
         caller = self._caller(sender)
-        waits = await in_thread(journal.waiting, id)
-        asks = asks_of(waits, self._served.callers.permits(caller))
-        key, answer = answer_in(message["parts"], asks)
+        permits, rests = (
+            self._served.callers.permits(caller),
+            run.state == "waiting" and not run.held,
+        )
+        asks = asks_of(await in_thread(journal.waiting, id) if rests else (), permits)
+        try:
+            key, answer = answer_in(message["parts"], asks)
+        except A2AFault as fault:
+            answered = asks_of(await in_thread(journal.waits.decided, caller, id), permits)
+            try:
+                key, answer = answer_in(message["parts"], answered)
+            except A2AFault:
+                state = state_of(self._served.agents[agent], run)
+                raise fault if rests else takes_none(id, state) from None
         # Before it is kept: a task that fails now would go on once there is budget again.
         self._served.check(caller)
         try:
             await in_thread(partial(journal.answer, id, key, answer, by=caller))
         except StateError as late:
             raise A2AFault("UNSUPPORTED_OPERATION", str(late)) from late
+        if key not in asks:
+            return run
         recorded = await in_thread(found_in, agent, journal, id)
         task = await self.live(agent, sender, id)
         if task is None:
@@ -341,56 +347,12 @@ class Tasks:
         journal = journal_of(self._served.agents[agent])
         for run in () if journal is None else journal.runs():
             if run.agent == agent and run.id not in live_ids and is_of(run.id, agent, sender):
-                yield run.changed, run.id, context_of(run, sender), self._state_of(run), run
-
-    def _state_of(self, run: Outline) -> str:
-        """Return how far a task of the journal is."""
-        if run.state in ("running", "stopped"):
-            return WORKING
-        if run.state == "waiting":
-            return WORKING if run.held else INPUT_REQUIRED
-        if run.state == "in_doubt":
-            journal = journal_of(self._served.agents[run.agent])
-            last = journal.entries(run.id, run.entries - 1) if journal is not None else []
-            is_cancelled = bool(last) and last[-1].data.get("reason") == "cancelled"
-            return CANCELED if is_cancelled else INPUT_REQUIRED
-        if run.state == "cancelled":
-            return CANCELED
-        return COMPLETED if gives(self._served.agents[run.agent], run.state) else FAILED
+                state = state_of(self._served.agents[agent], run)
+                yield run.changed, run.id, context_of(run, sender), state, run
 
     def _recorded(
         self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
     ) -> dict[str, Any]:
-        """Return a task of the journal in the protocol's form."""
-        journal = journal_of(self._served.agents[agent])
-        assert journal is not None
-        state, context = self._state_of(run), context_of(run, sender)
-        entries = journal.entries(run.id)
-        question = asked_in(entries)
-        content, artifact_list, note = (
-            run.task if question is None else content_asked(question, run, sender),
-            [],
-            "",
-        )
-        try:
-            reply = journal.replay(run.id) if state in TERMINAL else None
-        except StateError:
-            reply = None
-        if state == COMPLETED and reply is not None:
-            artifact_list = (
-                [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
-            )
-        elif state == INPUT_REQUIRED:
-            note = "" if run.state == "waiting" else IN_DOUBT
-        elif state == FAILED:
-            note = f"the run has no reply ({run.state})"
-            note += f": {reply.detail}" if reply is not None and reply.detail else ""
-        elif state == CANCELED:
-            note = "the task was cancelled"
-        parts = [text_part(note)] if note else []
-        if state == INPUT_REQUIRED and not note:
-            permits = self._served.callers.permits(self._caller(sender))
-            parts = resting(journal.waiting(run.id), permits)
-        status = status_json(run.id, context, state, run.changed, parts)
-        messages = [first_message(run.id, context, content)]
-        return task_json(run.id, context, status, artifact_list, messages, history)
+        permits = self._served.callers.permits(self._caller(sender))
+        served = self._served.agents[agent]
+        return recorded_task(served, sender, run, permits, history, artifacts)

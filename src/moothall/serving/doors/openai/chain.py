@@ -45,7 +45,8 @@ class Chain:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._conversations: OrderedDict[str, _StoredConversation] = OrderedDict()
-        self._used_ids: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
+        # The ids that were given to runs, and how many deletions the journal had had then.
+        self._used_ids: OrderedDict[str, int] = OrderedDict()
 
     def keep(
         self,
@@ -99,8 +100,19 @@ class Chain:
 
     def next(self, agent: ConversationalAgent, previous: str | None) -> str:
         """Return a new, unique id of a run."""
-        if previous is None:
-            return f"{secrets.token_hex(16)}.1"
+        deletions = _deletions(agent)
+        new_id = (
+            f"{secrets.token_hex(16)}.1"
+            if previous is None
+            else self._following(agent, previous, deletions)
+        )
+        self._used_ids[new_id] = deletions
+        while len(self._used_ids) > 10 * _MAX_CONVERSATIONS:
+            self._used_ids.popitem(last=False)
+        return new_id
+
+    def _following(self, agent: ConversationalAgent, previous: str, deletions: int) -> str:
+        """Return the id of a run that continues another; the journal has had so many deletions."""
         line, _, number = previous.rpartition(".")
         next_id, branch = f"{line}.{int(number) + 1}", f"{previous}_{secrets.token_hex(4)}.1"
         is_taken = (
@@ -108,15 +120,12 @@ class Chain:
             or next_id in self._conversations
             or _is_recorded(agent, next_id)
         )
-        # An earlier process may have given the id to a response that was deleted.
-        may_have_been = previous not in self._used_ids and _has_deletions(agent)
+        # Another process may have given the id to a response that has been deleted since.
+        may_have_been = deletions > self._used_ids.get(previous, 0)
         if is_taken or (may_have_been and len(branch) <= _MOST_ID):
             next_id = branch
         if len(next_id) > _MOST_ID:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
-        self._used_ids[next_id] = None
-        while len(self._used_ids) > 10 * _MAX_CONVERSATIONS:
-            self._used_ids.popitem(last=False)
         return next_id
 
     def before(
@@ -189,9 +198,9 @@ def _is_recorded(agent: Any, run_id: str) -> bool:
     return True
 
 
-def _has_deletions(agent: Any) -> bool:
+def _deletions(agent: Any) -> int:
     journal = getattr(agent, "journal", None)
-    return journal is not None and journal.deletions.count() > 0
+    return 0 if journal is None else journal.deletions.count()
 
 
 def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[dict[str, Any]]:
