@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import mcp
 import mcp_types as types
 import openai
@@ -381,7 +382,6 @@ def test_ag_ui_interrupt_outlives_its_server_and_its_conversation_goes_on(tmp_pa
             assert events[-1]["outcome"] == {"type": "success"}
             assert "TOOL_CALL_START" not in [each["type"] for each in events]
             assert "".join(each.get("delta", "") for each in events) == "Bought."
-            run(url, *said, resume=answers, status=400)
     assert BOUGHT == ["tea"]
     assert seen[:3] == ["Hello.", "Good day.", "Buy."]
 
@@ -427,6 +427,40 @@ def test_ag_ui_client_whose_answer_comes_after_the_operators_gets_the_reply(
             assert "".join(each.get("delta", "") for each in events) == "Bought."
             assert events[-1]["outcome"] == {"type": "success"}
         run(url, user("Buy."), resume=[entry], threadId="another", status=400)
+        assert BOUGHT == ["tea"]
+
+
+@pytest.mark.parametrize("breaks", (False, True))
+def test_ag_ui_client_that_sends_its_own_answer_again_gets_the_reply(
+    serve: Serve, tmp_path: Path, breaks: bool
+) -> None:
+    """Its connection broke while its run went on, or after the end; its other answer is refused."""
+    answering, left = threading.Event(), threading.Event()
+
+    def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        if messages[-1]["role"] != "tool":
+            return call("buy", item="tea")
+        answering.set()
+        assert not breaks or left.wait(20)
+        return "Bought."
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(journal=journal)
+        agent.model = ScriptedModel(answer)
+        url = serve(asgi(agent))
+        (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+        entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+        if breaks:
+            given = {"threadId": "t", "runId": "r", "messages": [user("Buy.")], "resume": [entry]}
+            with httpx2.stream("POST", f"{url}/ag-ui", json=given):
+                assert answering.wait(20)
+            left.set()
+        for _ in range(2):
+            events = run(url, user("Buy."), resume=[entry])
+            assert "".join(each.get("delta", "") for each in events) == "Bought."
+            assert events[-1]["outcome"] == {"type": "success"}
+        other = {**entry, "payload": {"approved": False}}
+        run(url, user("Buy."), resume=[other], status=400)
         assert BOUGHT == ["tea"]
 
 

@@ -251,18 +251,17 @@ class AGUIDoor:
 
         def look() -> Any:
             run, entries = journal.run(run_id), [*journal.entries(run_id)]
+            if (run.agent, run.thread) != (id, own_thread):
+                return None
+            answered = journal.waits.decided(caller, run_id)  # perhaps sent again
             goes_on = run.held or run.state in ("waiting", *REASONS.answered)
-            if (run.agent, run.thread, goes_on) != (id, own_thread, True):
+            if not goes_on and not answered:
                 return None
             waits = journal.waiting(run_id)
             calls = {e.data["wait"]: e.data.get("call", "") for e in entries if e.kind == "waits"}
-            by_caller = {
-                each.data["wait"]
-                for each in entries
-                if each.kind == "answered" and each.data.get("by") == caller
-            }
-            late_keys = calls.keys() - by_caller - {each.key for each in waits}
-            return asked_in(entries), () if run.held else waits, late_keys, {*calls.values()}
+            late_keys = calls.keys() - {each.key for each in (*waits, *answered)}
+            waits = answered if run.held else [*waits, *answered]
+            return asked_in(entries), waits, late_keys, {*calls.values()}
 
         try:
             recorded = None if journal is None else await in_thread(look)
