@@ -28,6 +28,9 @@ WAYS = {
     "white in words": f"<p style='color: White; background: white'>{UNSEEN}</p>",
     "white in numbers": f"<p style='color:rgb(255, 254, 255)'>{UNSEEN}</p>",
     "white font": f"<p><font color='#FFFFFF'>{UNSEEN}</font></p>",
+    "white on nothing": f"<div style='background: none'><p style='color:#fff'>{UNSEEN}</p></div>",
+    "white on glass": "<style>.x { background-color: rgba(0, 0, 0, 0) }</style>"
+    f"<div class=x><p style='color:#fff'>{UNSEEN}</p></div>",
     "black on black": f"<div style=background-color:#000><p style=color:#010101>{UNSEEN}</p></div>",
     "transparent": f"<p style=color:transparent>{UNSEEN}</p>",
     "off screen": f"<p style='position:absolute; left:-9999px'>{UNSEEN}</p>",
@@ -71,6 +74,8 @@ SHOWN = {
     "opened": "<style>.tab {{ display:none }}</style><p class=tab style='display: block'>{}</p>",
     "dark by a rule": "<style>.hero {{ background:#036 }}</style>"
     "<div class=hero><p style=color:#fff>{}</p></div>",
+    "dark behind nothing": "<div style='background:#222'><div style='background: none'>"
+    "<p style='color:#fff'>{}</p></div></div>",
     "a picture behind": "<div style='background-image:url(x.png)'><p style=color:#fff>{}</p></div>",
     "details": "<details><summary>More</summary><p>{}</p></details>",
     "tall": "<p style='height:100px;overflow:hidden;width:10px'>{}</p>",

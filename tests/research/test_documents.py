@@ -660,6 +660,20 @@ def test_html_formula_is_one_line(formula: str, line: str, local: bool) -> None:
     assert text == f"The sea of Alba has {line} drops of it, and they all are blue."
 
 
+def test_html_formula_of_a_wiki_which_a_picture_shows_is_its_text() -> None:
+    formula = '<math alttext="{a}"><msup><mn>10</mn><mn>6</mn></msup></math>'
+    hidden = f'<span style="display: none">{formula}</span>'
+    picture = '<img src="x.svg" aria-hidden="true" alt="{}">'
+    for local in (True, False):
+        for alt, number in (("{a}", "10^6 "), ("A hill.", "")):
+            page = (
+                f"<main><p>The sea of Alba has <span>{hidden}{picture.format(alt)}</span> drops of "
+                "it, and they all are blue.</p></main>"
+            )
+            text = read_html(page.encode(), None, "http://a.test/", local=local).text
+            assert text == f"The sea of Alba has {number}drops of it, and they all are blue."
+
+
 def test_html_reading_above_chinese_characters_is_no_part_of_their_word() -> None:
     ruby = "<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>"
     page = f"<main><p>{ruby}検定は五十ユーロです。</p></main>"

@@ -270,6 +270,28 @@ def test_spreadsheet_says_percentages_units_and_errors_as_it_shows_them() -> Non
     assert read("a.xlsx", packed(files)).text.strip() == said
 
 
+def test_spreadsheet_says_nothing_that_is_struck_out() -> None:
+    fonts = "<fonts><font/><font><strike/></font><font><strike val='0'/></font></fonts>"
+    used = "".join(f'<xf numFmtId="0" fontId="{n}"/>' for n in range(3))
+    runs = "<r><rPr><strike/></rPr><t>100</t></r><r><t xml:space='preserve'>80 euros</t></r>"
+    row = [
+        *(f'<c r="{column}2" s="{n}"><v>{n}0</v></c>' for n, column in enumerate("ABC")),
+        '<c r="D2" t="s"><v>1</v></c>',
+    ]
+    names = [f'<c r="{e}1" t="inlineStr"><is><t>{e.lower()}</t></is></c>' for e in "ABCD"]
+    with zipfile.ZipFile(io.BytesIO(xlsx(S=[tuple(names), tuple(row)]))) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    rels, more = "xl/_rels/workbook.xml.rels", ""
+    for kind in ("styles", "sharedStrings"):
+        more += f'<Relationship Id="{kind}" Type="{OFFICE}/{kind}" Target="{kind}.xml"/>'
+    files[rels] = files[rels].replace("</Relationships>", f"{more}</Relationships>")
+    files["xl/styles.xml"] = (
+        f'<styleSheet xmlns="{SHEET}">{fonts}<cellXfs>{used}</cellXfs></styleSheet>'
+    )
+    files["xl/sharedStrings.xml"] = f'<sst xmlns="{SHEET}"><si><t>x</t></si><si>{runs}</si></sst>'
+    assert read("a.xlsx", packed(files)).text.startswith("a: 0; c: 20; d: 80 euros")
+
+
 def ods(*rows: str, columns: tuple[str, ...] = (), filtered: str = "") -> bytes:
     """A spreadsheet of OpenDocument with these rows, the attributes of columns, a hidden row."""
     table = '<table:table table:name="Prices">' + "".join(
@@ -306,6 +328,20 @@ def test_open_document_sheet_says_percentages_amounts_and_long_hours_as_it_shows
     cells = [shown("A"), shown("7%", "percentage", "0.07"), shown("£1,250.00", "currency", "1250")]
     data = ods("".join(names), "".join([*cells, shown("36:00", "time", "PT36H00M00S")]))
     assert "What: A; Rate: 7%; Cost: £1,250.00; Took: 36:00" in read("a.ods", data).text
+
+
+def test_open_document_sheet_says_no_cell_that_is_struck_out() -> None:
+    style = (
+        '<style:style style:name="old"><style:text-properties '
+        'style:text-line-through-style="solid"/></style:style>'
+    )
+    old = shown("100").replace("<table:table-cell", '<table:table-cell table:style-name="old"')
+    names = "".join(shown(each) for each in "abc")
+    with zipfile.ZipFile(io.BytesIO(ods(names, shown("x") + old + shown("80")))) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    content = files["content.xml"]
+    files["content.xml"] = content.replace("<office:body>", f"{style}<office:body>")
+    assert read("a.ods", packed(files)).text.startswith("a: x; c: 80")
 
 
 # What xlwt wrote: cells of the formats 0%, [$£-809]#,##0.00, yyyy-mm-dd and 0.00 "EUR".
@@ -536,6 +572,10 @@ LOOKS = (
             f"<w:p><w:r><w:ruby><w:rt>{r('かんじ')}</w:rt><w:rubyBase>{r('漢字')}</w:rubyBase></w:ruby>"
             f"</w:r>{r('検定')}</w:p>",
             "漢字検定",
+        ),
+        (
+            p("<w:t>The fee is </w:t>", "<w:rPr><w:del/></w:rPr>") + p("80 euros.") + p("x"),
+            "The fee is 80 euros.\n\nx",
         ),
         (
             grid(
@@ -804,3 +844,14 @@ def test_mail_has_what_it_forwards_and_its_further_texts() -> None:
 )
 def test_data_file_is_read_as_the_program_meant_it(name: str, data: str, first: str) -> None:
     assert read(name, data.encode()).text.startswith(first)
+
+
+def test_rich_text_says_nothing_that_is_struck_out_deleted_or_hidden_and_marks_raised_numbers() -> (
+    None
+):
+    text = (
+        rb"{\rtf1 The fee is {\strike 100 \'80}\striked1 90 \striked0 80 {\deleted old}{\v x}"
+        rb"euros.\par "
+        rb"It has 10{\super 6} cells of H{\sub 2}O, \strike 5\plain 7.}"
+    )
+    assert read("a.rtf", text).text == "The fee is 80 euros.\nIt has 10^6 cells of H2O, 7."

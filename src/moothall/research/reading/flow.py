@@ -92,6 +92,17 @@ def formula_line(parts: Iterable[str]) -> str:
     return line
 
 
+def show_formulas(tree: Any) -> None:
+    """Put a hidden formula in the place of the picture beside it that shows it, as in wikis."""
+    for picture in list(tree.iter("img")):
+        before, alt = picture.getprevious(), picture.get("alt")
+        formula = None if before is None or not alt else before.find(".//math")
+        if formula is not None and formula.get("alttext") == alt:
+            formula.tail, picture.tail = picture.tail, None
+            formula.attrib.pop("style", None)
+            picture.getparent().replace(picture, formula)
+
+
 def say_formulas(tree: Any) -> None:
     """Write each formula of a page as one line, such as `(a+b)/2` or `x^2`: what it shows."""
     from lxml.etree import iterwalk

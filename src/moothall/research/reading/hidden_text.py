@@ -55,6 +55,9 @@ _SIZE = re.compile(r"(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px)?\s*(?:
 _RGB = re.compile(
     r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})\s*(?:[,/]\s*([\d.]+%?)\s*)?\)"
 )
+_NO_GROUND = re.compile(
+    r"(?:none|transparent|initial|inherit|unset|rgba\([^)]*[,/]\s*0?\.?0*%?\s*\))\s*(?:!|$)", re.I
+)
 _HEX = re.compile(r"#([0-9a-f]{3,8})\b")
 _COLOURS: Final = {"white": (255, 255, 255), "snow": (255, 250, 250), "black": (0, 0, 0)}
 _WHITE: Final = (255, 255, 255)
@@ -121,12 +124,16 @@ def _is_invisible(element: Any, styles: _StyleSheet) -> bool:
     while ancestor is not None:
         colors = _colors(styles.style_of(ancestor))
         grounds = (colors.get(f"background{each}") for each in ("-image", "-color", ""))
-        background = next(filter(None, grounds), ancestor.get("bgcolor"))
+        background = next(filter(_is_ground, grounds), ancestor.get("bgcolor"))
         if background:
             ground = _color(background)
             return ground is not None and _is_close(color, ground)
         ancestor = ancestor.getparent()
     return _is_close(color, _WHITE)
+
+
+def _is_ground(background: str | None) -> bool:
+    return bool(background and not _NO_GROUND.match(background.strip()))
 
 
 def _colors(style: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from moothall.research.reading.flow import (
     mark_raised_in_page,
     say_formulas,
     say_merged,
+    show_formulas,
 )
 from moothall.research.reading.hidden_text import drop_hidden
 
@@ -102,6 +103,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         elements = int(tree.xpath("count(//*)"))
         if elements > (most := _MOST_LOCAL if local else _MOST):
             raise ValueError(f"{elements} elements, {most} are read at most")
+        show_formulas(tree)
         drop_hidden(tree)
         say_formulas(tree)
         mark_raised_in_page(tree)

@@ -7,10 +7,38 @@ from typing import Final
 
 from moothall import UnreadableDocument
 from moothall.research.reading.encodings import plain_text
+from moothall.research.reading.flow import raised
 from moothall.research.reading.html import Document
 
 _BEGINS: Final = b"{\\rtf"
+_TOKEN: Final = re.compile(r"\\([a-z]+)(-?\d+)? ?|\\'[0-9a-f]{2}|\\[^a-z]|[{}]|[^\\{}]+|\\", re.S)
+_UNSAID: Final = ("strike", "striked", "deleted", "v")
+_SIGNS: Final = {"super": "^", "sub": "_", "nosupersub": ""}
 _TITLE: Final = re.compile(r"\{\\title ([^{}]{1,300})\}")
+
+
+def _as_shown(source: str) -> str:
+    """Return rich text without what it strikes or hides, with raised numbers marked."""
+    groups: list[tuple[frozenset[str], str]] = []
+    unsaid, sign, before, pieces = frozenset[str](), "", "", list[str]()
+    for match in _TOKEN.finditer(source):
+        token, word = match[0], match[1] or ""
+        if token == "{":
+            groups.append((unsaid, sign))
+        elif token == "}" and groups:
+            unsaid, sign = groups.pop()
+        elif word in _UNSAID:
+            unsaid = unsaid - {word} if match[2] == "0" else unsaid | {word}
+        elif word == "plain":
+            unsaid, sign = frozenset(), ""
+        elif word in _SIGNS:
+            sign = "" if match[2] == "0" else _SIGNS[word]
+        elif unsaid and (not word or word == "u"):
+            token = ""
+        elif not word and token[0] not in "{}\\":
+            token, before = raised(token, before, sign), token
+        pieces.append(token)
+    return "".join(pieces)
 
 
 def read_rtf(data: bytes) -> Document:
@@ -22,4 +50,5 @@ def read_rtf(data: bytes) -> Document:
     source = data.decode("latin-1")  # letters beyond ASCII are escapes, by the code page it names
     match = _TITLE.search(source)
     title = rtf_to_text(f"{{\\rtf1 {match[1]}}}", errors="replace") if match else ""
-    return Document(" ".join(title.split()), plain_text(rtf_to_text(source, errors="replace")), [])
+    text = rtf_to_text(_as_shown(source), errors="replace")
+    return Document(" ".join(title.split()), plain_text(text), [])

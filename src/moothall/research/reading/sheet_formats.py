@@ -16,6 +16,7 @@ from moothall.research.reading.archives import Packed
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _DISPLAYED: Final = ("percentage", "currency", "time")
 _REPEATED: Final = 1000  # rows or columns of one cell that are looked at
 
@@ -34,6 +35,9 @@ _HIDDEN_ROW: Final = re.compile(
 _HIDDEN_COLUMNS: Final = re.compile(
     r'<(?:\w+:)?col\b(?=[^>]*?\bhidden="(?:1|true)")(?=[^>]*?\bmin="(\d{1,5})")'
     r'[^>]*?\bmax="(\d{1,5})"'
+)
+_SHARED: Final = re.compile(
+    r'<(?:\w+:)?c\b(?=[^>]*?\br="([A-Z]{1,3})(\d{1,7})")[^>]*?\bt="s"[^>]*>\s*<(?:\w+:)?v>(\d+)<'
 )
 _HIDING: Final = ("collapse", "filter")
 _MOST_COLUMNS, _MOST_HIDDEN = 16_384, 1_048_576
@@ -72,6 +76,8 @@ def looks(data: bytes) -> dict[str, SheetLook]:
         parts = {each.id: each for each in packed.related(home)}
         styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
         by_style = _styles(styles[0]) if styles else {}
+        texts = [packed.tree(each.name) for each in parts.values() if each.kind == "sharedStrings"]
+        shared = _partly_struck(texts[0]) if texts else {}
         sheets: dict[str, SheetLook] = {}
         for sheet in packed.tree(home).iter("{*}sheet"):
             id = next((value for key, value in sheet.items() if key.endswith("}id")), "")
@@ -84,6 +90,9 @@ def looks(data: bytes) -> dict[str, SheetLook]:
                 columns.update(range(int(first) - 1, min(int(last), _MOST_COLUMNS)))
             rows = {int(each) - 1 for each in _HIDDEN_ROW.findall(text)}
             sheets[sheet.get("name") or ""] = SheetLook(cells, rows, columns)
+            for column, row, number in _SHARED.findall(text) if shared else ():
+                if number in shared:
+                    cells[int(row) - 1, _number(column)] = partial(_fault, shared[number])
             for column, row, style, fault in _CELL.findall(text) if by_style or "#" in text else ():
                 if fault or style in by_style:
                     cell_format = partial(_fault, fault) if fault else by_style[style]
@@ -123,6 +132,11 @@ def _old_looks(data: bytes) -> dict[str, SheetLook]:
 def _open_looks(tree: Any) -> dict[str, SheetLook]:
     """Return the same of OpenDocument, where a percentage, amount or time says what it shows."""
     sheets: dict[str, SheetLook] = {}
+    struck = {
+        style.getparent().get(f"{_STYLE}name")
+        for style in tree.iter(f"{_STYLE}text-properties")
+        if style.get(f"{_STYLE}text-line-through-style", "none") != "none"
+    }
     for sheet in tree.iter(f"{_TABLE}table"):
         look = SheetLook({}, set(), set())
         sheets[sheet.get(f"{_TABLE}name") or ""] = look
@@ -140,7 +154,9 @@ def _open_looks(tree: Any) -> dict[str, SheetLook]:
             for cell in line.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
                 columns = int(cell.get(f"{_TABLE}number-columns-repeated") or 1)
                 text = " ".join("".join(each.itertext()) for each in cell.iter(f"{_TEXT}p"))
-                if text and cell.get(f"{_OFFICE}value-type") in _DISPLAYED:
+                is_struck = cell.get(f"{_TABLE}style-name") in struck
+                text *= not is_struck
+                if is_struck or (text and cell.get(f"{_OFFICE}value-type") in _DISPLAYED):
                     for at in range(min(rows, _REPEATED)):
                         for to in range(min(columns, _REPEATED)):
                             look.formats[row + at, column + to] = partial(_fault, text)
@@ -151,6 +167,26 @@ def _open_looks(tree: Any) -> dict[str, SheetLook]:
 
 def _fault(text: str, _: Any) -> str:
     return text
+
+
+_STRUCK: Final = partial(_fault, "")
+"""What is said of a cell that is struck out."""
+
+
+def _is_struck(properties: Any) -> bool:
+    strike = None if properties is None else properties.find("{*}strike")
+    return strike is not None and strike.get("val") not in ("0", "false")
+
+
+def _partly_struck(tree: Any) -> dict[str, str]:
+    """Return by number the texts of a workbook that are struck out in part, without these parts."""
+    texts: dict[str, str] = {}
+    for number, each in enumerate(tree):
+        runs = each.findall("{*}r")
+        if any(_is_struck(run.find("{*}rPr")) for run in runs):
+            rest = (run for run in runs if not _is_struck(run.find("{*}rPr")))
+            texts[str(number)] = "".join(run.findtext("{*}t") or "" for run in rest)
+    return texts
 
 
 def _number(column: str) -> int:
@@ -164,9 +200,12 @@ def _styles(tree: Any) -> dict[str, CellFormat]:
     """Return by number the styles of cells whose format says more than the number."""
     codes: dict[str | None, str] = {str(id): code for id, code in _PERCENT.items()}
     codes |= {e.get("numFmtId"): e.get("formatCode") or "" for e in tree.iter("{*}numFmt")}
-    styles = tree.find("{*}cellXfs")
-    of = [] if styles is None else [codes.get(e.get("numFmtId"), "") for e in styles]
-    return {str(n): cell_format for n, code in enumerate(of) if (cell_format := _format(code))}
+    struck = {str(n) for n, e in enumerate(tree.iterfind("{*}fonts/{*}font")) if _is_struck(e)}
+    formats = (
+        _STRUCK if e.get("fontId") in struck else _format(codes.get(e.get("numFmtId"), ""))
+        for e in tree.iterfind("{*}cellXfs/{*}xf")
+    )
+    return {str(n): each for n, each in enumerate(formats) if each}
 
 
 def _format(code: str) -> CellFormat | None:

@@ -54,12 +54,16 @@ def read_docx(data: bytes) -> Document:
     texts: list[str] = []
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
-    title, length, number = "", 0, 0
+    title, joined_text, length, number = "", "", 0, 0
     for block in chain.from_iterable(outermost(e, _P, _TABLE) for e in (packed.tree(home), *notes)):
         if block.tag == _TABLE:
             text = "\n".join(_rows(block, styles))
         else:
-            text = "\n".join(filter(None, _paragraphs(block, styles)))
+            text = joined_text + "\n".join(filter(None, _paragraphs(block, styles)))
+            joined_text = ""
+            if block.find(f"{_W}pPr/{_W}rPr/{_W}del") is not None:  # it goes on in the next one
+                joined_text = text
+                continue
         text = plain_text(text).strip()
         if not text:
             continue
@@ -73,7 +77,8 @@ def read_docx(data: bytes) -> Document:
             sections.append(Section(length, f"heading={number}", headings))
         texts.append(text)
         length += len(text) + 2
-    texts += filter(None, (plain_text(each).strip() for each in drawings(packed, home)))
+    last = (joined_text, *drawings(packed, home))
+    texts += filter(None, (plain_text(each).strip() for each in last))
     if not texts:
         raise UnreadableDocument("the DOCX has no text")
     text, core_title = "\n\n".join(texts), _core_title(packed)
