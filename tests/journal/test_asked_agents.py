@@ -209,7 +209,9 @@ async def test_asked_agent_answers_its_caller_and_a_fork_of_that(
         copy = journal.fork("r")
         assert (await agent.reply("go", run_id=copy)).stop_reason == "waiting"
         if deleted:
-            journal.delete("r")
+            (asked,) = journal.runs(agent="helper")
+            left = journal.delete("r").left
+            assert left == {asked.id: "run 'r' waits for its reply: delete it too"}
         permit(journal)
         for _ in range(2):
             await direct(till, journal).resume_decided()

@@ -29,7 +29,7 @@ from moothall import (
 )
 from moothall.agents.block import Guidance
 from moothall.agents.replies.reply import Reply
-from moothall.foundation.errors import StateError
+from moothall.foundation.errors import ConfigError, StateError
 from moothall.journal import Done
 
 MALLORY = "mallory@evil.example"
@@ -77,6 +77,8 @@ def test_result_of_an_answer_in_another_process_is_from_outside(place: Place) ->
     with Journal(place("j")) as journal:
         bank = Bank(journal)
         assert bank.reply([FETCH], fetch_mail).stop_reason == "waiting"
+        with pytest.raises(ConfigError, match="the answer to 'mail' is not JSON: set"):
+            journal.answer("r", "mail", {MAIL})
         journal.answer("r", "mail", MAIL)
         reply = bank.reply(["", PAY, "Done."], fetch_mail)
         assert (bank.paid, reply.outside) == ([], ("fetch_mail",))

@@ -607,6 +607,10 @@ async def test_wait_is_not_pruned_and_goes_with_its_run(place: Place) -> None:
         pruned = journal.prune(0.0, keep=0)
         assert (pruned.runs, list(pruned.left)) == ([], ["r"])
         assert [each.id for each in journal.runs(needs_person=True, state="waiting")] == ["r"]
+        copy = journal.fork("r")
+        await agent.reply("Pay 3.", run_id=copy)
+        asking = journal.runs(needs_person=True, state="waiting")
+        assert [each.id for each in asking] == [each.run for each in journal.waiting()]
         journal.delete(thread="ada")
         assert (journal.waiting(), journal.runs()) == ([], [])
 

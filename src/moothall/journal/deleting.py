@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import ref
@@ -71,6 +71,19 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
     }
 
 
+def _asked(db: Database, numbers: Mapping[int, str]) -> dict[str, str]:
+    """Return the runs of other agents for whose replies runs wait, with what deletes them."""
+    query = (
+        "SELECT r.id FROM waits w JOIN runs r ON r.id = w.key "
+        "WHERE w.run = ? AND w.kind = 'result' AND NOT w.taken AND NOT r.deleted"
+    )
+    return {
+        str(id): f"run {asker!r} waits for its reply: delete it too"
+        for number, asker in numbers.items()
+        for (id,) in db.execute(query, (number,)).fetchall()
+    }
+
+
 def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
     """Return the folders of notes that the beginnings of runs name."""
     query = "SELECT data FROM entries WHERE place >= ? AND place < ? AND kind = 'begun'"
@@ -124,6 +137,7 @@ class Deletions:
             for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
                 undeleted |= _on_behalf(db, thread)
+            undeleted = _asked(db, numbers) | undeleted
             folders = _folders(db, numbers) if threads else []
         leased: list[int] = []
         try:

@@ -20,7 +20,7 @@ from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, wanted_paths
-from moothall.journal.entry import Outline
+from moothall.journal.entry import CHANGED, Outline
 from moothall.journal.stop_reason import STATES
 from moothall.journal.tally import SUM_COLUMNS
 
@@ -247,10 +247,13 @@ def _in_states(name: str, states: Sequence[str], state_now: StateNow) -> Terms:
 
 def _needs_person(name: str, value: Any, state_now: StateNow) -> Terms:
     if value:
-        yield "id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)", ()
+        # An answer is for the run that asked, unless a changed program has gone on in a fork.
+        forked = "id IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL{0})"
+        waits, changed = "coalesce(state, '') = 'waiting'", forked.format(" AND id LIKE ?")
+        yield f"NOT ({forked.format('')} AND ({changed} OR NOT {waits}))", [f"%{CHANGED}"]
         # What has all answers that it waits for goes on by itself; a firing may wait without any.
         answered = f"number IN ({_OPEN}) AND number NOT IN ({_OPEN} AND value IS NULL)"
-        yield f"NOT (coalesce(state, '') = 'waiting' AND {answered})", ()
+        yield f"NOT ({waits} AND {answered})", ()
         yield from _in_states(name, NEEDS_A_PERSON, state_now)
 
 
@@ -336,7 +339,7 @@ FILTERS: Final[dict[str, RunFilter]] = {
         ("--decided-by", "NAME", "Only runs with a decision of this person."),
     ),
     "needs_person": RunFilter(
-        "only runs that are `waiting` for an answer, `in_doubt` or `stopped`, and have no fork",
+        "only runs that are `waiting` for an answer, `in_doubt` or `stopped` without a fork",
         _needs_person,
         ("--needs-me", "", "Only runs that wait for a person."),
         "flag",

@@ -18,7 +18,7 @@ from moothall.foundation.errors import JournalError, MoothallError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
-from moothall.journal.entry import begin_data_of
+from moothall.journal.entry import CHANGED, begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL, REASONS, cut_off
 from moothall.models.protocol import Usage
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_CHANGED: Final = ".changed"
 _MAX_OFFSETS: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
@@ -199,7 +198,7 @@ async def answer_asker(
 
 def fork_id_of(run_id: str) -> str:
     """Return the id of the fork in which a changed program goes on with a run."""
-    return f"{run_id[: MAX_ID - len(_CHANGED)]}{_CHANGED}"
+    return f"{run_id[: MAX_ID - len(CHANGED)]}{CHANGED}"
 
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import NotJSON, to_json
+from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import Entry
 from moothall.journal.wait import KINDS, Wait
 
@@ -194,6 +194,6 @@ def as_answer(kind: str, key: str, value: Any) -> str:
 
     value = KINDS[kind].checked(key, value)
     try:
-        return as_text(to_json(value))
+        return as_text(copy_json(value))
     except NotJSON as error:
         raise ConfigError(f"the answer to {key!r} is not JSON: {error}") from error
