@@ -444,6 +444,50 @@ async def test_action_without_a_journal_cannot_give_its_result_later(tmp_path: P
                 await asker.request({"to": "office", "action": {"name": name}})
 
 
+class Waiter:
+    """A participant of a class of one's own."""
+
+    id = "waiter"
+
+    async def reply(self, text: str) -> Reply:
+        return later()
+
+    async def observe(self, message: Any) -> None: ...
+
+
+def later(*about: Any) -> Any:
+    raise Later("bank")
+
+
+@pytest.mark.parametrize("records", (True, False))
+@pytest.mark.parametrize("whose", ("system_prompt", "check", "member", "until", "next", "approver"))
+@on_a_loop
+async def test_later_of_what_is_no_action_is_an_error_and_of_an_approver_waits(
+    tmp_path: Path, whose: str, records: bool
+) -> None:
+    journal = Journal(tmp_path / "runs.db") if records else None
+    till = Till()
+    options: Any = {whose: later} if whose in ("system_prompt", "check") else {}
+    options |= {"approver": CallbackApprover(later), "actions": [till.pay]}
+    answers: list[Any] = [call("pay", coins=3), "Done."] if whose == "approver" else ["Done."]
+    clerk = ReActAgent("a", ScriptedModel(answers), **options)
+    group: Any = {"until": MaxTurns(1)} | ({whose: later} if whose in ("until", "next") else {})
+    agent: Any = Conversation([Waiter() if whose == "member" else clerk], **group)
+    agent.journal = journal
+    try:
+        reply = await agent.reply("Pay 3.")
+    except ConfigError as error:
+        assert not records
+        fault = str(error)
+    else:
+        fault = reply.detail
+    if whose == "approver":
+        assert reply.stop_reason == ("waiting" if records else "done")
+    else:
+        assert "Later('bank') was raised by a function that is no action" in fault
+    assert till.paid == []
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     (

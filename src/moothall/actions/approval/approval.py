@@ -55,6 +55,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     try:
         with asking_person():
             answer = await call_user(approver.approve, request)
+    except Later as later:
+        answer = later
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False

@@ -80,6 +80,14 @@ class Later(BaseException):
         self.asks_caller = False  # whether a door also asks the caller who began the run
         super().__init__(text or key or "later")
 
+    @property
+    def misplaced(self) -> ConfigError:
+        """The error of a function that is no action and raises it."""
+        return ConfigError(
+            f"Later({self.key!r}) was raised by a function that is no action: only the result of "
+            "an action, or the decision of an approver, can come later"
+        )
+
     def __reduce__(self) -> str | tuple[Any, ...]:
         return Later, (), self.__dict__
 

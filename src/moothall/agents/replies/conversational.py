@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from moothall.actions import Action, action
 from moothall.actions.acting import ACTING
+from moothall.actions.approval import Later
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import has_marks
@@ -556,6 +557,10 @@ class ConversationalAgent(Threaded):
                 # First: once the turn has ended, the next reply, perhaps of another loop, sets it.
                 thread.underway = None
                 turns.end()
+        except Later as later:
+            if outer:  # an action waits
+                raise
+            raise later.misplaced from later
         finally:
             own_reply.open = False
             if thread.texts is not None or ACTING.get().reading is not None:

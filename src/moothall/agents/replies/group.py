@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import TypeVar
 
 from moothall.actions.acting import ACTING, acting
+from moothall.actions.approval import Later
 from moothall.actions.provenance.origin import union
 from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.agent import Agent
@@ -313,9 +314,11 @@ async def _request(
 
 @contextmanager
 def own_cancellation() -> Iterator[None]:
-    """Turn the cancellation of a user's awaitable, unless this task is cancelled, into an error."""
+    """Turn a Later of a user's awaitable, and its cancellation unless it is ours, into errors."""
     try:
         yield
+    except Later as later:
+        raise later.misplaced from later
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
+from moothall.actions.approval import Later
 from moothall.actions.message import MAX_ID
 from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
@@ -106,6 +107,9 @@ async def run_recorded(
             reply = await run()
         except Stop as stop:
             reply = stopped(stop)
+        except Later as later:
+            log_failure(logger, f"run {record.run_id!r} stops", later)
+            reply = stopped(Stop("error", str(later.misplaced), later.misplaced))
         if not (reply.stop_reason == "waiting" and _rests(record)):
             await record.end(reply.stop_reason, **at_end(reply))
     except JournalError as error:
