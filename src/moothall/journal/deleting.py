@@ -71,7 +71,7 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
     }
 
 
-def _asked(db: Database, numbers: Mapping[int, str]) -> dict[str, str]:
+def _helper_runs(db: Database, numbers: Mapping[int, str]) -> dict[str, str]:
     """Return the runs of other agents for whose replies runs wait, with what deletes them."""
     query = (
         "SELECT r.id FROM waits w JOIN runs r ON r.id = w.key "
@@ -137,7 +137,7 @@ class Deletions:
             for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
                 undeleted |= _on_behalf(db, thread)
-            undeleted = _asked(db, numbers) | undeleted
+            undeleted = _helper_runs(db, numbers) | undeleted
             folders = _folders(db, numbers) if threads else []
         leased: list[int] = []
         try:
