@@ -235,17 +235,22 @@ class Society(Experiments):
             return columns_first.ids_of(self)
         return super().ids(group)
 
-    def remove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
-        """Remove an agent, as from every space; DefinitionError for `drain`."""
+    def remove(
+        self, agent: Agent | str | int, *, drain: bool = False, heir: str | int | None = None
+    ) -> None:
+        """Remove an agent, as from every space; DefinitionError for `drain`.
+
+        `heir`, a citizen or service, gets its money and savings; without one it takes its money.
+        """
         if drain:
             raise DefinitionError(
                 "a Society delivers messages in its steps: instead of remove(drain=True), run a "
                 "step, then remove the agent"
             )
-        if self.in_columns and self.population is not None:
-            id = str(agent.id if isinstance(agent, Agent) else agent)
-            if id in self.books.where:
-                self.agent_of_row(self.population.row_of(id))
+        id = str(agent.id if isinstance(agent, Agent) else agent)
+        self._name_heir(id, heir)
+        if self.in_columns and self.population is not None and id in self.books.where:
+            self.agent_of_row(self.population.row_of(id))
         super().remove(agent)
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:

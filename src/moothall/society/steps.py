@@ -90,6 +90,7 @@ class Steps(Space):
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
         self._removed: list[str] = []
+        self._heirs: dict[str, str | None] = {}  # of who is being removed
         self.new_agent_rows: list[int] = []  # the rows that became agents after their turn
 
     # -- one step ----------------------------------------------------------------------------------
@@ -438,7 +439,17 @@ class Steps(Space):
                     self.population.agents[row] = cast(CitizenAgent, agent)
             self._make_own(agent)
 
+    def _name_heir(self, id: str, heir: str | int | None) -> None:
+        if heir is not None and (str(heir) == id or str(heir) not in self.books.balances):
+            raise ConfigError(f"heir= must be the id of another citizen or service, got {heir!r}")
+        self._heirs[id] = None if heir is None else str(heir)
+
     def _leave_books(self, id: str) -> None:
+        heir = self._heirs.pop(id, None)
+        if heir is not None and (reason := self.books.bequeath(id, heir)):
+            self.books.faults.add(
+                (), id, self.number, f"it leaves, and {heir!r} is no heir: {reason}"
+            )
         self.books.leave(id)
         if self._closed or self.population is None:
             return

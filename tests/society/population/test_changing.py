@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.society.life import living
 
 from moothall import Journal
 from moothall.foundation.errors import ConfigError, StateError
@@ -149,6 +150,66 @@ def test_rows_removed_leave_their_savings_too(heir: int) -> None:
             bank: Any = society.services["bank"]
             assert dict(bank.deposits) == {"1": 100}
             assert bank.owed == society.books.total == 100
+
+
+def test_rows_removed_leave_what_a_service_of_ones_own_owes_them() -> None:
+    class Club(Service):
+        def __init__(self) -> None:
+            super().__init__("club", money=90)
+            self.deposits = {"1": 30, "2": 60}
+
+    class Dies(RowBlock):
+        def step_rows(self, rows: Any) -> None:
+            rows.remove(rows.ids == 2, heirs=0)
+
+    people = Population([{"id": 1, "money": 0}, {"id": 2, "money": 100}], None, [Dies()], seed=1)
+    with Society(people, services=[Club()]) as society:
+        society.run_sync(steps=3)
+        assert people.columns["money"].tolist() == [100]
+        assert society.services["club"].deposits == {"1": 90}
+
+
+@pytest.mark.parametrize("kind", ("agents", "columns", "a full agent"))
+def test_citizen_removed_leaves_its_money_and_savings_to_an_heir(kind: str) -> None:
+    city = City.generate(seed=1, citizens=100)
+    people = Population(100, city, seed=1) if kind == "a full agent" else 99 + (kind == "columns")
+    with Society(people, None if kind == "a full agent" else city, services=[Bank()]) as society:
+        if isinstance(people, Population):
+            people.promote(2)
+        bank: Any = society.services["bank"]
+        books, total = society.books, society.books.total
+        bank.deposits.update({"2": 500, "3": 20})
+        for id, heir, fitting in (("2", 3, True), ("4", "bank", True), ("5", "5", False)):
+            if kind == "a full agent" and id == "4":
+                break
+            has, own = books.balances[id], books.balances[str(heir)]
+            if not fitting:
+                with pytest.raises(ConfigError, match="heir= must be the id of another"):
+                    society.remove(id, heir=heir)
+                continue
+            society.remove(id, heir=heir)
+            assert books.balances[str(heir)] == own + has
+        assert bank.deposits["3"] == 520
+        assert "2" not in bank.deposits
+        assert books.total == total
+        row = society.run_sync(steps=1)[0]
+        assert row["money"] == total
+        if kind != "a full agent":  # which is a row again
+            has = books.balances["7"]
+            society.remove("7")
+            assert society.run_sync(steps=1)[0]["money"] == total - has
+
+
+async def test_citizen_that_leaves_in_a_step_has_an_heir() -> None:
+    def leave(me: Any) -> None:
+        if me.perceived.step == 1:
+            me.space.remove(me, heir="2")
+
+    agents = [living(leave, money=70), living(lambda _: None, id=2, money=5)]
+    async with Society(agents) as society:
+        await society.run(steps=3)
+        assert agents[1].status["money"] == society.books.total == 75
+        assert [row["money"] for row in society.metrics] == [75] * 3
 
 
 class Pays(RowBlock):

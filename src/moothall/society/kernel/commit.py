@@ -10,7 +10,7 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -44,7 +44,8 @@ class Service:
 
     Attributes:
         takes: the kinds of wants that the service settles
-        deposits: the cents that the service owes each citizen, as a bank does
+        deposits: the cents that the service owes each citizen, as a bank does; where it is a dict
+            by id, heirs get what is owed to who leaves
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = ()
@@ -165,6 +166,19 @@ class Books:
                 if (status := self.statuses.get(id)) is not None:
                     status["money"] = money.item(at)
         return ""
+
+    def owned(self, id: str) -> int:
+        """Return the money and the savings of somebody, in cents."""
+        return int(self.balances.get(id, 0)) + sum(each.deposits.get(id, 0) for each in self.owing)
+
+    def bequeath(self, id: str, heir: str) -> str:
+        """Give the money and the savings of who leaves to another; return why not, if not."""
+        cents = self.balances.get(id, 0)
+        reason = self.pay(id, heir, int(cents)) if cents else ""
+        for each in () if reason else self.owing:
+            if isinstance(deposits := each.deposits, MutableMapping) and id in deposits:
+                deposits[heir] = deposits.get(heir, 0) + deposits.pop(id)
+        return reason
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, for reading; empty for others."""

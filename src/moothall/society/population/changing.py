@@ -7,17 +7,16 @@ citizens from one step to the next, in columns of one's own too, holds ids.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column, untouched
-from moothall.society.columns.ledger import ByRow
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
-from moothall.society.kernel.commit import Service
+from moothall.society.kernel.commit import Books
 from moothall.society.kernel.draw import number_of, words_of
 from moothall.society.kernel.wants import PARTY, PLACE, fields_in_rows, id_order
 from moothall.society.population.agent_books import rows_renumbered
@@ -34,7 +33,7 @@ def change_rows(society: Any) -> None:
     if not changes.births and not changes.deaths:
         return
     population.note_change()
-    is_leaving = _buried(population, changes, society.books.owing)
+    is_leaving = _buried(population, changes, society.books)
     born = _born(population, changes)
     staying = np.flatnonzero(~is_leaving)
     count = len(born[""]) if born else 0
@@ -139,28 +138,22 @@ def settle_ids(population: Population, ids: Any) -> None:
     population.full[list(population.agents)] = True
 
 
-def _buried(population: Population, changes: Changes, owing: Iterable[Service]) -> Any:
+def _buried(population: Population, changes: Changes, books: Books) -> Any:
     """Return which rows leave, after their money and savings have gone to heirs."""
     is_leaving = np.zeros(len(population), bool)
     for rows, _ in changes.deaths:
         is_leaving[rows] = True
-    savings: list[Any] = [each.deposits for each in owing]
-    arrays = [each.array for each in savings if isinstance(each, ByRow)]
-    purses = [population.arrays["money"], *arrays]
     for rows, heirs in changes.deaths:
         for row, heir in zip(rows.tolist(), heirs.tolist(), strict=True):
-            cents = sum(int(each[row]) for each in purses)
-            if not cents:
+            citizen = population.id_of(row)
+            if not (cents := books.owned(citizen)):
                 continue
             if not 0 <= heir < len(is_leaving) or is_leaving[heir]:
-                citizen = population.id_of(row)
                 raise ConfigError(
                     f"citizen {citizen} leaves with {cents} cents: remove(heirs=) must name rows "
                     "that stay"
                 )
-            for each in purses:
-                each[heir] += each[row]
-                each[row] = 0
+            books.bequeath(citizen, population.id_of(heir))
     return is_leaving
 
 
