@@ -27,6 +27,7 @@ from moothall.society import (
     Grid,
     Intervention,
     Network,
+    OtherBlock,
     Pay,
     Population,
     RowBlock,
@@ -487,6 +488,27 @@ def test_part_of_a_model_that_kept_nothing_begins_other_societies() -> None:
         with Society(Population(3, grid, [Counts()])) as society:
             society.run_sync(steps=1)
     assert copy.deepcopy(grid).ids() == grid.ids()
+
+
+def test_state_with_a_full_agent_of_other_blocks_is_refused() -> None:
+    class Rests(OtherBlock):
+        """Another block."""
+
+    def promoted(*blocks: Any) -> Society:
+        society = rows(Counts())
+        people: Any = society.population
+        people.promote(2, blocks=[*blocks])
+        return society
+
+    with (
+        promoted(OtherBlock()) as first,
+        promoted(OtherBlock()) as same,
+        promoted(Rests()) as other,
+    ):
+        state = first.state_dict()
+        same.load_state_dict(state)
+        with pytest.raises(StateError, match="the state is of CitizenAgent, OtherBlock"):
+            other.load_state_dict(state)
 
 
 def test_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:

@@ -180,8 +180,8 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         now = mailboxes[id].classes
         if (saved := each.get("classes", now)) != now:
             raise StateError(
-                f"agent {id!r} of the state was replaced by one of {saved}, and the society's is "
-                f"of {now}: call `replace` first; where a recorded run had it, resume a fork"
+                f"agent {id!r} of the state is of {saved}, and the society's is of {now}: promote "
+                "it, or call `replace`, as there first; where a recorded run had it, resume a fork"
             )
     population = society.own_population
     arrays = _read(data.get("columns") or [], stored) if population is not None else {}
@@ -230,7 +230,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
 def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     agent = mailbox.agent
     data: dict[str, Any] = {"id": mailbox.id}
-    if mailbox.classes != mailbox.first_classes:
+    if mailbox.classes != mailbox.first_classes or mailbox.space.own_population is not None:
         data["classes"] = mailbox.classes
     own = getattr(agent, "state_dict", None)
     if callable(own):
