@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from moothall.actions import MarkedOptions
 from moothall.actions.signature import check_returns
-from moothall.foundation.arguments import can_take
+from moothall.foundation.arguments import can_take, check_text
 from moothall.foundation.errors import ConfigError, DefinitionError
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ def checked_params(params_type: type[Any] | None, params: Any) -> Any:
     """Return parameters as given; a `ParamsType` checks a dict of its fields."""
     if params_type is None or not isinstance(params, dict):
         return params
+    for name in params:
+        check_text(f"{params_type.__name__}: a name", name)
     from pydantic import ValidationError
 
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from math import inf
 from typing import Any, TypeVar
 
 from moothall.foundation.errors import ConfigError, DefinitionError
@@ -190,11 +190,12 @@ def check_integer(
         raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
 
 
-def check_seconds(name: str, value: object, *, zero: bool = False, optional: bool = False) -> None:
+def check_seconds(name: str, value: Any, *, zero: bool = False, optional: bool = False) -> None:
     """Raise ConfigError unless a value is a finite number of seconds above 0, or also 0."""
     if value is None and optional:
         return
-    if type(value) not in (int, float) or not 0 <= value < inf or not (value or zero):  # type: ignore[operator]
+    is_number = type(value) in (int, float)
+    if not is_number or not 0 <= value <= sys.float_info.max or not (value or zero):
         bounds = f"{'from 0 up' if zero else 'above 0'}{', or None' if optional else ''}"
         raise ConfigError(f"{name} must be a number of seconds {bounds}, got {excerpt(value)}")
 
@@ -233,6 +234,12 @@ def can_take(function: Callable[..., Any], count: int, **keywords: object) -> bo
     return True
 
 
+def check_path(name: str, value: object, kind: str = "file", *, optional: bool = False) -> None:
+    """Raise ConfigError unless a value can be a path: a text, or an object with one."""
+    if not is_path(value) and not (value is None and optional):
+        raise ConfigError(f"{name} must be the path of a {kind}, got {excerpt(value)}")
+
+
 def is_path(value: object) -> bool:
     """Return whether a value can be the path of a file: a text, or an object with one."""
     name = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -250,8 +257,8 @@ def check_text(name: str, value: object, *, optional: bool = False) -> None:
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
 
 
-def none_of(name: str, choices: Sequence[str], value: str) -> ConfigError:
+def none_of(name: str, choices: Sequence[str], value: object) -> ConfigError:
     """Return the error for an unknown value; it names the known ones."""
     *but_last, last = choices
     words = f"{', '.join(but_last)} or {last}" if but_last else last
-    return ConfigError(f"{name} must be {words}, got {value!r:.80}{nearest(value, choices)}")
+    return ConfigError(f"{name} must be {words}, got {value!r:.80}{nearest(str(value), choices)}")

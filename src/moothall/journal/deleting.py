@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import ref
 
-from moothall.foundation.arguments import check_integer
+from moothall.foundation.arguments import check_integer, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
@@ -125,8 +125,7 @@ class Deletions:
         )
         threads = [*threads]
         for thread in threads:
-            if not isinstance(thread, str) or not thread:
-                raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
+            check_text("thread=", thread)
         numbers: dict[int, str] = {}
         undeleted: dict[str, str] = {}
         self._store.make_room()

@@ -66,9 +66,11 @@ KINDS: Final = {
 
 def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the kinds of waits that are wanted; ConfigError for a word that is none."""
-    kinds = (*KINDS,) if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
+    kinds: tuple[Any, ...] = (kind,)
+    if kind is None or (isinstance(kind, Iterable) and not isinstance(kind, str)):
+        kinds = (*(KINDS if kind is None else kind),)
     for each in kinds:
-        if each not in KINDS:
+        if not isinstance(each, str) or each not in KINDS:
             raise none_of("kind=", [*KINDS], each)
     return kinds
 

@@ -81,6 +81,7 @@ class Waits(DueRuns):
         terms = ["NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt'"]
         values: list[Any] = []
         kinds = kinds_of(kind)
+        check_text("agent=", agent, optional=True)
         with self._store.reading() as db:
             if run_id is not None:
                 values.append(self._store.number(db, run_id))

@@ -59,7 +59,7 @@ def check_named(label: str, name: Any, options: Any) -> None:
 
 def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     """Return the checked address of a model's server, and what is known of the server."""
-    if provider not in PROVIDERS:
+    if not isinstance(provider, str) or provider not in PROVIDERS:
         names = ", ".join(PROVIDERS)
         raise ConfigError(f"{label}: provider= must be one of {names}, got {provider!r:.80}")
     provider_row, variable = PROVIDERS[provider], address_variable(provider)

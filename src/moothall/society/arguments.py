@@ -36,6 +36,7 @@ logger: logging.Logger = logging.getLogger("moothall.society")
 
 _MOST: Final = 10_000_000  # as many as a city is made for
 _PARTS: Final = {
+    "city": ("a City, a Network, a Grid, or an object with `ids` and `kind`", "ids"),
     "engine": ("an engine, such as LocalEngine()", "run_rows"),
     "budget": ("a Budget", "reserve"),
     "facts": ("Facts, a dict, or a function of the Clock", "items", "__call__"),

@@ -73,7 +73,10 @@ class Clock:
         spans: Iterable[Iterable[int]] = (),
     ) -> None:
         check_integer("before", before, 0)
-        pairs: Any = tuple(tuple(each) for each in spans)
+        try:
+            pairs: Any = tuple((count, length) for count, length in spans)
+        except (TypeError, ValueError):
+            raise ConfigError(f"spans must be pairs of numbers, got {excerpt(spans)}") from None
         self._set(_moment(start), seconds_of(step), index, before, pairs)
 
     def _set(

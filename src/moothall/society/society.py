@@ -144,7 +144,7 @@ class Society(Experiments):
         check_boolean("ask_once", ask_once)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
-        arguments.check_parts(limits, engine=engine, budget=budget, facts=facts)
+        arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.services_of(services)
         parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
         self.in_columns: bool = type(self) is Society and columns_first.in_columns(

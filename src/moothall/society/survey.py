@@ -155,12 +155,16 @@ class Question:
             if not isinstance(value, str) or not value.strip():
                 raise ConfigError(f"a question's {name} must be a text, got {value!r:.80}")
         label = f"question {self.id!r}"
-        if self.kind not in self.kinds:
+        if not isinstance(self.kind, str) or self.kind not in self.kinds:
             raise ConfigError(
                 f"{label}: kind must be one of {(*self.kinds,)}, got {self.kind!r:.80}"
             )
         kind = self.kinds[self.kind]
-        choices = () if isinstance(self.choices, str) else tuple(self.choices)
+        choices = (
+            ()
+            if isinstance(self.choices, str)
+            else tuple(checked_list(self.choices, f"{label}: choices"))
+        )
         if not all(isinstance(each, str) for each in choices):
             raise ConfigError(f"{label}: choices must be texts, got {choices!r:.80}")
         if kind.has_choices != bool(choices) or len(set(choices)) != len(choices):

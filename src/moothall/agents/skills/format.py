@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moothall import ConfigError, FileError, MissingExtra
 from moothall.agents import Folder
-from moothall.foundation.arguments import is_path
+from moothall.foundation.arguments import check_path
 from moothall.foundation.files import yaml_data
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
@@ -61,8 +61,7 @@ class Skill:
 
 def check_skill(folder: str | os.PathLike[str]) -> list[str]:
     """Return what is wrong with a skill's folder, by the format's rules; empty if nothing is."""
-    if not is_path(folder):
-        raise ConfigError(f"folder= must be the path of a folder, got {folder!r:.80}")
+    check_path("folder=", folder, "folder")
     path = Path(folder)
     if not path.is_dir():
         return [f"{path} is not a folder" if path.exists() else f"{path} does not exist"]

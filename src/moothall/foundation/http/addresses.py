@@ -123,6 +123,6 @@ def _host(host: str, name: str) -> _Host:
         parts = urlsplit(f"//[{host}]" if bare else f"//{host}")
         if parts.hostname and parts.netloc in (host, f"[{host}]") and "@" not in host:
             return _plain(parts.hostname.rstrip(".")), parts.port
-    except (AttributeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         pass  # no text, or no host
     raise ConfigError(f"{name}: a host is like 'localhost' or 'localhost:8080', got {host!r}")

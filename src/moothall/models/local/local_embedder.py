@@ -6,7 +6,7 @@ import hashlib
 import math
 from pathlib import Path
 
-from moothall.foundation.arguments import check_integer
+from moothall.foundation.arguments import check_integer, check_path
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError, WeightsError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import one_line
@@ -16,6 +16,7 @@ from moothall.models.local.llama import Llama
 
 _POOLINGS = ("mean", "cls", "last")
 _BATCH = 16
+_MOST = 2**31 - 1  # an int of C
 
 
 class LocalEmbedder(InProcess):
@@ -66,8 +67,9 @@ class LocalEmbedder(InProcess):
             )
         if not isinstance(prefix, str):
             raise ConfigError(f"LocalEmbedder: prefix= must be text, got {prefix!r}")
-        check_integer("LocalEmbedder: context_tokens=", context_tokens, low=32)
-        check_integer("LocalEmbedder: threads=", threads, optional=True)
+        check_path("LocalEmbedder: path=", path, optional=True)
+        check_integer("LocalEmbedder: context_tokens=", context_tokens, 32, _MOST)
+        check_integer("LocalEmbedder: threads=", threads, 1, _MOST, optional=True)
         if path is None:
             pooling = pooling or "mean"
         self.path: Path = weights.path_or_default(path)

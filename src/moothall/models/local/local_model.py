@@ -15,8 +15,8 @@ from moothall.budget.bill import MODEL_CALL
 from moothall.foundation.arguments import (
     check_boolean,
     check_integer,
+    check_path,
     check_text,
-    is_path,
     names_checked,
     none_of,
 )
@@ -147,10 +147,8 @@ class LocalModel(InProcess, AnsweringModel):
         check_text("LocalModel: tool_choice=", tool_choice)
         if template not in (None, _OWN_TEMPLATE):
             raise ConfigError(f"LocalModel: template= must be 'own' or None, got {template!r:.80}")
-        if path is not None and not is_path(path):
-            raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
-        if mmproj is not None and not is_path(mmproj):
-            raise ConfigError(f"LocalModel: mmproj= must be the path of a file, got {mmproj!r}")
+        check_path("LocalModel: path=", path, optional=True)
+        check_path("LocalModel: mmproj=", mmproj, optional=True)
         self.path: Path = weights.path_or_default(path)
         self.mmproj: Path | None = None if mmproj is None else Path(mmproj)
         self.reads_images: bool = mmproj is not None

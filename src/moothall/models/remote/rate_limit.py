@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import ConfigError
 from moothall.foundation.threads import WaitingLine, guard
 
 _MINUTE_S = 60.0
@@ -58,6 +59,8 @@ class RateLimit:
     ) -> None:
         check_integer("RateLimit: requests_per_minute=", requests_per_minute, optional=True)
         check_integer("RateLimit: tokens_per_minute=", tokens_per_minute, optional=True)
+        if clock is not None and not hasattr(clock, "now"):
+            raise ConfigError(f"RateLimit: clock= must have now and sleep, got {clock!r:.80}")
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
         self._now = time.monotonic if clock is None else clock.now

@@ -16,8 +16,8 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from moothall.foundation.arguments import check_integer, check_text, is_path
-from moothall.foundation.errors import ConfigError, ModelError
+from moothall.foundation.arguments import check_integer, check_path, check_text
+from moothall.foundation.errors import ModelError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard, in_child
 from moothall.models.base import (
@@ -87,8 +87,7 @@ class RecordedModel(AnsweringModel, Closing):
         check_text("RecordedModel: name=", name, optional=True)
         check_integer("RecordedModel: context_tokens=", context_tokens, optional=True)
         check_integer("RecordedModel: max_tokens=", max_tokens, optional=True)
-        if not is_path(path):
-            raise ConfigError(f"RecordedModel: path= must be the path of a file, got {path!r:.80}")
+        check_path("RecordedModel: path=", path)
         self.path: Path = Path(path).expanduser()
         self.model: Model | None = None if model is None else named(model)
         self._lock = guard()

@@ -156,6 +156,8 @@ T = TypeVar("T", Place, Road, Mode)
 def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:
     """Return modes of travel by name."""
     by_name: dict[str, Mode] = {}
+    if not isinstance(modes, Iterable):
+        raise ConfigError(f"modes must be a list of Mode, got {excerpt(modes)}")
     for number, mode in enumerate(modes):
         if not isinstance(mode, Mode):
             raise ConfigError(f"modes[{number}] must be a Mode, got {excerpt(mode)}")

@@ -43,6 +43,9 @@ class Network(SteppedPlaces):
         edge_seconds: int = 60,
     ) -> None:
         kinds = {}
+        for name, values in (("nodes", nodes), ("edges", edges)):
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise ConfigError(f"{name} must be a list, got {excerpt(values)}")
         self._has_names = True
         for node in nodes:
             check_text("nodes: an id", node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,11 @@ class Plane:
     """
 
     def __init__(self, size: float | Sequence[float], *, torus: bool = False) -> None:
-        sides = [size, size] if isinstance(size, int | float) else [*size]
+        sides = [*size] if isinstance(size, Sequence) else [size, size]
         are_sizes = len(sides) == 2 and all(
             isinstance(each, int | float) and not isinstance(each, bool) for each in sides
         )
-        if not are_sizes or not all(0 < each < math.inf for each in sides):
+        if not are_sizes or not all(0 < each <= sys.float_info.max for each in sides):
             raise ConfigError(f"size must be above 0, or a width and a height, got {excerpt(size)}")
         if type(torus) is not bool:
             raise ConfigError(f"torus must be a boolean, got {excerpt(torus)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moothall import ConfigError
-from moothall.build import NotJSON, check_integer, check_text, copy_json
+from moothall.build import NotJSON, check_integer, check_text, copy_json, excerpt
 from moothall.society.clock import Clock
 from moothall.society.kernel.draw import Draws
 
@@ -25,6 +25,8 @@ class Facts(Mapping[str, Any]):
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        if not isinstance(values, Mapping | None):
+            raise ConfigError(f"facts must be a dict, got {excerpt(values)}")
         facts = {**(values or {}), **more}
         for name in facts:
             check_text("facts: a name", name)

@@ -368,13 +368,14 @@ def make_economy(
 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Check that brackets start at 0 and rise, with rates of 0 … 1000; return them as tuples."""
-    pairs = tuple((start, rate) for start, rate in brackets)
+    rule = "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
+    try:
+        pairs = tuple((start, rate) for start, rate in brackets)
+    except (TypeError, ValueError):
+        raise ConfigError(rule + f"{brackets!r:.200}") from None
     starts = [start for start, _ in pairs]
     are_integers = all(type(number) is int for each in pairs for number in each)
     rises = are_integers and starts[:1] == [0] and starts == sorted(set(starts))
     if not rises or any(not 0 <= rate <= 1000 for _, rate in pairs):
-        raise ConfigError(
-            "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
-            f"{pairs!r:.200}"
-        )
+        raise ConfigError(rule + f"{pairs!r:.200}")
     return pairs
