@@ -183,3 +183,74 @@ def test_firing_that_an_operator_wanted_does_not_stand_for_times_that_were_misse
         ScheduleControl(journal, "tick", "eva").fire()
     firings.now = now + timedelta(seconds=30)
     assert len(firings.fire(lambda: len(firings.made) >= 4)) >= 4
+
+
+@pytest.mark.parametrize(("missed", "minute"), (("skip", 3), ("once", 2), ("all", 1)))
+def test_schedule_treats_times_that_pass_during_its_call_as_missed(
+    tmp_path: Path, missed: str, minute: int
+) -> None:
+    class Slow(Firings):
+        async def _make(self, *args: Any) -> None:
+            await super()._make(*args)
+            if len(self.made) == 1:
+                self.now = NOON + timedelta(minutes=3) - 50 * MOMENT
+
+    firings = Slow(tmp_path, NOON - 50 * MOMENT, every=60, missed=missed)
+
+    def enough() -> bool:
+        firings.now += MOMENT
+        return len(firings.made) >= 2
+
+    assert firings.fire(enough)[:2] == ["2126-11-26T12:00:00Z", f"2126-11-26T12:0{minute}:00Z"]
+
+
+def test_schedule_does_not_fire_while_another_process_makes_its_call(tmp_path: Path) -> None:
+    firings = Firings(tmp_path, NOON, every=60)
+    firings.fire(firings.is_noted)
+    with Journal(firings.path) as other:
+        under_way = asyncio.run(other.begin("tick@2126-11-26T12:01:00Z", "Schedule", "tick", ""))
+        firings.now = NOON + timedelta(minutes=2)
+        made_meanwhile, calls = ["nobody has looked"], iter(range(10_000))
+
+        def enough() -> bool:
+            if next(calls) == 30:
+                made_meanwhile[:] = [*firings.made]
+                firings.now = NOON + timedelta(minutes=3)
+                under_way.close()
+            return bool(firings.made)
+
+        assert firings.fire(enough) == ["2126-11-26T12:03:00Z"]
+        assert made_meanwhile == []
+
+
+def test_firing_whose_schedule_calls_another_agent_now_is_reported_once(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+
+    async def main(journal: Journal) -> None:
+        hangs = asyncio.Event()
+
+        async def hang(*args: Any) -> None:
+            hangs.set()
+            await asyncio.Event().wait()
+
+        def scheduler(make: Any) -> Scheduler:
+            fired = lambda _, outcome: outcomes.append(outcome)  # noqa: E731
+            return Scheduler(journal, make, lambda _: True, fired)
+
+        before = scheduler(hang)
+        call = ScheduledCall("tick", Schedule(every=60), "Clock")
+        firing = asyncio.create_task(before.fire(call, NOON))
+        await hangs.wait()
+        journal.leave_runs()  # as if its process died
+        for task in (firing, *before.firing.values()):
+            task.cancel()
+        await until(lambda: not before.firing)
+        journal.leave_runs(leave=False)
+        after = scheduler(hang)
+        for _ in range(3):
+            await after.resume({"tick": ScheduledCall("tick", Schedule(every=60), "Clerk")})
+            await until(lambda: not after.firing)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        asyncio.run(main(journal))
+    assert outcomes == ["RunMismatch"]

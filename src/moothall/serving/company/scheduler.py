@@ -96,11 +96,13 @@ class Scheduler:
 
     async def keep(self, call: ScheduledCall) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
-        last, now = await self._known_since(call), self.now()
+        last = await self._known_since(call)
+        await self._is_made_elsewhere(call)
+        now = self.now()
         last = await self._make_up(call, last, call.schedule.due(last, now), now)
-        if call.schedule.missed == "skip":
-            last = max(last, now)
         while True:
+            if call.schedule.missed == "skip":
+                last = max(last, self.now())
             following = next(call.schedule.after(last), None)
             if following is None:
                 return
@@ -112,11 +114,26 @@ class Scheduler:
                 _log_ahead(call, last, now)
                 last = now
                 continue
+            if await self._is_made_elsewhere(call):
+                continue  # times have passed meanwhile
             if call.schedule.missed == "all":
                 times = call.schedule.due(last, now)
             else:
                 times = [call.schedule.latest(last, now) or following]
             last = await self._make_up(call, last, times, now)
+
+    async def _is_made_elsewhere(self, call: ScheduledCall) -> bool:
+        """Wait while another process makes the call; return whether one did."""
+
+        def look() -> bool:
+            running = self.journal.runs(kind=KIND, agent=call.name, state="running")
+            return any(each.id not in self.firing for each in running)
+
+        has_waited = False
+        while await asyncio.to_thread(look):
+            has_waited = True
+            await asyncio.sleep(_HELD_S)  # it tells nobody when its lease ends
+        return has_waited
 
     async def _make_up(
         self, call: ScheduledCall, last: datetime, times: Sequence[datetime], now: datetime
@@ -177,6 +194,8 @@ class Scheduler:
         except (InDoubt, RunMismatch) as error:
             logger.error("%s", error)
             outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
+            if outcome == "RunMismatch":  # it is the same at the next look
+                self._late.add(run_id)
         except MoothallError as error:
             log_failure(logger, f"firing {run_id!r} failed", error)
             self.fired(call.name, type(error).__name__)
