@@ -110,6 +110,9 @@ class PassageContent(NamedTuple):
         spellings = (small, plain_name, small.replace("-", ""), small.replace(".", ""))
         if not self.forms.isdisjoint(spellings):
             return True
+        if small.endswith(" i"):  # type I, if the passage speaks of type II
+            numerals = re.findall(rf"\b{re.escape(small[:-1])}([ivx]+)\b", self.even)
+            return not numerals or "i" in numerals
         letters = name.replace(".", "")
         if len(letters) > 1 and letters.isupper() and letters.casefold() in self.initials:
             return True
@@ -267,11 +270,12 @@ def _names(text: str, dated: bool) -> list[str]:
             at
             and len(word) == 1
             and word.isupper()
-            and not (word == "I" or are_values[at - 1] or next_signs == ". ")  # 5 °C, John F. Smith
+            and not (are_values[at - 1] or next_signs == ". ")  # 5 °C, John F. Smith
             and not vocabulary.is_stop_word(matches[at - 1][0])  # the C API
             and not _OPENS.search(text, max(0, each.start() - 4), each.start())
         ):
-            names.append(word)  # hepatitis C
+            # Hepatitis C; of `type I`, which may be a pronoun, the word before belongs to it.
+            names.append(f"{matches[at - 1][0]} I" if word == "I" else word)
     return names
 
 

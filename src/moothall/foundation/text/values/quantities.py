@@ -62,7 +62,7 @@ class Quantity(NamedTuple):
     unit: Fraction
     place: int  # the power of ten of the last digit of the first reading that is no zero
     digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
-    relation: str = ""  # `>` after “more than”, `~` of a part in words such as “a third of”
+    relation: str = ""  # `>` after “more than”, `≈` after “about”, `~` of “a third of”
     words_around: tuple[str, str] = (
         "",
         "",
@@ -73,7 +73,7 @@ class Quantity(NamedTuple):
         return any(map(self._is, quantities))
 
     def _is(self, other: Quantity) -> bool:
-        compare = None if other.relation else _RELATIONS.get(self.relation)
+        compare = None if other.relation in _RELATIONS else _RELATIONS.get(self.relation)
         if compare and self.dimension == other.dimension:
             fitting = (each for each in other.values if _is_near(each, self.values[0]))
             if any(compare(each, self.values[0]) for each in fitting):
@@ -106,7 +106,8 @@ class Quantity(NamedTuple):
     def _equals(
         self, ours: tuple[Fraction, ...], theirs: tuple[Fraction, ...], unit: Fraction | int
     ) -> bool:
-        most = unit * Fraction(10) ** self.place / 2 if self.digits >= _LEAST_DIGITS else 0
+        may_round = self.digits >= _LEAST_DIGITS or self.relation == "≈"
+        most = unit * Fraction(10) ** self.place / 2 if may_round else 0
         return any(each in theirs for each in ours) or any(
             abs(ours[0] - each) <= most for each in theirs
         )

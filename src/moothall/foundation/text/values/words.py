@@ -10,6 +10,7 @@ from unicodedata import normalize
 
 from moothall.foundation.text.values.dates import MONTHS_BY_NAME
 from moothall.foundation.text.values.languages import (
+    LANGUAGES,
     any_of,
     in_order,
     joined_tens,
@@ -25,6 +26,7 @@ _UNITS: Final = in_order("ones", 1)
 _TEENS: Final = in_order("teens", 10)
 _TENS: Final = in_order("tens", 20, 10)
 _SCALES: Final = {word: 10**power for word, power in table_of("scales").items()}
+_ENGLISH_SCALES: Final = LANGUAGES["en"]["scales"].keys()
 _HUNDRED: Final = words_of("hundred")
 _DOZENS: Final = dict.fromkeys(words_of("dozen"), 12)
 NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_DOZENS))
@@ -110,7 +112,8 @@ def _figures(match: re.Match[str]) -> str:
     if match[0] == "one":  # "the one from Bo" names no number
         return match[0]
     scaled, group, before = Decimal(0), Decimal(0), ""
-    for word in re.split("[ -]", match[0]):
+    words = re.split("[ -]", match[0])
+    for word in words:
         if word in _SCALES and before in _SCALES:  # 5 mil millones
             scaled *= _SCALES[word]
         elif word in _SCALES:
@@ -121,8 +124,10 @@ def _figures(match: re.Match[str]) -> str:
         elif word in _HUNDRED:
             group = (group or Decimal(1)) * 100
         elif word[0].isdigit():
-            # 1,200 million; one place more or less is a part of one: 1,25 million.
-            group += Decimal(word.replace(",", "" if word[-4:-3] == "," else "."))
+            # 1,200 million, 1.200 Millionen; one place more or less is a part: 1,25 million.
+            thousands = "," if _SCALES.keys() & words <= _ENGLISH_SCALES else "."
+            figures = word.replace(thousands, "" if word[-4:-3] == thousands else ".")
+            group += Decimal(figures.replace(",", "."))
         elif word not in ("a", "an", "and"):
             group += {**_TENS, **_TEENS, **_UNITS}[word]
         before = word
