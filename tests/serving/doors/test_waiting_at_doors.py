@@ -26,6 +26,7 @@ from moothall import (
     DualActAgent,
     Journal,
     MaxTurns,
+    ModelReply,
     ReActAgent,
     ScriptedModel,
     Waiting,
@@ -45,6 +46,7 @@ from serving.doors.a2a_calls import (
     started,
     state,
 )
+from serving.doors.conftest import Waiting as Hanging
 from serving.doors.conftest import client, serving
 from serving.doors.test_ag_ui import run, user
 
@@ -508,6 +510,42 @@ def test_mcp_client_whose_answer_comes_after_the_operators_gets_the_reply(
         result = asyncio.run(main())
         assert (result.is_error, result.content[0].text) == (False, "Bought.")
         assert BOUGHT == ["tea"]
+
+
+def test_mcp_client_that_sends_its_own_answer_again_gets_the_reply(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Its first request broke while the model answered, which cancelled the reply."""
+
+    class Slow(Hanging):
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            if messages[-1]["role"] != "tool":
+                return ModelReply("", (call("buy", item="tea"),))
+            if not self.begun.is_set():
+                await super().complete(messages)
+            return ModelReply("Bought.")
+
+    async def main(journal: Journal) -> Any:
+        agent = shop(journal=journal)
+        agent.model = model = Slow()
+        said: Any = ("say", {"content": "Buy."})
+        async with mcp.Client(f"{serve(asgi(agent))}/mcp", elicitation_callback=nobody) as client:
+            asked = await client.session.call_tool(*said, allow_input_required=True)
+            yes = {"question": types.ElicitResult(action="accept", content={"permit": True})}
+            answer: Any = {"input_responses": yes, "request_state": asked.request_state}
+            first = asyncio.ensure_future(client.session.call_tool(*said, **answer))
+            await model.has_begun()
+            first.cancel()
+            await until(lambda: journal.runs()[0].state == "cancelled")
+            return [await client.session.call_tool(*said, **answer) for _ in range(2)]
+
+    async def nobody(context: Any, params: Any) -> types.ElicitResult:
+        raise NotImplementedError
+
+    with Journal(tmp_path / "runs.db") as journal:
+        results = asyncio.run(main(journal))
+    assert [each.content[0].text for each in results] == ["Bought."] * 2
+    assert BOUGHT == ["tea"]
 
 
 def test_mcp_client_whose_person_leaves_the_form_open_gets_the_reply_once_an_operator_answers(

@@ -141,8 +141,7 @@ class MCPDoor:
         args = params.arguments or {}
         if params.request_state is not None:
             return await self._followed(ctx, await self._continued(ctx, params))
-        match = self._tools().get(params.name)
-        if match is None:
+        if (match := self._tools().get(params.name)) is None:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
         id, action = match
@@ -353,7 +352,8 @@ class MCPDoor:
         call = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
         job = MCPCall(*call, _can_ask(ctx), run_id)
         waits = await waits_of(self._served, job)
-        asks = asks_of(waits, self._served.callers.permits(caller))
+        answered = await in_thread(journal.waits.decided, caller, run_id)  # perhaps sent again
+        asks = asks_of((*waits, *answered), self._served.callers.permits(caller))
         if key in asks:
             await self._answered(job, key, said_in(asks[key], result))
         elif (
