@@ -22,6 +22,7 @@ from moothall import (
     ModelReply,
     ReActAgent,
     ScriptedModel,
+    SQLiteMemory,
     Usage,
     Waiting,
     action,
@@ -145,6 +146,41 @@ async def test_turn_that_waits_adds_nothing_to_its_run_until_it_has_ended(tmp_pa
         assert (found["messages"], found["joined"]) == (reply.messages, ["weather"])
         assert [each["message"] for each in found["marks"]] == [3, 6]
         assert [each["action"] for each in found["steps"]] == [call.name for call in EVERYTHING]
+
+
+@on_a_loop
+async def test_fork_sees_of_the_thread_in_a_file_what_its_run_had_seen(tmp_path: Path) -> None:
+    prompts: list[list[str]] = []
+
+    async def say(text: str, run_id: str) -> None:
+        """Reply in a new process: each answer says how many messages it has seen."""
+
+        def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+            prompts.append([str(each["content"]) for each in messages])
+            look = Call(f"c{len(messages)}", "look", {})
+            return look if messages[-1]["role"] == "user" else f"{run_id} ends"
+
+        look = Action("look", lambda: "seen", "Look.")
+        memory, model = SQLiteMemory(tmp_path / "m.db"), ScriptedModel(answer)
+        agent = ReActAgent("a", model, actions=[look], memory=memory, journal=journal)
+        await agent.reply(text, run_id=run_id, thread="t")
+
+    with Journal(tmp_path / "runs.db") as journal:
+        await say("zero", "r0")
+        await say("one", "r")
+        turns = [each.sequence for each in journal.entries("r") if each.kind == "state"]
+        begun, looked = (journal.fork("r", upto=each) for each in turns[:2])
+        await say("two", "s")
+        await say("one", looked)
+        again = journal.fork(looked)
+        late = journal.fork(looked, upto=turns[1])
+        prompts.clear()
+        for run_id in (begun, late, again):
+            await say("one", run_id)
+        await say("three", "last")
+    before = ["zero", "", "seen", "r0 ends", "one"]
+    assert prompts[:3] == [before, [*before, "", "seen"], [*before, "", "seen"]]
+    assert {"two", "s ends", f"{looked} ends", f"{begun} ends"} <= {*prompts[-1]}
 
 
 @on_a_loop

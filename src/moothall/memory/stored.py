@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Self
@@ -37,11 +37,11 @@ logger: logging.Logger = logging.getLogger("moothall.memory")
 
 _KEPT_QUERY = """
     SELECT number, item FROM memories
-    WHERE thread = ? AND number < ? AND role = 'system'
+    WHERE thread = ? {0} AND number < ? AND role = 'system'
     UNION ALL
     SELECT number, item FROM (
         SELECT number, item FROM memories
-        WHERE thread = ? AND number < ? AND role = 'user'
+        WHERE thread = ? {0} AND number < ? AND role = 'user'
         ORDER BY number DESC LIMIT 1
     ) AS task
     ORDER BY number DESC
@@ -104,6 +104,7 @@ class StoredMemory(Memory):
         self._window: TokenBoundedMemory | None = None
         self._last_number = 0
         self._forget_count = 0
+        self._view: tuple[str, tuple[Any, ...]] = "", ()  # what of the thread it reads
 
     # -- what every memory does --------------------------------------------------------------------
 
@@ -193,9 +194,10 @@ class StoredMemory(Memory):
         """Return the last messages."""
         with self._tables.reading() as db:
             thread = self._tables.thread_number(db, self._id)
+            view, values = self._view
             rows = db.execute(
-                "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
-                (thread, sys.maxsize if limit is None else min(limit, sys.maxsize)),
+                f"SELECT item FROM memories WHERE thread = ? {view} ORDER BY number DESC LIMIT ?",
+                (thread, *values, sys.maxsize if limit is None else min(limit, sys.maxsize)),
             )
             items = [self._tables.parse_item(text) for (text,) in rows]
         items.reverse()
@@ -213,9 +215,11 @@ class StoredMemory(Memory):
             window = self._load_window(db, thread)
             self._forget_count = forgotten
         else:
+            view, values = self._view
             for number, text in db.execute(
-                "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
-                (thread, self._last_number),
+                f"SELECT number, item FROM memories WHERE thread = ? {view} AND number > ? "
+                "ORDER BY number",
+                (thread, *values, self._last_number),
             ):
                 window.add_memory(self._tables.parse_item(text))
                 self._last_number = number
@@ -238,7 +242,8 @@ class StoredMemory(Memory):
                 break
         if rows:
             first = rows[-1][0]
-            kept_rows = db.execute(_KEPT_QUERY, (thread, first, thread, first))
+            view, values = self._view
+            kept_rows = db.execute(_KEPT_QUERY.format(view), (thread, *values, first) * 2)
             rows += [(number, self._tables.parse_item(text)) for number, text in kept_rows]
         for _, item in reversed(rows):
             window.add_memory(item)
@@ -247,12 +252,12 @@ class StoredMemory(Memory):
 
     def _backwards(self, db: Database, thread: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the messages of a thread, the newest first, read some at a time."""
-        before = sys.maxsize
+        before, (view, values) = sys.maxsize, self._view
         while True:
             rows = db.execute(
-                "SELECT number, item FROM memories WHERE thread = ? AND number < ? "
+                f"SELECT number, item FROM memories WHERE thread = ? {view} AND number < ? "
                 "ORDER BY number DESC LIMIT ?",
-                (thread, before, _AT_ONCE),
+                (thread, *values, before, _AT_ONCE),
             ).fetchall()
             for number, text in rows:
                 yield number, self._tables.parse_item(text)
@@ -282,6 +287,34 @@ class StoredMemory(Memory):
             return self
         other = copy.copy(self)
         other._begin(id)
+        return other
+
+    def view_of_fork(self, copied: Iterable[tuple[str, int]], run: str) -> Self:
+        """Return the thread as a fork of a run sees it: up to what it has copied, and its own.
+
+        Args:
+            copied: the keys of the runs that it copies, each with how many messages it has then
+            run: the key of the fork
+        """
+        terms, values, before = list[str](), list[Any](), 0
+        with self._tables.reading() as db:
+            thread = self._tables.thread_number(db, self._id)
+            for key, count in copied:
+                last = (
+                    "SELECT number FROM memories WHERE thread = ? AND run = ? "
+                    "ORDER BY number LIMIT 1 OFFSET ?"
+                )
+                is_first, place = not terms, max(count - before - 1, 0)
+                row = db.execute(last, (thread, key, place)).fetchone()
+                if row is None and is_first:
+                    return self  # it has nothing of the run, or an older moothall wrote it
+                if row is not None and (count > before or is_first):
+                    terms.append("number <= ?" if is_first else "(number <= ? AND run = ?)")
+                    values += [row[0] - (count == before)] if is_first else [row[0], key]
+                before = count
+        other = copy.copy(self)
+        other._begin(self._id)
+        other._view = f"AND ({' OR '.join([*terms, 'run = ?'])})", (*values, run)
         return other
 
     def threads(self) -> list[str]:

@@ -23,7 +23,14 @@ from moothall.agents.loop.parts import (
     with_settings,
 )
 from moothall.agents.loop.prompt_record import keep_conversation, restore_conversation
-from moothall.agents.loop.recording import KIND, LoopState, catch_up, program_of, show_open
+from moothall.agents.loop.recording import (
+    KIND,
+    LoopState,
+    catch_up,
+    memory_of_fork,
+    program_of,
+    show_open,
+)
 from moothall.agents.loop.room import bounds_of
 from moothall.agents.loop.run import LoopRun
 from moothall.agents.loop.telling_budget import TellingBudget
@@ -354,6 +361,8 @@ class ReActAgent(Looping):
         if request.conversation is not None:
             request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
+        if record.start is not None and record.copied:
+            request.memory = memory_of_fork(request.memory, record)
         run = LoopRun(self, request, request.memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.
         parked = request.record is None and record.run.parked
