@@ -150,9 +150,9 @@ class _Doors:
 
         routes: list[Any] = [
             *extra_routes,
+            *OpenAIDoor(self._served).routes(),  # first: Starlette tries one after the other
             *A2ARest(self._a2a).routes(),
             *self._a2a.routes(),
-            *OpenAIDoor(self._served).routes(),
             *self._ag_ui.routes(),
             Route(MCP.path, endpoint=_Passed(lambda: self._answers_mcp)),
         ]

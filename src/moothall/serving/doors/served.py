@@ -263,8 +263,8 @@ class Served:
             id: agent
             for id, agent in self.offered.items()
             if isinstance(agent, ConversationalAgent)
-            and "say" in agent.offers
-            and agent.offers["say"].access_policy != ACCESS_DENIED
+            and (say := agent.offers.get("say")) is not None
+            and say.access_policy != ACCESS_DENIED
         }
 
     @contextmanager
