@@ -85,6 +85,32 @@ def test_answers_first_quote_is_what_the_question_asks_for(question: str, first:
 
 
 @pytest.mark.parametrize(
+    ("text", "question", "quote"),
+    (
+        (
+            "会费每年为100欧元。退会须提前三个月通知。",
+            "会费每年多少欧元?",
+            "“**会费每年为100欧元**。退会须提前三个月通知。”",
+        ),
+        (
+            "休暇は年に20日です。申請は二週間前に行います。",
+            "休暇は年に何日ですか?",
+            "“**休暇は年に20日です**。申請は二週間前に行います。”",
+        ),
+        (
+            "The stairs are oiled each May [1]_.\n\n.. [1] See the plan.",
+            "When are the stairs oiled?",
+            "“**The stairs are oiled each May [1]_.** .. [1] See the plan.”",
+        ),
+    ),
+)
+def test_answer_before_another_sentence_is_quoted_with_it(
+    text: str, question: str, quote: str
+) -> None:
+    assert report_of(text, question).citations[0].sentence == quote
+
+
+@pytest.mark.parametrize(
     "question",
     (
         "Which port does Kubernetes use?",

@@ -136,6 +136,8 @@ def test_support_word_for_word_takes_no_quotation_cut_amid_a_number_a_word_or_a_
         ("“The fee is 5 … Cats sleep.”", "The fee is 5 euros. Dogs bark. Cats sleep."),
         ("“Write f(…, on=5) there.”", "Write f(…, on=5) there."),
         ("“5 eggs”", "Take:\n\n- 5 eggs\n- 2 pans\n"),
+        ("“年会费为100欧元。”", "年会费为100欧元。退会须提前三个月通知。"),
+        ("“It is oiled each May [1]_.”", "It is oiled each May [1]_. See there."),
     ),
 )
 def test_support_word_for_word_takes_whole_statements_and_those_whose_ellipsis_says_the_cut(

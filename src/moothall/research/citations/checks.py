@@ -21,7 +21,7 @@ _QUOTED: Final = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
     r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
 )
-_LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
+_LETTER: Final = re.compile(r"\[([^\W\d_])\](?=[^\W\d_])")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _ELLIPSIS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?")  # words in brackets are not the passage's
 _MILLI: Final = re.compile(r"(?<=[\d ])[mM](?=[^\W\d_abB])")  # or mega; no month

@@ -16,7 +16,7 @@ from moothall.research.sentences import FOOTNOTE, sentences
 SEPARATOR: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
-ENDS: Final = " ,.;:!"
+ENDS: Final = " ,.;:!。、"
 """What may stand around the words of a quotation, and is none of them."""
 
 _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product

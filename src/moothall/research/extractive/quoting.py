@@ -29,6 +29,7 @@ _DRAWN_CELLS: Final = 3
 _LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
 _PAGES: Final = re.compile(r"(?: - .*){4}|(?: · .*){2}")  # a list of them
 _SIGNS: Final = str.maketrans("“”„", '"""')
+_STOPS: Final = "。\uff01\uff1f…」』”’\uff09"
 _STRONG: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
 
 
@@ -120,14 +121,20 @@ def _markdown_of(question: QuestionWords, answering: Candidate, start: int, end:
         fits = len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS
         if fits and not _is_marked(lead):
             before = f"{lead} … {before}"
-    quote = " ".join(filter(None, (before, own, after)))
+    # Chinese and Japanese have no space between sentences.
+    at, text = unit.end, passage.text
+    after = f" {after}" if after and text[at : at + 1].isspace() else after
+    before = f"{before} " if before and text[unit.start - 1].isspace() else before
+    quote = f"{before}{own}{after}"
     if not own or _is_marked(quote) or question.is_all(quote):
         return None
     # A mark between the two ends of code would be shown as it is.
     is_open = any(each.count("`") % 2 for each in (before, own))
     if "**" not in quote and not is_open and (before or after):
-        own = f"**{own}**"
-    return f"“{' '.join(filter(None, (before, own, after)))}”"
+        # A mark behind a full stop, with a letter behind it, would be shown as it is.
+        end = len(own) if not after or after[0] == " " else len(own.rstrip(_STOPS))
+        own = f"**{own[:end]}**{own[end:]}"
+    return f"“{before}{own}{after}”"
 
 
 def _line(text: str, url: str) -> str:
