@@ -98,13 +98,18 @@ def test_answers_first_quote_is_what_the_question_asks_for(question: str, first:
             "“**休暇は年に20日です**。申請は二週間前に行います。”",
         ),
         (
+            "The stairs are _oiled_ each May.",
+            "When are the stairs oiled?",
+            "“The stairs are _oiled_ each May.”",
+        ),
+        (
             "The stairs are oiled each May [1]_.\n\n.. [1] See the plan.",
             "When are the stairs oiled?",
             "“**The stairs are oiled each May [1]_.** .. [1] See the plan.”",
         ),
     ),
 )
-def test_answer_before_another_sentence_is_quoted_with_it(
+def test_answer_is_quoted_with_the_sentence_behind_it_whatever_its_script_and_markup(
     text: str, question: str, quote: str
 ) -> None:
     assert report_of(text, question).citations[0].sentence == quote

@@ -175,7 +175,8 @@ def terms_of(word: str, language: str = "") -> tuple[str, ...]:
         return ()
     is_joined = _CODE_NAME.fullmatch(word)
     parts = _CASE_CHANGE.sub(" ", word).lower().split() if is_joined else _PARTS.findall(lower)
-    if (len(parts) > 1 or lower.startswith("--")) and not lower[0].isdigit():
+    is_marked = lower.startswith("--") or "_" in (lower[0], lower[-1])  # `_oiled_` is stressed
+    if (len(parts) > 1 or is_marked) and not lower[0].isdigit():
         own_terms = [
             stem(part, language or "en") for part in parts if not is_stop_word(part, language)
         ]

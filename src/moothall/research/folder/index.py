@@ -103,7 +103,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # pages without readers' comments, with what a tab shows
     _EMPTIED,  # rich text; Markdown without its front matter
     _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
-    *8 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; what is struck
+    *9 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
