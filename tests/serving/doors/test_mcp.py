@@ -695,6 +695,21 @@ def test_mcp_door_names_the_revisions_that_it_speaks(
     assert "2025-11-25, 2026-07-28, got" in error["message"]
 
 
+def test_mcp_door_opens_a_new_stream_for_a_client_that_asks_for_events_it_missed(
+    serve: Serve,
+) -> None:
+    url = f"{serve(asgi(talker()))}/mcp"
+    headers = {"accept": "application/json, text/event-stream"}
+    client_info = {"name": "client", "version": "1"}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client_info}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    session = httpx2.post(url, json=begin, headers=headers).headers["mcp-session-id"]
+    headers |= {"mcp-session-id": session, "last-event-id": "5"}
+    with httpx2.stream("GET", url, headers=headers) as stream:
+        assert stream.status_code == 200
+        assert stream.headers["content-type"].startswith("text/event-stream")
+
+
 def test_doors_need_agents_of_one_space() -> None:
     with NativeSpace() as space:
         one = space.add(Shop())

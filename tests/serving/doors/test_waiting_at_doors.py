@@ -177,6 +177,22 @@ def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
             assert [state(each["statusUpdate"]) for each in last] == ["TASK_STATE_COMPLETED"]
 
 
+def test_a2a_subscriber_hears_the_next_question_of_a_task_that_another_server_goes_on_with(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    said = (PAY, call("ask"), "Red tea.")
+    one, two = (serve(asgi(shop(*said, journal=path))) for _ in range(2))
+    task = started(one, "Buy.")
+    http, answer = requested(one, "SubscribeToTask", {"id": task["id"]})
+    with closing(http):
+        told = (json.loads(line[6:])["result"]["task"] for line in answer if line[:5] == b"data:")
+        assert asked(next(told)) == asked(task)
+        permit = {"approval": asked(task)["approval"], "permit": True}
+        rpc(two, "SendMessage", data(permit, taskId=task["id"]))
+        assert [asked(each)["text"] for each in told] == ["What colour?"]
+
+
 def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(
     tmp_path: Path,
 ) -> None:

@@ -292,7 +292,8 @@ class A2ADoor:
         self, agent: str, sender: str, id: str, history: int | None = None, once: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
-        yield {"task": await self._tasks.get(agent, sender, id, history)}
+        first_state = await self._tasks.get(agent, sender, id, history)
+        yield {"task": first_state}
         if once:
             return
         run = await self._tasks.outline(agent, sender, id)
@@ -300,13 +301,25 @@ class A2ADoor:
             task := await self._tasks.live(agent, sender, id)
         ) is None and run.state == "waiting":
             await asyncio.sleep(_LOOK_S)
-            run = await self._tasks.outline(agent, sender, id)
+            earlier_run, run = run, await self._tasks.outline(agent, sender, id)
+            if run.changed != earlier_run.changed and run.state == "waiting":
+                task_data = await self._tasks.get(agent, sender, id, history)
+                # It has gone on meanwhile, and asks something else.
+                if _questions_of(task_data) not in ([], _questions_of(first_state)):
+                    yield {"task": task_data}
+                    return
         if task is None:  # another process goes on with it, or it has ended
             await self._tasks.updates(agent, id)
             yield {"task": await self._tasks.get(agent, sender, id)}
             return
         async for update in _updates(task, None, False):  # its run ends before it does
             yield update
+
+
+def _questions_of(task: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what a task asks, as its status has it."""
+    message = task["status"].get("message", {})
+    return [part["data"] for part in message.get("parts", ()) if "data" in part]
 
 
 def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:

@@ -207,6 +207,8 @@ class Owned:
         scope["user"] = AuthenticatedUser(owner)
         calls: set[asyncio.Task[Any]] = set()
         scope[CALLS] = calls
+        # No event is kept to be sent again: the SDK would answer such a request by nothing.
+        scope["headers"] = [each for each in scope["headers"] if each[0] != b"last-event-id"]
 
         async def receive_until_gone() -> Message:
             message = await receive()
