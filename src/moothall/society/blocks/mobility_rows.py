@@ -359,10 +359,11 @@ def to_status(self: Any, population: Register, row: int, status: dict[str, Any])
     """Write a row's visits into a status."""
     visits = {}
     for kind in KINDS:
-        names = (f"visited_{kind}", f"visits_{kind}")
-        places, times = (population.arrays[name][row].tolist() for name in names)
-        pairs = zip(places, times, strict=True)
-        if places[0]:
+        visited, times = (
+            population.arrays[f"{name}_{kind}"][row] for name in ("visited", "visits")
+        )
+        if visited[0]:
+            pairs = zip(visited.tolist(), times.tolist(), strict=True)
             visits[kind] = {population.places[each - 1]: many for each, many in pairs if each}
     if visits:
         status["visits"] = visits

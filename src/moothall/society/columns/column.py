@@ -134,18 +134,21 @@ class Column:
     ) -> None:
         """Write the column's value of a row into a citizen's status."""
         plain = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(plain, float) and not math.isfinite(plain):
-            plain = None  # an empty cell of a table is no JSON
-        if self.dtype == PLACE:
-            plain = (
-                [_place(each, places) for each in plain] if self.width else _place(plain, places)
-            )
         if self.words:
             plain = self.words[plain]
             if plain is None:
                 return
+        elif self.dtype == PLACE:
+            plain = (
+                [_place(each, places) for each in plain] if self.width else _place(plain, places)
+            )
+        elif isinstance(plain, float) and not math.isfinite(plain):
+            plain = None  # an empty cell of a table is no JSON
+        if not self.key:
+            status[name] = plain
+            return
         at = status
-        *path, last = self.key or (name,)
+        *path, last = self.key
         for key in path:
             at = at.setdefault(key, {})
         at[last] = plain

@@ -274,9 +274,12 @@ class Population(Register):
         if self.source is not None:
             self.source.pull(self.arrays)
         status: dict[str, Any] = {}
+        arrays, places = self.arrays, self.places
         for name, column in self.declared.items():
             if name not in COMMIT_COLUMNS and not column.own:
-                column.to_status(name, status, self.arrays[name][row], self.places)
+                array = arrays[name]
+                value = array.item(row) if array.ndim == 1 else array[row]
+                column.to_status(name, status, value, places)
         for block in self.blocks:
             if hasattr(block, "to_status"):
                 block.to_status(self, row, status)
