@@ -210,3 +210,45 @@ def test_margins_have_counts_with_separators(tmp_path: Path, city: City) -> None
     file.write_text('attribute,value,count\ngender,female,"2,000"\ngender,male,"1,000"\n')
     people = make_people(city, 60, seed=1, margins=file)
     assert sum(each["profile"]["gender"] == "female" for each in people) == 40
+
+
+def test_sample_of_an_office_is_drawn_by_households_that_meet_margins(tmp_path: Path) -> None:
+    lines = ["SERIALNO,SPORDER,PUMA,AGEP,SEX,SCHL,PWGTP"]
+    for number in range(300):
+        ages = [(26, 24, 3), (70,), (41, 40, 16, 9), (33, 30)][number % 4]
+        for at, age in enumerate(ages):
+            puma = "00801" if number % 3 else "10100"
+            schooling = "" if age < 5 else "22" if number % 5 == 0 else "16"
+            cells = (
+                f"2023HU{number:03}",
+                at + 1,
+                puma,
+                age,
+                1 + (at + number // 4) % 2,
+                schooling,
+                20,
+            )
+            lines.append(",".join(map(str, cells)))
+    (tmp_path / "p.csv").write_text("\n".join(lines))
+    rows = read_people(tmp_path / "p.csv")
+    assert {row["profile"]["PUMA"] for row in rows} == {"00801", "10100"}  # codes are texts
+    margins: dict[str, dict[Any, float]] = {
+        "age": {"0-17": 15, "18-64": 55, "65+": 30},
+        "gender": {"female": 53, "male": 47},
+        "PUMA": {"00801": 40, "10100": 60},
+        "owns": {"dog": 1, "none": 3},  # the rows do not say
+    }
+    made = completed(rows, count=1000, seed=1, margins=margins)
+    assert len(made) == 1000
+    for name, values in margins.items():
+        low = {"0-17": range(18), "18-64": range(18, 65), "65+": range(65, 120)}
+        for value, share in values.items():
+            goal = 1000 * share / sum(values.values())
+            has = [each["profile"][name] for each in made]
+            many = sum(each == value or each in low.get(value, ()) for each in has)
+            assert abs(many - goal) <= 10, (name, value, many)
+    homes = {each["profile"]["household_id"] for each in made}
+    assert len(homes) < 700  # they are whole
+    assert completed(rows, count=1000, seed=1, margins=margins) == made
+    with pytest.raises(ConfigError, match="no people of these margins: age 100-999"):
+        completed(rows, count=1000, margins={"age": {"0-99": 1, "100+": 1}})

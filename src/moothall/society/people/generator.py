@@ -49,7 +49,7 @@ from moothall.society.people.means import (
     sought_since,
 )
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.people.sample import expanded
+from moothall.society.people.sample import sampled
 from moothall.society.people.table import IN_PROFILE
 
 _WOMEN = (
@@ -112,7 +112,8 @@ def completed(
         count: draw so many of the rows, a sample, by whole households, each in proportion to its
             members' `weight`; they have new ids. Left out: the rows themselves
         seed: the seed of the draws
-        margins: as in `make_people`; what rows have is kept, and counts
+        margins: as in `make_people`; what rows have is kept, and counts. With `count`, margins of
+            what all rows have, also of an attribute of your own, choose the households
         params: as in `make_people`
 
     Raises:
@@ -128,7 +129,7 @@ def completed(
         if type(number) is int or (type(number) is float and number.is_integer()):
             profile.setdefault("household_id", int(profile.pop("household")))
     if count is not None:
-        persons = expanded(persons, count, seed)
+        persons, targets = sampled(persons, count, seed, targets)
     if flat := [name for row in persons for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:

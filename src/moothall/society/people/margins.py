@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
@@ -76,7 +76,7 @@ def checked_margins(margins: Any) -> list[Margin]:
     for name, values in margins.items():
         if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
             raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
-        parts = _parts(name)
+        parts = parts_of(name)
         are_drawn = [part in _HOUSEHOLD_ATTRIBUTES for part in parts]
         if not all(are_drawn) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
             known_names = ", ".join(_HOUSEHOLD_ATTRIBUTES)
@@ -100,7 +100,8 @@ def checked_margins(margins: Any) -> list[Margin]:
     return checked
 
 
-def _parts(name: Any) -> list[str]:
+def parts_of(name: Any) -> list[str]:
+    """Return the attributes that a margin counts together."""
     return [part.strip() for part in str(name).split(",")]
 
 
@@ -126,7 +127,7 @@ def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
 
 def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
     """Return the ranges or words of a category, one for each of the attributes."""
-    texts = _parts(value)
+    texts = parts_of(value)
     if len(texts) != len(parts):
         raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
     categories: list[Any] = []
@@ -165,7 +166,7 @@ def households_within(
     gather: Callable[[list[dict[str, Any]], int], Households],  # draws profiles by a seed
 ) -> Households:
     """Draw the households of persons so that together they meet margins; return them."""
-    drawn_margins = [each for each in margins if _parts(each.name)[0] in _HOUSEHOLD_ATTRIBUTES]
+    drawn_margins = [each for each in margins if parts_of(each.name)[0] in _HOUSEHOLD_ATTRIBUTES]
     homes = (
         _chosen_households(people, drawn_margins, seed, gather)
         if drawn_margins
@@ -212,13 +213,13 @@ def _chosen_households(
         copies = [{**person, "profile": dict(person.get("profile", {}))} for person in people]
         drawn.append(gather(copies, hashed(f"{seed}.{number}") if number else seed))
     target = np.array([each for m in margins for each in (*m.counts(len(people)), 0)])
-    counts = np.stack([_category_counts(each, margins) for each in drawn], axis=1)
+    counts = np.stack([category_counts(each, margins) for each in drawn], axis=1)
     ids = words_of(home[0][0]["id"] for home in drawn[0])
     weights = (_fitted_weights(counts, target) * _WEIGHT_SCALE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _DRAWS_PER_HOME)
-    choices = _improved_choices(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
+    choices = improved_choices(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
     now = counts[np.arange(len(choices)), choices].sum(axis=0)
-    _check_met(margins, target, now, len(people))
+    check_met(margins, target, now, len(people))
     persons = {person["id"]: person for person in people}
     homes: Households = []
     for at, choice in enumerate(choices.tolist()):
@@ -230,16 +231,17 @@ def _chosen_households(
     return homes
 
 
-def _category_counts(homes: Households, margins: list[Margin]) -> Any:
+def category_counts(homes: Households, margins: Sequence[Margin]) -> Any:
     """Return how many persons of each household are in each category, and in none of a margin."""
     counts = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
     first = 0
     for margin in margins:
-        parts = _parts(margin.name)
+        parts = parts_of(margin.name)
+        cells = [each if isinstance(each, tuple) else (str(each),) for each in margin.values]
         for at, home in enumerate(homes):
             for person, _ in home:
                 has = [person["profile"].get(part) for part in parts]
-                cell = next((n for n, v in enumerate(margin.values) if _is_in_cell(has, v)), -1)
+                cell = next((n for n, v in enumerate(cells) if _is_in_cell(has, v)), -1)
                 counts[at, first + cell % (len(margin.values) + 1)] += 1
         first += len(margin.values) + 1
     return counts
@@ -247,7 +249,7 @@ def _category_counts(homes: Households, margins: list[Margin]) -> Any:
 
 def _is_in_cell(has: list[Any], cell: tuple[Any, ...]) -> bool:
     return all(
-        each == want if isinstance(want, str) else want[0] <= each <= want[1]
+        str(each) == want if isinstance(want, str) else want[0] <= each <= want[1]
         for each, want in zip(has, cell, strict=True)
     )
 
@@ -265,7 +267,7 @@ def _fitted_weights(counts: Any, target: Any) -> Any:
     return weights
 
 
-def _improved_choices(counts: Any, target: Any, choices: Any) -> Any:
+def improved_choices(counts: Any, target: Any, choices: Any) -> Any:
     """Change the chosen household of homes while that brings the counts nearer to the target."""
     now = counts[np.arange(len(choices)), choices].sum(axis=0)
     for _ in range(_SWEEPS):
@@ -281,9 +283,9 @@ def _improved_choices(counts: Any, target: Any, choices: Any) -> Any:
     return choices
 
 
-def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None:
+def check_met(margins: Sequence[Margin], target: Any, now: Any, total: int) -> None:
     """Raise ConfigError if a category is off by more than one of `_PERSONS_PER_ERROR` persons."""
-    names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, ("other",))]
+    names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, "other")]
     off = abs(now - target)
     worst = int(off.argmax())
     if off[worst] > _tolerated(total):
@@ -294,4 +296,6 @@ def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None
 
 
 def _cell_text(cell: Any) -> str:
+    if not isinstance(cell, tuple):  # of an attribute of one's own
+        return str(cell)
     return ", ".join(each if isinstance(each, str) else f"{each[0]}-{each[1]}" for each in cell)

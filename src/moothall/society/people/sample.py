@@ -8,19 +8,50 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import check_integer
 from moothall.society.arrays import np
+from moothall.society.blocks.columns import EDUCATION
 from moothall.society.kernel.draw import uniforms
+from moothall.society.people.margins import (
+    Margin,
+    category_counts,
+    check_met,
+    improved_choices,
+    parts_of,
+)
 
+_PASSES: Final = 60
+_CANDIDATES: Final = 24
+"""How many households may take the place of each."""
 _TRIES: Final = 100  # draws of a household that is small enough for those who are left
 
 
-def expanded(rows: Sequence[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
+def sampled(
+    rows: Sequence[dict[str, Any]], count: int, seed: int, margins: Sequence[Margin] | None
+) -> tuple[list[dict[str, Any]], list[Margin] | None]:
+    """Return persons of a sample, and the margins that are left: of what not all rows have."""
+    profiles = [person.get("profile") or {} for person in rows]
+    for profile in profiles:
+        if profile.get("age", 18) < 18:
+            profile.setdefault("education", EDUCATION[0])
+    of_rows, rest = list[Margin](), list[Margin]()
+    for each in margins or ():
+        is_held = all(part in profile for part in parts_of(each.name) for profile in profiles)
+        (of_rows if is_held else rest).append(each)
+    return _expanded(rows, count, seed, of_rows), rest or None
+
+
+def _expanded(
+    rows: Sequence[dict[str, Any]], count: int, seed: int, margins: Sequence[Margin]
+) -> list[dict[str, Any]]:
     """Return `count` persons of a sample, or fewer by less than its smallest household.
 
     A household is drawn in proportion to the mean `weight` of its members, 1 if they have none, as
     often as it comes. Persons have new ids, 1 … n, and new households.
 
+    Margins of what all rows have fit these weights; then households give way to others as large,
+    where that brings the counts nearer to the margins.
+
     Raises:
-        ConfigError: a weight is below 0, or all are 0
+        ConfigError: a weight is below 0, or all are 0, or the households cannot meet the margins
     """
     check_integer("count", count, 1, None)
     homes: dict[Any, list[dict[str, Any]]] = {}
@@ -35,17 +66,62 @@ def expanded(rows: Sequence[dict[str, Any]], count: int, seed: int) -> list[dict
     weights = np.array([_weight(each) for each in households])
     if not weights.sum():
         raise ConfigError("count= draws households by `weight`, and all weights are 0")
-    sums = weights.cumsum()
+    sizes = np.array([*map(len, households)])
+    if margins:
+        counts = category_counts([[(each, 0) for each in home] for home in households], margins)
+        chosen = _fitting(counts, sizes, weights, margins, count, seed)
+    else:
+        chosen = _drawn(sizes.tolist(), weights.cumsum(), count, seed)
     persons: list[dict[str, Any]] = []
-    number = tries = 0
-    while len(persons) < count and tries < _TRIES:
-        drawn = uniforms(seed, np.array([number], np.uint64), 0, "people.sample")[0] * sums[-1]
-        chosen = households[int(sums.searchsorted(drawn, side="right"))]
-        number += 1
-        tries = tries + 1 if len(persons) + len(chosen) > count else 0
-        if not tries:
-            persons += _copies_of(chosen, len(persons) + 1, number)
+    for number, at in enumerate(chosen, 1):
+        persons += _copies_of(households[at], len(persons) + 1, number)
     return persons
+
+
+def _drawn(sizes: list[int], sums: Any, count: int, seed: int) -> list[int]:
+    """Return households of `count` persons, each drawn for itself."""
+    chosen: list[int] = []
+    number = tries = persons = 0
+    while persons < count and tries < _TRIES:
+        drawn = uniforms(seed, np.array([number], np.uint64), 0, "people.sample")[0] * sums[-1]
+        at = int(sums.searchsorted(drawn, side="right"))
+        number += 1
+        tries = tries + 1 if persons + sizes[at] > count else 0
+        if not tries:
+            chosen.append(at)
+            persons += sizes[at]
+    return chosen
+
+
+def _fitting(
+    counts: Any, sizes: Any, weights: Any, margins: Sequence[Margin], count: int, seed: int
+) -> list[int]:
+    """Return households of at most `count` persons, who meet margins.
+
+    They are drawn at equal steps of the fitted weights, then give way to others that fit better.
+    """
+    goals = np.array([each for m in margins for each in (*m.counts(count), 0)])
+    for _ in range(_PASSES):
+        for at, goal in enumerate(goals.tolist()):
+            column = counts[:, at]
+            now = (weights * column).cumsum()[-1]  # in order: the same on every platform
+            if now > 0:
+                weights = np.where(column > 0, weights * max(goal / now, 1e-6), weights)
+    order = np.argsort(uniforms(seed, np.arange(len(sizes), dtype=np.uint64), 0, "people.sample"))
+    sums = weights[order].cumsum()
+    homes = max(1, round(sums[-1]))
+    steps = (np.arange(homes) + 0.5) * sums[-1] / homes
+    words = np.arange(homes * _CANDIDATES, dtype=np.uint64)
+    drawn = uniforms(seed, words, 0, "people.sample.other").reshape(homes, _CANDIDATES) * sums[-1]
+    at = sums.searchsorted(np.column_stack([steps, drawn]), side="right")
+    candidates = order[np.minimum(at, len(order) - 1)]
+    best = improved_choices(counts[candidates], goals, np.zeros(homes, np.int64))
+    chosen = candidates[np.arange(homes), best]
+    while sizes[chosen].sum() > count:
+        surplus = sizes[chosen].sum() - count
+        chosen = np.delete(chosen, np.abs(sizes[chosen] - surplus).argmin())
+    check_met(margins, goals, counts[chosen].sum(axis=0), count)
+    return [*map(int, chosen)]
 
 
 def _weight(household: Sequence[Mapping[str, Any]]) -> float:

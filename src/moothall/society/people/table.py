@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,7 @@ IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
 _MOST_MONEY = 10**15
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
+_CODE: Final = re.compile(r"0[0-9]+")
 _ID: Final = re.compile("0|[1-9][0-9]{,18}")
 _NUMBERS: Final = {
     "age": (0, 120),
@@ -148,7 +149,8 @@ def _standard(
         if not isinstance(column, str):
             _check_attribute(column, source)
     cells = {name: [row.get(name) for row in rows] for name in names}
-    return dict(standard_columns(cells, source, comma=comma))
+    standard = dict(standard_columns(cells, source, comma=comma))
+    return {n: each if n in COLUMNS else _numbers(each) for n, each in standard.items()}
 
 
 def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
@@ -242,12 +244,23 @@ def _check_attribute(name: Any, source: str) -> None:
         )
 
 
+def _numbers(cells: Sequence[Any]) -> Sequence[Any]:
+    """Return texts that are numbers as such; where codes begin with 0, as `01`, all are texts."""
+    texts = {cell: cell.strip() for cell in cells if isinstance(cell, str)}
+    if any(_CODE.fullmatch(text) for text in texts.values()):
+        return cells
+    numbers = {
+        cell: (float if match[2] else int)(text)
+        for cell, text in texts.items()
+        if (match := NUMBER.fullmatch(text))
+    }
+    return [numbers.get(cell, cell) if isinstance(cell, str) else cell for cell in cells]
+
+
 def _attribute(value: Any, at: str) -> Any:
-    """Return an attribute: a number, also of a text, a boolean, or a text."""
+    """Return an attribute: a number, a boolean, or a text."""
     if isinstance(value, str):
         value = value.strip()
-        if match := NUMBER.fullmatch(value):
-            return float(value) if match[2] else int(value)
         if len(value) <= _LONGEST and value.isprintable():
             return value
     elif isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
