@@ -209,9 +209,7 @@ async def test_asked_agent_answers_its_caller_and_a_fork_of_that(
         copy = journal.fork("r")
         assert (await agent.reply("go", run_id=copy)).stop_reason == "waiting"
         if deleted:
-            (asked,) = journal.runs(agent="helper")
-            left = journal.delete("r").left
-            assert left == {asked.id: "run 'r' waits for its reply: delete it too"}
+            assert journal.delete("r").left == {}  # the copy waits for the reply, too
         permit(journal)
         for _ in range(2):
             await direct(till, journal).resume_decided()
@@ -227,7 +225,11 @@ async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(tmp_
     with Journal(tmp_path / "j.db") as journal:
         await direct(till, journal).reply("go", run_id="r")
         (wait,) = journal.waiting(kind="approval")
-        journal.delete(wait.run)
+        await direct(till, journal).reply("go", run_id="s", thread="t")
+        (asked,) = [each.run for each in journal.waiting(kind="approval") if each.run != wait.run]
+        left = journal.delete("s").left
+        assert left == {asked: "run 's' waits for its reply: delete it too"}
+        journal.delete(wait.run, asked)
         assert await gone_on(direct(till, journal), "resume_decided") == "done"
         assert "its run was deleted" in journal.replay("r").text
         assert (till.paid, journal.waiting()) == ([], [])
@@ -266,6 +268,27 @@ async def test_asked_agent_waits_for_several_runs_of_one_thread(
             reply = await shape(till, file).reply("go", thread="t", run_id=run_id)
             assert reply.stop_reason in ("done", "terminated"), reply.detail
         assert (till.paid, journal.waiting()) == ([1, 1], [])
+
+
+@pytest.mark.parametrize("has_fork", (False, True))
+@pytest.mark.parametrize("shape", (direct, three_deep, of_a_member))
+@on_a_loop
+async def test_asked_agent_that_waits_is_cancelled_with_its_caller(
+    tmp_path: Path, shape: Shape, has_fork: bool
+) -> None:
+    till = Till()
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shape(till, journal)
+        await agent.reply("go", run_id="r")
+        if has_fork:  # which waits for the asked agent, too
+            await agent.reply("go", run_id=journal.fork("r"))
+        permit(journal)
+        journal.waits.cancel("r", "it was stopped")
+        for _ in range(3):
+            await shape(till, journal).resume_decided()
+        states = {run.state for run in journal.runs() if run.id != "r"}
+        assert states == {"done" if has_fork else "cancelled"}
+        assert (till.paid, journal.waiting()) == ([1] if has_fork else [], [])
 
 
 @on_a_loop

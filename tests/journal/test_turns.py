@@ -149,6 +149,24 @@ async def test_turn_that_waits_adds_nothing_to_its_run_until_it_has_ended(tmp_pa
 
 
 @on_a_loop
+async def test_run_that_waits_while_its_thread_goes_on_is_replayed_moved_and_cancelled(
+    tmp_path: Path,
+) -> None:
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([Call("c", "pay", {}), "Hello."])
+    with Journal(tmp_path / "runs.db") as journal, Journal(tmp_path / "other.db") as other:
+        agent = ReActAgent("a", model, actions=[pay], approver=Waiting(), journal=journal)
+        await agent.reply("Pay.", run_id="r", thread="t")
+        assert (await agent.reply("Hi.", thread="t")).text == "Hello."
+        assert journal.replay("r").stop_reason == "waiting"
+        journal.export("r", tmp_path / "r.jsonl", move=True)
+        other.import_run(tmp_path / "r.jsonl")
+        assert other.run("r").state == "waiting"
+        other.waits.cancel("r", "it was stopped")
+        assert (other.run("r").state, other.waiting()) == ("cancelled", [])
+
+
+@on_a_loop
 async def test_fork_sees_of_the_thread_in_a_file_what_its_run_had_seen(tmp_path: Path) -> None:
     prompts: list[list[str]] = []
 

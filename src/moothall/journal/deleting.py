@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import ref
@@ -23,6 +23,7 @@ from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
+from moothall.journal.store.wait_rows import asked_runs
 
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
@@ -68,19 +69,6 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
         "delete that thread too"
         for id, behalf in rows
         if f"/{thread}/" in f"{behalf}/"
-    }
-
-
-def _helper_runs(db: Database, numbers: Mapping[int, str]) -> dict[str, str]:
-    """Return the runs of other agents for whose replies runs wait, with what deletes them."""
-    query = (
-        "SELECT r.id FROM waits w JOIN runs r ON r.id = w.key "
-        "WHERE w.run = ? AND w.kind = 'result' AND NOT w.taken AND NOT r.deleted"
-    )
-    return {
-        str(id): f"run {asker!r} waits for its reply: delete it too"
-        for number, asker in numbers.items()
-        for (id,) in db.execute(query, (number,)).fetchall()
     }
 
 
@@ -136,7 +124,11 @@ class Deletions:
             for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
                 undeleted |= _on_behalf(db, thread)
-            undeleted = _helper_runs(db, numbers) | undeleted
+            undeleted = {
+                each: f"run {id!r} waits for its reply: delete it too"
+                for number, id in numbers.items()
+                for each in asked_runs(db, number)
+            } | undeleted
             folders = _folders(db, numbers) if threads else []
         leased: list[int] = []
         try:

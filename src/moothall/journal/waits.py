@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
-from moothall.foundation.errors import NoSuchRun, StateError
+from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of
 from moothall.journal.entry import Entry
@@ -24,6 +24,7 @@ from moothall.journal.store.wait_answers import give
 from moothall.journal.store.wait_rows import (
     DOUBT,
     WaitOutcome,
+    asked_runs,
     doubt_key,
     end_rows,
     note_doubt_reminder,
@@ -297,7 +298,10 @@ class Waits(DueRuns):
             run.close()
 
     def cancel(self, run_id: str, cause: str) -> None:
-        """End a run that waits as cancelled, or what calls of a cancelled one wait for."""
+        """End a run that waits as cancelled, or what calls of a cancelled one wait for.
+
+        So do the runs of the agents that it has asked, unless a copy of it waits for them, too.
+        """
         run = self._runs.open(run_id)
         try:
             end = Entry.end_of(run.past_entries.get("", ()))
@@ -312,9 +316,13 @@ class Waits(DueRuns):
                 run.state = "cancelled"
                 run.commit_now()
             with self._store.writing() as db:
+                run_ids = asked_runs(db, run.number)
                 end_rows(db, run.number)
         finally:
             run.close()
+        for each in run_ids:
+            with suppress(StateError, NoSuchRun, RunHeld):  # it has ended, or works
+                self.cancel(each, cause)
 
     # -- what is due -------------------------------------------------------------------------------
 

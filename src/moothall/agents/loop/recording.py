@@ -370,13 +370,13 @@ async def show_open(
             if other.state is None or not _has_seen(memory, other):
                 thread.parked[run_id] = last
                 continue
+            end = other.over or {"reason": "waiting"}
             if messages := other.state.open.get("messages"):
                 for message in messages:
                     other.state.add(bare(message), marks_of(message), message.get(NUMBER_KEY))
                 other.state.owed, other.state.open = other.state.open["waits"], {}
                 other.save(other.state)
-                part.end("waiting")
-                await other.commit()
+                await other.end(**end)  # again: it is what a run ended with that comes last
             catch_up_memory(memory, other)
             thread.parked[run_id] = part.run.place[0]
         finally:

@@ -59,10 +59,13 @@ class DueRuns:
             return None
         query = (
             "SELECT r.id, r.agent, r.changed FROM runs r JOIN waits w ON w.run = r.number "
-            "WHERE r.id = ? AND w.key = ? AND NOT w.taken AND NOT r.deleted"
+            "WHERE w.key = ? AND NOT w.taken AND NOT r.deleted"
         )
         with self._store.reading() as db:
-            question: tuple[str, str, float] | None = db.execute(query, (asker, run_id)).fetchone()
+            row = db.execute(f"{query} AND r.id = ?", (run_id, asker)).fetchone()
+            if row is None:  # it has gone: perhaps a copy of it waits
+                row = db.execute(f"{query} ORDER BY r.number", (run_id,)).fetchone()
+        question: tuple[str, str, float] | None = row
         return question
 
     def asking_first(self, run_id: str) -> str:

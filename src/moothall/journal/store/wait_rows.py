@@ -178,6 +178,16 @@ def note_doubt_reminder(db: Database, run: int, doubt: Wait, remind: float | Non
     db.execute(_TELL, row)
 
 
+def asked_runs(db: Database, run: int) -> list[str]:
+    """Return the runs for whose replies this run waits, and no other one does."""
+    query = (
+        "SELECT r.id FROM waits w JOIN runs r ON r.id = w.key WHERE w.run = ? AND NOT w.taken "
+        "AND w.kind = 'result' AND NOT r.deleted AND NOT EXISTS "
+        "(SELECT 1 FROM waits o WHERE o.key = w.key AND o.run <> w.run AND NOT o.taken)"
+    )
+    return [str(id) for (id,) in db.execute(query, (run,)).fetchall()]
+
+
 def end_rows(db: Database, run: int) -> None:
     """Have nobody wait for what a run that is over had asked."""
     db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken", (run,))
