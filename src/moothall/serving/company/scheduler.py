@@ -36,6 +36,8 @@ _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
 _HELD_S: Final = 0.2
+_ELSEWHERE_S: Final = 1.0
+"""Seconds between two looks whether another process still makes a schedule's call."""
 _LOOK_AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
 LOOKED_AT: Final = MAX_TIMES + 20
@@ -132,7 +134,7 @@ class Scheduler:
         has_waited = False
         while await asyncio.to_thread(look):
             has_waited = True
-            await asyncio.sleep(_HELD_S)  # it tells nobody when its lease ends
+            await asyncio.sleep(_ELSEWHERE_S)  # it tells nobody when its lease ends
         return has_waited
 
     async def _make_up(
