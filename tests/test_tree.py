@@ -132,7 +132,7 @@ FLOORS = {
         "ask",
         "answer_parts",
         "chat_answer",
-        "server_events",
+        "event_stream",
         "answer_reader",
         "chat_stream",
         "calling",
@@ -151,7 +151,7 @@ FLOORS = {
         "embedder",
         "memory_tables",
         "memory_file",
-        "memory_server",
+        "postgres_tables",
         "recall",
         "bounded",
         "summarizing",
@@ -842,7 +842,7 @@ EXTRA_MODULES = frozenset(
             for name in ("connections", "pool", "schema", "transaction")
         ),
         "moothall.journal.store.journal_server",
-        "moothall.memory.memory_server",
+        "moothall.memory.postgres_tables",
         "moothall.studio.guard",
         "moothall.studio.server",
         *(

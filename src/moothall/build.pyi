@@ -66,7 +66,7 @@ from moothall.foundation.sqlite import fulltext as fulltext
 # files
 from moothall.foundation.files import written_whole as written_whole
 from moothall.foundation.files import read_yaml as read_yaml
-from moothall.foundation.files.csv_form import stated_delimiter as stated_delimiter
+from moothall.foundation.files.csv_dialect import stated_delimiter as stated_delimiter
 from moothall.foundation.files.state_folder import state_file as state_file
 
 # json

@@ -107,13 +107,13 @@ assert [each.label for each in limit_fields() if each.name == "max_pages"] == ["
 def test_limit_classes_have_the_limits_of_the_list() -> None:
     names = [each.name for each in limits.LIMITS]
     assert {*limits.Limits.__annotations__} == {*names}
-    assert {*limits.ByName.__annotations__} == {*names} - {"seconds"}
+    assert {*limits.AmountArguments.__annotations__} == {*names} - {"seconds"}
     assert is_typeddict(limits.Limits)
     for kept in (limits.Spent, limits.Left):
         assert [each.name for each in fields(kept)] == names
     assert {each.name for each in fields(limits.RunLimits)} == {*limits.RUN_LIMITS}
     held = Budget().reserve()
-    assert all(getattr(held, each.name) == 0 for each in limits.RESERVED)
+    assert all(getattr(held, each.name) == 0 for each in limits.RESERVABLE)
 
 
 @pytest.mark.long

@@ -198,7 +198,7 @@ def test_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) -> N
     real = SQLiteFile(
         path,
         kind="journal",
-        maker="Journal",
+        class_name="Journal",
         application=APPLICATION,
         migrations=MIGRATIONS,
         error=JournalError,

@@ -20,7 +20,7 @@ from moothall.actions.marking import (
 from moothall.actions.retry import retried
 from moothall.actions.signature import Signature, check_parameters, check_returns
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
-from moothall.foundation.arguments import unknown_argument
+from moothall.foundation.arguments import unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import shorten
@@ -81,7 +81,7 @@ class Action(Options):
         **options: Unpack[ActionOptions],
     ) -> None:
         if wrong := [each for each in options if each not in ActionOptions.__annotations__]:
-            unknown = unknown_argument(type(self), wrong, ActionOptions.__annotations__)
+            unknown = unknown_argument_error(type(self), wrong, ActionOptions.__annotations__)
             raise unknown or TypeError(f"unexpected {wrong}")
         check_name(name, "Action")
         label = f"action {name!r}"

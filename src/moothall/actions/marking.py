@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, g
 from moothall.actions.facts import NO_FACTS, Fact, check_facts
 from moothall.actions.retry import Retry
 from moothall.actions.signature import check_parameters, check_returns
-from moothall.foundation.arguments import check_boolean, check_seconds, unknown_argument
+from moothall.foundation.arguments import check_boolean, check_seconds, unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import printable
@@ -130,7 +130,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
         DefinitionError: an option is not one of its values, a parameter cannot be given by name,
             or `guard` or `addresses` names none of its parameters
     """
-    if unknown := unknown_argument(action, options, MarkedOptions.__annotations__):
+    if unknown := unknown_argument_error(action, options, MarkedOptions.__annotations__):
         raise unknown
 
     def mark(function: F) -> F:

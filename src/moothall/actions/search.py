@@ -12,19 +12,19 @@ from moothall.actions.capability import Action
 
 MAX_MATCHES: Final = 5
 """How many actions one search finds."""
-OF_ONE_SERVER: Final = 3
+MAX_OF_SERVER: Final = 3
 """How many of these may be of one server, as long as others match."""
 
 # The weights of words: of a name, what it does, its values.
-_NAME, _DESCRIPTION, _VALUES = (2.0, 1.0, 0.5)
-_MOST_PARTS: Final = 500
-_MOST_CHARS: Final = 4000
-_BY_NAME: Final = ("properties", "$defs")
+_NAME_WEIGHT, _DESCRIPTION_WEIGHT, _VALUES_WEIGHT = (2.0, 1.0, 0.5)
+_MAX_SCHEMAS: Final = 500
+_MAX_CHARS: Final = 4000
+_NAMED_SCHEMA_KEYS: Final = ("properties", "$defs")
 _NESTED_KEYS: Final = ("items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties")
-_CASES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\W]+")
+_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\W]+")
 
 
-_WEIGHTS: WeakKeyDictionary[Action, tuple[Any, dict[str, float]]] = WeakKeyDictionary()
+_TERM_WEIGHTS: WeakKeyDictionary[Action, tuple[Any, dict[str, float]]] = WeakKeyDictionary()
 """The words of actions, for the next index of them, as of another thread."""
 
 
@@ -47,7 +47,7 @@ class ActionIndex:
         At most three are of one server, as long as others match: its descriptions are its own, so
         it could name every word.
         """
-        terms = self._terms(_parted(words))
+        terms = self._terms(_split_words(words))
         best = self._ranking.best({term: self._ranking.weight(term) for term in terms})
         ranked = [self._actions[each.place] for each in best]
         ranked.sort(key=lambda each: each.name != words.strip())
@@ -56,49 +56,49 @@ class ActionIndex:
         counts: Counter[str] = Counter()
         for each in ranked:
             counts[each.origin.server] += 1
-            is_over = each.origin.server and counts[each.origin.server] > OF_ONE_SERVER
+            is_over = each.origin.server and counts[each.origin.server] > MAX_OF_SERVER
             (surplus if is_over else matches).append(each)
         return [*matches, *surplus][:MAX_MATCHES]
 
     def _words(self, action: Action) -> dict[str, float]:
         """Return the words of an action by weight."""
         described = (action.description, action.parameters)
-        cached = _WEIGHTS.get(action)
+        cached = _TERM_WEIGHTS.get(action)
         if cached is not None and cached[0] == described:
             return cached[1]
         counts: Counter[str] = Counter()
         weights: dict[str, float] = {}
         for weight, text in _texts(action):
             counts.clear()
-            counts.update(self._terms(text[:_MOST_CHARS]))
+            counts.update(self._terms(text[:_MAX_CHARS]))
             for term, count in counts.items():
                 weights[term] = weights.get(term, 0.0) + weight * count
-        _WEIGHTS[action] = (described, weights)
+        _TERM_WEIGHTS[action] = (described, weights)
         return weights
 
 
 def _texts(action: Action) -> Iterator[tuple[float, str]]:
     """Yield the texts of an action with their weights."""
-    yield _NAME, _parted(action.name)
-    yield _DESCRIPTION, action.description
+    yield _NAME_WEIGHT, _split_words(action.name)
+    yield _DESCRIPTION_WEIGHT, action.description
     waiting: list[Any] = [action.parameters]
     for schema in waiting:  # it grows
         if isinstance(schema, list):
             waiting += schema
         elif isinstance(schema, dict):
             if isinstance(properties := schema.get("properties"), dict):
-                yield _DESCRIPTION, " ".join(map(_parted, properties))
-            yield _VALUES, str(schema.get("description", ""))
+                yield _DESCRIPTION_WEIGHT, " ".join(map(_split_words, properties))
+            yield _VALUES_WEIGHT, str(schema.get("description", ""))
             if isinstance(values := schema.get("enum"), list):
-                yield _VALUES, " ".join(map(str, values))
-            for name in _BY_NAME:
+                yield _VALUES_WEIGHT, " ".join(map(str, values))
+            for name in _NAMED_SCHEMA_KEYS:
                 if isinstance(inner := schema.get(name), dict):
                     waiting += inner.values()
             waiting += [schema[name] for name in _NESTED_KEYS if name in schema]
-        if len(waiting) > _MOST_PARTS:
+        if len(waiting) > _MAX_SCHEMAS:
             return
 
 
-def _parted(name: str) -> str:
+def _split_words(name: str) -> str:
     """Return the words of a name: `getUser_by.id` is `get User by id`."""
-    return _CASES.sub(" ", name)
+    return _WORD_BOUNDARY.sub(" ", name)

@@ -18,7 +18,7 @@ from moothall.actions.message import address
 from moothall.agents.dispatch import AgentToolbox
 from moothall.agents.messaging import Messaging
 from moothall.agents.workflow import block_actions, not_found, own_actions, proposed_actions
-from moothall.foundation.arguments import check_boolean, check_integer, unknown_argument
+from moothall.foundation.arguments import check_boolean, check_integer, unknown_argument_error
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.threads import plain_or_async
 
@@ -163,7 +163,9 @@ class Agent(Messaging):
         **unknown: Never,
     ) -> None:
         if unknown:
-            raise unknown_argument(self.__class__, unknown) or TypeError(f"unexpected {[*unknown]}")
+            raise unknown_argument_error(self.__class__, unknown) or TypeError(
+                f"unexpected {[*unknown]}"
+            )
         address(id)
         check_boolean(f"agent {id!r}: receive_own_broadcasts=", receive_own_broadcasts)
         self.id = id

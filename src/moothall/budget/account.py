@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts, in_words
-from moothall.budget.limits import RESERVED
+from moothall.budget.amounts import LIMIT_INDEXES, NO_AMOUNTS, Amounts, in_words
+from moothall.budget.limits import RESERVABLE
 from moothall.budget.period import Per, period_at, renewal
 from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded
 
@@ -196,7 +196,7 @@ def pause(accounts: Accounts, now: float) -> None:
 
 def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
     """Take amounts from accounts, or give them back."""
-    for kind in KINDS:
+    for kind in LIMIT_INDEXES:
         if amounts[kind]:
             for account in accounts:
                 account.used[kind] += sign * amounts[kind]
@@ -210,7 +210,7 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
             refuse_if_closed(account, now)
     # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
     add(accounts, amounts)
-    for kind in KINDS:
+    for kind in LIMIT_INDEXES:
         for account in accounts if amounts[kind] else ():
             limit, used = account.limits[kind], account.used[kind]
             if limit is not None and used > limit:
@@ -218,7 +218,7 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
                 used_before, spent = used - amounts[kind], account.spent[kind]
                 hint = f"; it is renewed on {renewal(account.period)}" if account.per else ""
                 hint += "; raise it by `moothall budgets limit`" if account.key is not None else ""
-                limit_kind, digits = RESERVED[kind], RESERVED[kind].digits
+                limit_kind, digits = RESERVABLE[kind], RESERVABLE[kind].digits
                 raise BudgetExceeded(
                     f"{account.title}: {in_words(kind, amounts[kind])} are needed and "
                     f"{digits(max(limit - used_before, 0))} of {digits(limit)} are left "
@@ -230,7 +230,7 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
 
 def remaining(accounts: Accounts) -> list[int | None]:
     """Return what may be taken of all."""
-    rest: list[int | None] = [None for _ in KINDS]
+    rest: list[int | None] = [None for _ in LIMIT_INDEXES]
     for account in accounts:
         for kind, limit in enumerate(account.limits):
             if limit is not None:
@@ -250,5 +250,5 @@ def refuse_if_closed(account: Account, now: float) -> None:
         raise BudgetExceeded(
             f"{account.title}: {in_words(kind, account.overruns[kind])} more were spent "
             "than had been reserved, so no further calls start",
-            RESERVED[kind].name,
+            RESERVABLE[kind].name,
         )

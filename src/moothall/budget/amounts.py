@@ -1,4 +1,4 @@
-"""Amounts that a run spends, in the order of `RESERVED`: checked, shown to people, and read back.
+"""Amounts that a run spends, in the order of `RESERVABLE`: checked, shown, and read back.
 
 Money is counted in whole picodollars (a millionth of a millionth of a dollar), so that sums are
 exact; amounts with more places are rounded up, limits down.
@@ -10,21 +10,29 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.budget.limits import FIRST_KINDS, LIMITS, MAX_AMOUNT, PLACES, RESERVED, Left, Spent
+from moothall.budget.limits import (
+    INDEX_BY_NAME,
+    LIMITS,
+    MAX_AMOUNT,
+    ORIGINAL_LIMIT_COUNT,
+    RESERVABLE,
+    Left,
+    Spent,
+)
 from moothall.budget.period import is_period
-from moothall.foundation.arguments import unknown_argument
+from moothall.foundation.arguments import unknown_argument_error
 from moothall.foundation.errors import DefinitionError
 
 Amounts: TypeAlias = tuple[int, ...]
-KINDS: Final = tuple(range(len(RESERVED)))
-NO_AMOUNTS: Final[Amounts] = (0,) * len(RESERVED)
-MEASURED: Final = tuple(place for place, limit in enumerate(RESERVED) if limit.measured)
+LIMIT_INDEXES: Final = tuple(range(len(RESERVABLE)))
+NO_AMOUNTS: Final[Amounts] = (0,) * len(RESERVABLE)
+MEASURED_INDEXES: Final = tuple(index for index, limit in enumerate(RESERVABLE) if limit.measured)
 
 
 def spent_of(values: Sequence[int], seconds: float = 0.0) -> Spent:
     """Return amounts as they are shown to people."""
     amounts = {
-        limit.name: limit.in_units(each) for limit, each in zip(RESERVED, values, strict=True)
+        limit.name: limit.in_units(each) for limit, each in zip(RESERVABLE, values, strict=True)
     }
     return Spent(**amounts, seconds=seconds)
 
@@ -41,25 +49,25 @@ def left_of(values: Sequence[Any]) -> Left:
 
 def in_words(kind: int, amount: int) -> str:
     """Return an amount in exact digits, with its unit."""
-    return f"{RESERVED[kind].digits(amount)} {RESERVED[kind].unit}"
+    return f"{RESERVABLE[kind].digits(amount)} {RESERVABLE[kind].unit}"
 
 
 def checked_amounts(
     method: Callable[..., Any],
     by_name: Mapping[str, Any],
     defaults: Amounts = NO_AMOUNTS,
-    kinds: Sequence[int] = KINDS,
+    kinds: Sequence[int] = LIMIT_INDEXES,
 ) -> Amounts:
     """Check the amounts given to a method; return them as they are counted, in place of others."""
     if not by_name:
         return defaults
     counted = [*defaults]
     for name, amount in by_name.items():
-        place = PLACES.get(name, -1)
+        place = INDEX_BY_NAME.get(name, -1)
         if place not in kinds:
-            names = [RESERVED[each].name for each in kinds]
-            raise unknown_argument(method, by_name, names) or TypeError(name)
-        counted[place] = RESERVED[place].counted(method.__name__, amount)
+            names = [RESERVABLE[each].name for each in kinds]
+            raise unknown_argument_error(method, by_name, names) or TypeError(name)
+        counted[place] = RESERVABLE[place].counted(method.__name__, amount)
     return tuple(counted)
 
 
@@ -87,8 +95,8 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     subject = "the state of a budget"
     try:
         spent, overruns = (
-            _counted(subject, state, KINDS),
-            _counted(subject, state["over"], MEASURED),
+            _counted(subject, state, LIMIT_INDEXES),
+            _counted(subject, state["over"], MEASURED_INDEXES),
         )
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MAX_AMOUNT:
@@ -104,9 +112,9 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     return spent, seconds, overruns, period
 
 
-def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | str]:
+def amounts_json(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | str]:
     """Return counted amounts as a state has them, exact as JSON."""
-    amounts_by_limit = {RESERVED[kind]: amounts[kind] for kind in kinds}
+    amounts_by_limit = {RESERVABLE[kind]: amounts[kind] for kind in kinds}
     return {
         each.name: amount if each.is_whole_number else each.digits(amount)
         for each, amount in amounts_by_limit.items()
@@ -116,7 +124,7 @@ def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | s
 def _counted(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
     counted = [*NO_AMOUNTS]
     for kind in kinds:
-        limit = RESERVED[kind]
-        value = state[limit.name] if kind < FIRST_KINDS else state.get(limit.name, 0)
+        limit = RESERVABLE[kind]
+        value = state[limit.name] if kind < ORIGINAL_LIMIT_COUNT else state.get(limit.name, 0)
         counted[kind] = limit.counted(subject, value if limit.is_whole_number else Decimal(value))
     return counted

@@ -6,8 +6,8 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from moothall.budget.amounts import KINDS, Amounts, stored_of
-from moothall.budget.limits import RESERVED
+from moothall.budget.amounts import LIMIT_INDEXES, Amounts, amounts_json
+from moothall.budget.limits import RESERVABLE
 from moothall.foundation.threads import reset
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Bill:
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        spent = [sum(each.spent[kind] for each in self.holds) for kind in KINDS]
+        spent = [sum(each.spent[kind] for each in self.holds) for kind in LIMIT_INDEXES]
         return charged_json(tuple(spent))
 
     def take(self) -> dict[str, Any]:
@@ -86,6 +86,7 @@ def add_to_bill(hold: BilledHold) -> None:
 
 def charged_json(amounts: Amounts) -> dict[str, Any]:
     """Return what was charged, as JSON data: all that asking a model takes, and what else is."""
-    return stored_of(
-        amounts, [kind for kind in KINDS if amounts[kind] or RESERVED[kind].bounds_asking]
+    return amounts_json(
+        amounts,
+        [kind for kind in LIMIT_INDEXES if amounts[kind] or RESERVABLE[kind].bounds_asking],
     )

@@ -8,27 +8,27 @@ from typing import Any, Protocol, Unpack
 
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
-    KINDS,
-    MEASURED,
+    LIMIT_INDEXES,
+    MEASURED_INDEXES,
     PriceList,
+    amounts_json,
     checked_amounts,
     checked_limits,
     in_words,
     left_of,
     read_state,
     spent_of,
-    stored_of,
 )
-from moothall.budget.limits import LIMITS, RESERVED, Amounts, AmountsOrNone, Left, Limits, Spent
+from moothall.budget.limits import LIMITS, RESERVABLE, Amounts, AmountsOrNone, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per, period_start
 from moothall.budget.reservation import Ledger, Reservation
-from moothall.budget.shared import HasBooks, SharedBooks, SharedLedger
+from moothall.budget.shared import AccountStore, HasAccountStore, SharedLedger
 from moothall.budget.waiting import in_turn
 from moothall.foundation.arguments import (
     check_boolean,
     check_function,
     names_checked,
-    unknown_argument,
+    unknown_argument_error,
 )
 from moothall.foundation.errors import BudgetExceeded, ConfigError, DefinitionError
 from moothall.foundation.text import excerpt, shorten
@@ -90,7 +90,7 @@ class Budget:
         name: str | None = None,
         prices: PriceList | None = None,
         clock: Clock | None = None,
-        journal: HasBooks | SharedBooks | None = None,
+        journal: HasAccountStore | AccountStore | None = None,
         release_dead: bool = False,
         per: Per | None = None,
         on_low: Callable[[str, str, float], object] | None = None,
@@ -107,14 +107,14 @@ class Budget:
         self.name = name
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
-        utc = time.time if clock is None else clock.now
+        wall_clock = time.time if clock is None else clock.now
         check_boolean("Budget: release_dead=", release_dead)
         check_function("Budget: on_low=", on_low, "budget", "limit", "share", optional=True)
         if journal is None:
             if release_dead:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")
-            self._ledger = Ledger(title, utc)
-        elif not isinstance(books := getattr(journal, "budgets", journal), SharedBooks):
+            self._ledger = Ledger(title, wall_clock)
+        elif not isinstance(store := getattr(journal, "budgets", journal), AccountStore):
             raise ConfigError(
                 f'Budget: journal= must be a Journal, such as Journal("runs.db"), got '
                 f"{excerpt(journal)}"
@@ -124,7 +124,7 @@ class Budget:
                 "Budget: with journal= it needs a name=, by which others share it"
             )
         else:
-            self._ledger = SharedLedger(title, utc, books, self._now, release_dead)
+            self._ledger = SharedLedger(title, wall_clock, store, self._now, release_dead)
         self._ledger.on_low = on_low
         account = self._ledger.open_account(Account(title, counted, seconds, per=per), None, name)
         # Its own account first, then its parents', up to the root.
@@ -193,9 +193,11 @@ class Budget:
             **minimums: how many of the others
         """
         amounts = dict(minimums)
-        kinds = tuple(kind for kind in MEASURED if amounts.get(RESERVED[kind].name, 0) is not None)
-        for kind in {*MEASURED} - {*kinds}:
-            del amounts[RESERVED[kind].name]
+        kinds = tuple(
+            kind for kind in MEASURED_INDEXES if amounts.get(RESERVABLE[kind].name, 0) is not None
+        )
+        for kind in {*MEASURED_INDEXES} - {*kinds}:
+            del amounts[RESERVABLE[kind].name]
         counted = checked_amounts(Budget.reserve_rest, amounts)
         return self._ledger.reserve(self.accounts, counted, self._now(), kinds)
 
@@ -269,10 +271,8 @@ class Budget:
     @property
     def reserved(self) -> Spent:
         """What open reservations hold."""
-        spent, used, _ = self._ledger.read(self.accounts[0])
-        return spent_of(
-            [amount - settled_amount for amount, settled_amount in zip(used, spent, strict=True)]
-        )
+        spent, committed, _ = self._ledger.read(self.accounts[0])
+        return spent_of([total - part for total, part in zip(committed, spent, strict=True)])
 
     @property
     def over(self) -> Spent:
@@ -348,11 +348,11 @@ class Budget:
         Parents and children have separate states.
         """
         account = self.accounts[0]
-        _, used, overruns = self._ledger.read(account)
+        _, committed, overruns = self._ledger.read(account)
         return {
-            **stored_of(used, KINDS),
+            **amounts_json(committed, LIMIT_INDEXES),
             "seconds": account.elapsed(self._now()),
-            "over": stored_of(overruns, MEASURED),
+            "over": amounts_json(overruns, MEASURED_INDEXES),
             **({"period": account.period} if account.per else {}),
         }
 
@@ -373,7 +373,7 @@ class Budget:
         account = self.accounts[0]
         spent, _, _ = self._ledger.read(account)
         parts = [
-            f"{RESERVED[kind].digits(spent[kind])} of {in_words(kind, limit)}"
+            f"{RESERVABLE[kind].digits(spent[kind])} of {in_words(kind, limit)}"
             for kind, limit in enumerate(account.limits)
             if limit is not None
         ]
@@ -385,7 +385,7 @@ class Budget:
 def _checked_limits(
     owner: Any, limits: Limits, per: Per | None
 ) -> tuple[tuple[int | None, ...], Any]:
-    if unknown := unknown_argument(owner, limits, Limits.__annotations__):
+    if unknown := unknown_argument_error(owner, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)
     return checked_limits(limits)

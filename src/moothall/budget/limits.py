@@ -1,8 +1,9 @@
 """The kinds of limits: all that budgets, books, commands, settings and pages know of each.
 
-To add one, append it to `RESERVED`, whose places the books keep, and to `ByName` and `OfEach`, by
-which type checkers and editors know its name. What spends of it then reserves it: a resumed run is
-charged what calls of models reserved. Where an action spends of it, `Step.charge` says how much.
+To add one, append it to `RESERVABLE`, whose order the books keep, and to `AmountArguments`
+and `AmountFields`, by which type checkers and editors know its name. What spends of it then
+reserves it: a resumed run is charged what calls of models reserved. Where an action spends of it,
+`Step.charge` says how much.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Time(Limit):
 
 
 USD: Final = Limit("usd", "US dollars", PICO, True, True, "limit of costs in US dollars.")
-RESERVED: Final = (
+RESERVABLE: Final = (
     Limit(
         "tokens",
         "tokens",
@@ -103,10 +104,11 @@ RESERVED: Final = (
     Limit("actions", "actions"),
 )
 """What is reserved, in the order of all counted amounts."""
-PLACES: Final = {limit.name: place for place, limit in enumerate(RESERVED)}
-FIRST_KINDS: Final = 4  # stand in every state and book; those of an older moothall lack later ones
+INDEX_BY_NAME: Final = {limit.name: place for place, limit in enumerate(RESERVABLE)}
+# They stand in every state and book; those of an older moothall lack later ones.
+ORIGINAL_LIMIT_COUNT: Final = 4
 SECONDS: Final = Time("seconds", "seconds", option_help="time limit.")
-LIMITS: Final = (*RESERVED, SECONDS)
+LIMITS: Final = (*RESERVABLE, SECONDS)
 RUN_LIMITS: Final = {f"max_{each.name}": each for each in LIMITS if each.option_help}
 """The limits that a command's run may have, by the names of its order."""
 
@@ -115,7 +117,7 @@ W = TypeVar("W")
 D = TypeVar("D")
 
 
-class ByName(TypedDict, Generic[W, D], total=False):
+class AmountArguments(TypedDict, Generic[W, D], total=False):
     """Amounts as arguments: whole numbers W, and dollars D."""
 
     tokens: W
@@ -124,13 +126,13 @@ class ByName(TypedDict, Generic[W, D], total=False):
     actions: W
 
 
-Amounts: TypeAlias = ByName[int, float | Decimal]
+Amounts: TypeAlias = AmountArguments[int, float | Decimal]
 """What is reserved or charged."""
-AmountsOrNone: TypeAlias = ByName[int | None, float | Decimal | None]
+AmountsOrNone: TypeAlias = AmountArguments[int | None, float | Decimal | None]
 """What a call took, or takes at least; None for an amount that is not known."""
 
 
-class Limits(ByName[int | None, float | Decimal | None], total=False):
+class Limits(AmountArguments[int | None, float | Decimal | None], total=False):
     """The limits of a budget."""
 
     seconds: float | None
@@ -153,7 +155,7 @@ _NONE: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OfEach(Generic[W, D]):
+class AmountFields(Generic[W, D]):
     """Amounts as attributes: whole numbers W, and dollars D."""
 
     tokens: W = _NONE
@@ -163,17 +165,17 @@ class OfEach(Generic[W, D]):
 
 
 @dataclass(frozen=True, slots=True)
-class Spent(OfEach[int, float]):
+class Spent(AmountFields[int, float]):
     """Amounts: of tokens, US dollars, model calls, actions and seconds."""
 
     seconds: float = 0.0
 
 
-Spent.__init__.__defaults__ = (*(limit.in_units(0) for limit in RESERVED), 0.0)
+Spent.__init__.__defaults__ = (*(limit.in_units(0) for limit in RESERVABLE), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Left(OfEach[int | None, float | None]):
+class Left(AmountFields[int | None, float | None]):
     """What is left of each limit; None without a limit."""
 
     seconds: float | None = None
@@ -218,6 +220,6 @@ def used_up(remaining: Left, *, to_ask: bool = False) -> list[str]:
     """Return the limits of which nothing can be reserved; `to_ask`: those of asking a model."""
     return [
         each.name
-        for each in RESERVED
+        for each in RESERVABLE
         if getattr(remaining, each.name) == 0 and (each.bounds_asking or not to_ask)
     ]

@@ -22,9 +22,16 @@ from moothall.budget.account import (
     remaining,
     take,
 )
-from moothall.budget.amounts import KINDS, MEASURED, NO_AMOUNTS, Amounts, checked_amounts, in_words
+from moothall.budget.amounts import (
+    LIMIT_INDEXES,
+    MEASURED_INDEXES,
+    NO_AMOUNTS,
+    Amounts,
+    checked_amounts,
+    in_words,
+)
 from moothall.budget.bill import add_to_bill
-from moothall.budget.limits import PLACES, RESERVED, AmountsOrNone, OfEach
+from moothall.budget.limits import INDEX_BY_NAME, RESERVABLE, AmountFields, AmountsOrNone
 from moothall.foundation.errors import BudgetExceeded, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WaitingLine, guard, in_child
@@ -131,7 +138,7 @@ class Ledger:
                 "%s: %s were spent where %s had been reserved; no further calls start",
                 account.title,
                 in_words(kind, spent[kind]),
-                RESERVED[kind].digits(hold.amounts[kind]),
+                RESERVABLE[kind].digits(hold.amounts[kind]),
             )
 
     def _tell_low(self, account: Account, kind: int) -> None:
@@ -140,7 +147,7 @@ class Ledger:
         logger.warning("%s: %.0f %% of its %s are spent", account.title, 100 * share, most)
         if self.on_low is not None:
             try:
-                self.on_low(account.title, RESERVED[kind].name, share)
+                self.on_low(account.title, RESERVABLE[kind].name, share)
             except Exception as error:
                 log_failure(logger, f"{account.title}: on_low= failed", error)
 
@@ -153,7 +160,7 @@ class Ledger:
             begin(accounts, now)
             add(accounts, amounts)
             for account in accounts:
-                for kind in KINDS:
+                for kind in LIMIT_INDEXES:
                     account.spent[kind] += amounts[kind]
             for account in accounts:
                 refuse_if_closed(account, now)
@@ -161,9 +168,9 @@ class Ledger:
                     if limit is not None and amounts[kind] and account.used[kind] > limit:
                         raise BudgetExceeded(
                             f"{account.title}: {in_words(kind, account.used[kind])} of "
-                            f"{RESERVED[kind].digits(limit)} are spent or reserved, with those of "
-                            "another process",
-                            RESERVED[kind].name,
+                            f"{RESERVABLE[kind].digits(limit)} are spent or reserved, "
+                            "with those of another process",
+                            RESERVABLE[kind].name,
                         )
 
     def start(self, accounts: Accounts, now: float) -> None:
@@ -205,7 +212,7 @@ class Ledger:
             account.used, account.spent = spent.copy(), spent.copy()
             account.overruns = overruns.copy()
             account.fault = next(
-                (k for k in KINDS if overruns[k] and account.limits[k] is not None), None
+                (k for k in LIMIT_INDEXES if overruns[k] and account.limits[k] is not None), None
             )
             account.earlier_seconds, account.started_at = seconds, None
             account.period, account.last, account.other_period = period, 0.0, None
@@ -246,7 +253,7 @@ class Hold:
 
 
 if TYPE_CHECKING:
-    _OfEach = OfEach[int, float]
+    _OfEach = AmountFields[int, float]
 else:
     _OfEach = object
 
@@ -277,9 +284,9 @@ class Reservation(_OfEach):
         )
 
     def __getattr__(self, name: str) -> Any:
-        if (place := PLACES.get(name)) is None:
+        if (place := INDEX_BY_NAME.get(name)) is None:
             raise AttributeError(f"a reservation has no {name!r}")
-        return RESERVED[place].in_units(self._amounts[place])
+        return RESERVABLE[place].in_units(self._amounts[place])
 
     @property
     def open(self) -> bool:
@@ -302,7 +309,7 @@ class Reservation(_OfEach):
         measured: Mapping[str, object] = spent
         if None in measured.values():
             measured = {name: amount for name, amount in measured.items() if amount is not None}
-        amounts = checked_amounts(Reservation.settle, measured, self._amounts, MEASURED)
+        amounts = checked_amounts(Reservation.settle, measured, self._amounts, MEASURED_INDEXES)
         self.hold.ledger.settle(self.hold, amounts)
 
     def release(self) -> None:
@@ -350,7 +357,7 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
     closed: AccountKinds = []
     low: AccountKinds = []
     accounts, other_periods = hold.counted_in() if hold.terms else (hold.accounts, [])
-    for kind in KINDS:
+    for kind in LIMIT_INDEXES:
         excess = spent[kind] - hold.amounts[kind]
         if not spent[kind] and not excess:
             continue

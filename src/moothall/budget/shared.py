@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import COUNTS, Account, Accounts, OtherPeriod
-from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts
-from moothall.budget.limits import FIRST_KINDS, LIMITS
+from moothall.budget.amounts import LIMIT_INDEXES, NO_AMOUNTS, Amounts
+from moothall.budget.limits import LIMITS, ORIGINAL_LIMIT_COUNT
 from moothall.budget.period import is_period
 from moothall.budget.reservation import Hold, Ledger, end_hold
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @runtime_checkable
-class SharedBooks(Protocol):
+class AccountStore(Protocol):
     """A store of accounts for several processes, such as `Journal.budgets`."""
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
@@ -48,11 +48,11 @@ class SharedBooks(Protocol):
         ...
 
 
-class HasBooks(Protocol):
+class HasAccountStore(Protocol):
     """What has books, such as a `Journal`."""
 
     @property
-    def budgets(self) -> SharedBooks:
+    def budgets(self) -> AccountStore:
         """The books."""
         ...
 
@@ -65,20 +65,20 @@ class SharedLedger(Ledger):
     so that a person can give that back, or this ledger when it opens an account.
     """
 
-    __slots__ = ("_books", "_now", "_release_dead")
+    __slots__ = ("_now", "_release_dead", "_store")
     recheck_s = 1.0  # a person may raise a limit, in any process
 
     def __init__(
         self,
         title: str,
         utc: Callable[[], float],
-        books: SharedBooks,
+        store: AccountStore,
         now: Callable[[], float],
         release_dead: bool = False,
     ) -> None:
         super().__init__(title, utc)
         self.has_periods = True  # another process may have stated one
-        self._books = books
+        self._store = store
         self._release_dead = release_dead
         self._now = now
 
@@ -94,7 +94,7 @@ class SharedLedger(Ledger):
         )
         if self._release_dead:
             # Before the account is read: what the dead held is free then.
-            self._books.give_back(key)
+            self._store.give_back(key)
         self.refresh((account,))
         return account
 
@@ -113,11 +113,11 @@ class SharedLedger(Ledger):
                 before = [account.reserved() for account in shared]
                 results.append(work())
                 for account, had in zip(shared, before, strict=True):
-                    account.count_held(self._books.holder, had)
+                    account.count_held(self._store.holder, had)
                 return [account.state() for account in shared]
 
         try:
-            self._books.change_accounts(_keys(shared), change)
+            self._store.change_accounts(_keys(shared), change)
         except BaseException:
             # The books are as before, and so must the accounts of this process be.
             if results and undo is not None:
@@ -136,7 +136,7 @@ class SharedLedger(Ledger):
                 self._take_over(tuple(shared), shared, states)
                 return [account.state() for account in shared]
 
-        self._books.change_accounts(_keys(shared), change)
+        self._store.change_accounts(_keys(shared), change)
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count another process's spending, except in shared accounts: books have it already."""
@@ -145,7 +145,7 @@ class SharedLedger(Ledger):
     def refresh(self, accounts: Accounts) -> None:
         """Read the shared accounts."""
         shared = _shared(accounts)
-        states = self._books.accounts(_keys(shared)) if shared else []
+        states = self._store.accounts(_keys(shared)) if shared else []
         with self._lock:
             ahead = self._take_over(accounts, shared, states)
         if ahead:
@@ -239,7 +239,7 @@ class SharedAccount(Account):
             for name, attribute in COUNTS.items():
                 setattr(self, attribute, _counts(name, state[name]))
             fault, start, period = state["fault"], state["begun"], state.get("period", "")
-            if fault is not None and fault not in KINDS:
+            if fault is not None and fault not in LIMIT_INDEXES:
                 raise ValueError(f"fault is {fault!r:.80}")
             if not is_period(period):
                 raise ValueError(f"period is {period!r:.80}")
@@ -332,7 +332,7 @@ def _other_period(state: dict[str, Any] | None) -> OtherPeriod | None:
 
 def _counts(name: str, counts: list[int]) -> list[int]:
     """Return stored amounts; an older moothall had fewer kinds of limits."""
-    fits = FIRST_KINDS <= len(counts) <= len(KINDS)
+    fits = ORIGINAL_LIMIT_COUNT <= len(counts) <= len(LIMIT_INDEXES)
     if not fits or not all(type(each) is int for each in counts):
         raise ValueError(f"{name} is {counts!r:.80}")
     return [*counts, *NO_AMOUNTS[len(counts) :]]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from moothall.budget.amounts import KINDS, checked_limits, left_of, spent_of
+from moothall.budget.amounts import LIMIT_INDEXES, checked_limits, left_of, spent_of
 from moothall.budget.limits import Left, Spent
 from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES, SharedAccount, seconds_since
 
@@ -65,8 +65,8 @@ def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str,
     """Return the state of a budget of which nothing is spent; what is reserved stays so."""
     account = _account(key, state)
     account = _without_dead(account, is_alive)
-    account.used, account.spent = account.reserved(), [0 for _ in KINDS]
-    account.overruns, account.fault, account.low = [0 for _ in KINDS], None, 0
+    account.used, account.spent = account.reserved(), [0 for _ in LIMIT_INDEXES]
+    account.overruns, account.fault, account.low = [0 for _ in LIMIT_INDEXES], None, 0
     account.start, account.started_at, account.earlier_seconds = None, None, 0.0
     if account.other_period is not None:
         account.other_period = account.other_period.keep_reserved()
@@ -92,7 +92,7 @@ def limited_state(key: str, state: dict[str, Any], limits: dict[str, Any]) -> di
 
 
 def _account(key: str, state: dict[str, Any]) -> SharedAccount:
-    account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(KINDS), key=key)
+    account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(LIMIT_INDEXES), key=key)
     account.take_over(state, 0.0)
     return account
 

@@ -23,7 +23,7 @@ from moothall.cli.shared_options import (
     reading,
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
-from moothall.foundation.arguments import none_of
+from moothall.foundation.arguments import unknown_value_error
 from moothall.journal import ATTRIBUTES, REASONS, Entry, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, has_resume, order_line, order_of
 
@@ -268,7 +268,7 @@ def _check_kind(journal: Journal, kind: str) -> None:
     if journal.sums(kind=kind).runs == 0 and kind not in KINDS:
         kinds = {each.kind for each in journal.runs()}
         with as_usage_error():
-            raise none_of("--kind", sorted({*KINDS, *kinds}), kind)
+            raise unknown_value_error("--kind", sorted({*KINDS, *kinds}), kind)
 
 
 def _list(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.foundation.arguments import none_of
+from moothall.foundation.arguments import unknown_value_error
 
 
 class NumberType(click.FloatRange):
@@ -55,7 +55,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Return the error text."""
-        return str(none_of("", [*map(str, self.choices)], str(value))).lstrip()
+        return str(unknown_value_error("", [*map(str, self.choices)], str(value))).lstrip()
 
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

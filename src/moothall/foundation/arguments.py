@@ -51,7 +51,7 @@ def names_checked(target: T) -> T:
             if isinstance(error, DefinitionError):
                 raise
             of_class = function.__name__ == "__init__"
-            misuse = unknown_argument(type(self) if of_class else function, keywords)
+            misuse = unknown_argument_error(type(self) if of_class else function, keywords)
             misuse = misuse or _misplaced_error(
                 type(self) if of_class else function, function, args
             )
@@ -74,7 +74,7 @@ def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
     return with_signature
 
 
-def unknown_argument(
+def unknown_argument_error(
     target: Any, names: Iterable[str], unpacked: Iterable[str] = ()
 ) -> DefinitionError | None:
     """Return the error for the first unknown argument given; None if all are known.
@@ -257,7 +257,7 @@ def check_text(name: str, value: object, *, optional: bool = False) -> None:
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
 
 
-def none_of(name: str, choices: Sequence[str], value: object) -> ConfigError:
+def unknown_value_error(name: str, choices: Sequence[str], value: object) -> ConfigError:
     """Return the error for an unknown value; it names the known ones."""
     *but_last, last = choices
     words = f"{', '.join(but_last)} or {last}" if but_last else last

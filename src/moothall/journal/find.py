@@ -15,7 +15,7 @@ from string import ascii_lowercase, ascii_uppercase
 from textwrap import fill
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from moothall.foundation.arguments import check_integer, none_of, unknown_argument
+from moothall.foundation.arguments import check_integer, unknown_argument_error, unknown_value_error
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
@@ -93,7 +93,7 @@ class RunQuery:
     @classmethod
     def of(cls, method: Callable[..., Any], filters: Filters, **options: Any) -> RunQuery:
         """Return what is wanted by the arguments of a method of `Journal`."""
-        if unknown := unknown_argument(method, filters, Filters.__annotations__):
+        if unknown := unknown_argument_error(method, filters, Filters.__annotations__):
             raise unknown
         states = _states(filters.get("state"))  # they may be read only once
         return cls(filters={**filters, "state": states}, **options)
@@ -107,7 +107,7 @@ class RunQuery:
         recorded = {state for (state,) in db.execute(states_query)}
         states = [*STATES, *sorted(recorded - {*STATES})]
         for wrong in sorted(unknown - recorded):
-            raise none_of("runs: state=", states, wrong)
+            raise unknown_value_error("runs: state=", states, wrong)
 
     def rows(
         self, leased: Callable[[], Iterable[int]], attribute_sql: str

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from moothall.actions.approval import ApprovalRequest, Question
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
-from moothall.foundation.arguments import none_of
+from moothall.foundation.arguments import unknown_value_error
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import cut, escaped, escaped_json
@@ -71,7 +71,7 @@ def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
         kinds = (*(KINDS if kind is None else kind),)
     for each in kinds:
         if not isinstance(each, str) or each not in KINDS:
-            raise none_of("kind=", [*KINDS], each)
+            raise unknown_value_error("kind=", [*KINDS], each)
     return kinds
 
 

@@ -13,7 +13,7 @@ from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query
 from moothall.memory.memory_tables import (
     ADD_CHANGED_COLUMN,
     ADD_RUN_COLUMN,
-    QUERY_WORDS,
+    MAX_QUERY_WORDS,
     TABLES,
     MemoryTables,
 )
@@ -50,7 +50,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
         file = SQLiteFile(
             path,
             kind="memory",
-            maker="SQLiteMemory",
+            class_name="SQLiteMemory",
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=MemoryFileError,
@@ -86,7 +86,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
 
     def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
-        query = any_of(distinct(query_words(text), QUERY_WORDS))
+        query = any_of(distinct(query_words(text), MAX_QUERY_WORDS))
         if not query:
             return []
         within = "" if thread is None else f'thread:"t{thread}" AND '

@@ -12,7 +12,7 @@ from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.database import CHANGES, Database, Lock
 from moothall.foundation.errors import MemoryFileError
 
-QUERY_WORDS: Final = 64
+MAX_QUERY_WORDS: Final = 64
 """The most different words of a text that a search uses; more do not improve it."""
 TABLES: Final = (
     """CREATE TABLE threads (

@@ -56,9 +56,9 @@ class PostgresMemory(StoredMemory):
         super().__init__(url, thread, **options)
 
     def _open_tables(self, path: str, timeout: float) -> MemoryTables:
-        from moothall.memory.memory_server import MemoryServer
+        from moothall.memory.postgres_tables import PostgresTables
 
-        return MemoryServer(path, timeout)
+        return PostgresTables(path, timeout)
 
     def _begin(self, thread: str) -> None:
         super()._begin(thread)

@@ -38,19 +38,21 @@ _END_MARKS = (
     "◁/think▷",
     "<|end_thinking|>",
 )
-_END_MARK = re.compile("|".join(map(re.escape, _END_MARKS)), re.I)
-_OPENING_MARK = re.compile(
+_END_MARK_PATTERN = re.compile("|".join(map(re.escape, _END_MARKS)), re.I)
+_OPENING_MARK_PATTERN = re.compile(
     "|".join(re.escape(mark) for mark, ends in _MARKS.items() if ends[0] in _END_MARKS), re.I
 )
 _QUOTES = frozenset(
     "`'\"\u201c\u201d\u201e\u2018\u2019\u201a\xab\xbb\u2039\u203a\u300c\u300d\u300e\u300f"
 )
-_MOST_QUOTED = 64
+_MAX_QUOTED_MARKS = 64
 """More marks than these, in a text that speaks of them, are looked at no longer."""
-_STARTS = (*_MARKS, *_END_MARKS)
-_ENDS = {mark: re.compile("|".join(map(re.escape, ends)), re.I) for mark, ends in _MARKS.items()}
-_MAY_BEGIN = re.compile(r"[<\[◁]")
-_LONGEST = max(len(end) for ends in _MARKS.values() for end in ends)
+_LEADING_MARKS = (*_MARKS, *_END_MARKS)
+_END_PATTERNS = {
+    mark: re.compile("|".join(map(re.escape, ends)), re.I) for mark, ends in _MARKS.items()
+}
+_MARK_FIRST_CHAR = re.compile(r"[<\[◁]")
+_MAX_MARK_CHARS = max(len(end) for ends in _MARKS.values() for end in ends)
 
 
 class AnswerPiece(NamedTuple):
@@ -59,7 +61,7 @@ class AnswerPiece(NamedTuple):
     Attributes:
         text: the piece
         thought: whether it is reasoning
-        before: whether all text before it was reasoning, too
+        only_reasoning_before: whether all text before it was reasoning, too
     """
 
     text: str
@@ -74,11 +76,11 @@ class ReasoningParser:
         pieces: the pieces of the text so far, to which each one given out is added at once
 
     Attributes:
-        apart: whether reasoning comes apart from the text, too
+        has_reasoning_field: whether the server sends reasoning in a field of its own, too
     """
 
     def __init__(self, pieces: list[str]) -> None:
-        self.is_separate: bool = False
+        self.has_reasoning_field: bool = False
         self._pieces = pieces
         self._quoted = 0  # marks that the text speaks of
         self._unread_text = ""  # may be the beginning of a mark
@@ -97,14 +99,14 @@ class ReasoningParser:
         is_in_text = (
             self._has_begun and not self._skips_blanks and not self._unread_text and not self._mark
         )
-        return is_in_text and _MAY_BEGIN.search(text) is None
+        return is_in_text and _MARK_FIRST_CHAR.search(text) is None
 
     def feed(self, text: str, last: bool = False) -> Iterator[AnswerPiece]:
         """Yield the pieces of a text, except what may be part of a mark, unless it is the last."""
         self._unread_text += text
         while self._unread_text:
             if self._mark:
-                mark_end = _ENDS[self._mark].search(self._unread_text)
+                mark_end = _END_PATTERNS[self._mark].search(self._unread_text)
                 if mark_end is None:
                     thought = self._take_text(_MARKS[self._mark], last)
                     safe = thought if last else thought.rstrip()  # blanks before the mark go
@@ -115,37 +117,37 @@ class ReasoningParser:
                 self._end_reasoning(mark_end.end())
             elif not self._has_begun:
                 start = self._unread_text.lstrip()
-                first = start[:_LONGEST].lower()
+                first = start[:_MAX_MARK_CHARS].lower()
                 if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
                     self._mark, self._skips_blanks = mark, True
                     self._unread_text = start[len(mark) :]
-                elif (self._had_reasoning or self.is_separate) and (
-                    mark_end := _END_MARK.match(start)
+                elif (self._had_reasoning or self.has_reasoning_field) and (
+                    mark_end := _END_MARK_PATTERN.match(start)
                 ):
                     self._unread_text, self._skips_blanks = start[mark_end.end() :], True
-                elif not last and any(mark.startswith(first) for mark in _STARTS):
+                elif not last and any(mark.startswith(first) for mark in _LEADING_MARKS):
                     return
                 else:
                     self._has_begun = True
-            elif not (self._had_reasoning or self.is_separate) and _END_MARK.search(
+            elif not (self._had_reasoning or self.has_reasoning_field) and _END_MARK_PATTERN.search(
                 self._unread_text
             ):
                 yield from self._unopened_reasoning(last)
-                if not self._had_reasoning and _END_MARK.search(self._unread_text):
+                if not self._had_reasoning and _END_MARK_PATTERN.search(self._unread_text):
                     return  # a quote may follow
             else:
-                marks = () if self._had_reasoning or self.is_separate else _END_MARKS
+                marks = () if self._had_reasoning or self.has_reasoning_field else _END_MARKS
                 yield from self._piece(self._take_text(marks, last), False)
                 return
 
     def _unopened_reasoning(self, last: bool) -> Iterator[AnswerPiece]:
         """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
         text, at = self._unread_text, 0
-        for mark in _END_MARK.finditer(text):
+        for mark in _END_MARK_PATTERN.finditer(text):
             before, after = text[at : mark.start()], text[mark.end() : mark.end() + 1]
             if not after and not last:
                 break
-            if self._quoted < _MOST_QUOTED and not _is_quoted((*self._pieces, before), after):
+            if self._quoted < _MAX_QUOTED_MARKS and not _is_quoted((*self._pieces, before), after):
                 yield AnswerPiece(before.rstrip(), True, only_reasoning_before=True)
                 return self._end_reasoning(mark.end())
             self._quoted += 1
@@ -160,8 +162,8 @@ class ReasoningParser:
 
     def _take_text(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
-        at, low = len(self._unread_text), max(0, len(self._unread_text) - _LONGEST)
-        for start in () if last else _MAY_BEGIN.finditer(self._unread_text, low):
+        at, low = len(self._unread_text), max(0, len(self._unread_text) - _MAX_MARK_CHARS)
+        for start in () if last else _MARK_FIRST_CHAR.finditer(self._unread_text, low):
             rest = self._unread_text[start.start() :].lower()
             if any(mark.startswith(rest) for mark in marks):
                 at = start.start()
@@ -184,8 +186,9 @@ def _is_quoted(pieces: Iterable[str], next_text: str) -> bool:
     in_code = text.count("```") % 2 or line.count("`") % 2
     in_code = in_code or (line.isspace() and len(line.expandtabs()) >= 4)
     in_row = line.lstrip(" \t>").startswith("|")
-    is_begun = len(_OPENING_MARK.findall(text)) > len(_END_MARK.findall(text))
-    return bool({text[-1:], next_text} & _QUOTES or in_code or in_row or is_begun)
+    openings, ends = _OPENING_MARK_PATTERN.findall(text), _END_MARK_PATTERN.findall(text)
+    is_inside_reasoning = len(openings) > len(ends)
+    return bool({text[-1:], next_text} & _QUOTES or in_code or in_row or is_inside_reasoning)
 
 
 def image_block(data: Any, format: Any) -> dict[str, Any] | None:
@@ -200,8 +203,8 @@ def images_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the images of a message in the chat interface's form; links stay links."""
     listed = [message.get("images"), message.get("content")]
     for block in (each for some in listed if isinstance(some, list) for each in some):
-        about = block.get("image_url") if isinstance(block, dict) else None
-        url = about.get("url") if isinstance(about, dict) else about
+        image = block.get("image_url") if isinstance(block, dict) else None
+        url = image.get("url") if isinstance(image, dict) else image
         if isinstance(url, str) and url.startswith(("data:image/", "https://", "http://")):
             yield {"type": "image_url", "image_url": {"url": url}}
 
@@ -215,8 +218,8 @@ class Audio:
 
     def take(self, piece: Any) -> str:
         """Take some audio; return the transcript of it."""
-        about = piece if isinstance(piece, dict) else {}
-        data, text = about.get("data"), about.get("transcript")
+        audio = piece if isinstance(piece, dict) else {}
+        data, text = audio.get("data"), audio.get("transcript")
         if isinstance(data, str):
             with suppress(ValueError):  # what is not base64 has its transcript alone
                 self._data += base64.b64decode(data)

@@ -20,8 +20,8 @@ from moothall.models.chat_answer import (
     parse_json,
     wrong_field,
 )
+from moothall.models.event_stream import EventStreamParser
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
-from moothall.models.server_events import ServerEvents
 
 MOST_TOKENS = 2**53
 MAX_CALLS = 1024
@@ -33,7 +33,7 @@ class AnswerReader:
 
     Args:
         name: the model's, for errors
-        calls_before: how many calls the conversation has
+        earlier_call_count: how many calls the conversation has
         server: the one that gets back what it gave
 
     Attributes:
@@ -41,18 +41,18 @@ class AnswerReader:
         is_complete: the answer is complete, whether or not the server said so
     """
 
-    _call_path: ClassVar[str]
+    _call_label: ClassVar[str]
     """Where a call is, in errors: a format of its number."""
     _done_ends: ClassVar[bool] = False
     """Whether `[DONE]` says that the answer is complete."""
 
-    def __init__(self, name: str, calls_before: int, server: str = "") -> None:
+    def __init__(self, name: str, earlier_call_count: int, server: str = "") -> None:
         self.has_ended: bool = False
         self.is_complete: bool = False
         self._name = name
-        self._calls_before = calls_before
+        self._earlier_call_count = earlier_call_count
         self._server = server
-        self._read = ServerEvents(name)
+        self._read = EventStreamParser(name)
         self._events = 0
         self._texts: list[str] = []
         self._thought: list[str] = []
@@ -73,7 +73,7 @@ class AnswerReader:
         """Return the id, the name and the arguments of each call, as they came."""
         raise NotImplementedError
 
-    def _end(self, has_calls: bool) -> str:
+    def _finish_reason(self, has_calls: bool) -> str:
         """Return our word for the end of the answer; raise if it is not whole."""
         raise NotImplementedError
 
@@ -152,7 +152,7 @@ class AnswerReader:
             if not piece.thought:
                 self._texts.append(piece.text)
                 yield TextPiece(piece.text)
-            elif not self._thoughts.is_separate:  # else it came already
+            elif not self._thoughts.has_reasoning_field:  # else it came already
                 self._thought.append(piece.text)
                 yield ReasoningPiece(piece.text)
 
@@ -160,7 +160,7 @@ class AnswerReader:
         """Yield a piece of reasoning that came apart from the text."""
         if text:
             text = readable(text)
-            self._thoughts.is_separate = True
+            self._thoughts.has_reasoning_field = True
             self._thought.append(text)
             yield ReasoningPiece(text)
 
@@ -183,7 +183,11 @@ class AnswerReader:
             refused = "\n\n" * bool(self._texts) + refused  # in the midst of an answer
             self._texts.append(refused)
             parts.append(TextPiece(refused))
-        text, thought, reason = "".join(self._texts), "".join(self._thought), self._end(bool(calls))
+        text, thought, reason = (
+            "".join(self._texts),
+            "".join(self._thought),
+            self._finish_reason(bool(calls)),
+        )
         if refused and reason == "stop":
             reason = "refusal"
         if reason in ("content_filter", "refusal") and not text and not calls:
@@ -203,11 +207,11 @@ class AnswerReader:
             raise ModelError(f"{label} has {len(raw_calls)} calls, more than {MAX_CALLS}")
         for n, (id, name, args) in enumerate(raw_calls):
             if not isinstance(name, str):
-                raise wrong_field(label, f"{self._call_path % n}.name", name, "text")
+                raise wrong_field(label, f"{self._call_label % n}.name", name, "text")
             if args is not None and not isinstance(args, str | dict):
-                raise wrong_field(label, f"{self._call_path % n}.arguments", args, "text")
+                raise wrong_field(label, f"{self._call_label % n}.arguments", args, "text")
             # A number, not a random id: the same conversation produces the same calls.
-            id, number = id if isinstance(id, str) else "", self._calls_before + n + 1
+            id, number = id if isinstance(id, str) else "", self._earlier_call_count + n + 1
             while not id or id in calls:
                 id, number = f"call_{number}", number + 1
             calls[id] = Call(id, name, "" if args is None else args)

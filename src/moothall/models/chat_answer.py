@@ -291,7 +291,7 @@ def _calls_in(text: str) -> list[Call]:
     return calls
 
 
-def end_of(reason: Any, has_calls: bool, name: str) -> str:
+def finish_reason_of(reason: Any, has_calls: bool, name: str) -> str:
     """Return our word for the end of an answer; raise if it says that it is not whole."""
     end = reason.lower() if isinstance(reason, str) and reason else "stop"
     # Gemini names the filter and what it found; others write the name of an enumeration.

@@ -14,8 +14,8 @@ from moothall.models.chat_answer import (
     REASONING,
     SIGNATURES,
     add_meta,
-    end_of,
     error_of,
+    finish_reason_of,
     joined_content,
     reasoning_of,
     wrong_field,
@@ -37,18 +37,18 @@ class AnswerStream(AnswerReader):
         audio: the format of the answer's audio
     """
 
-    _call_path: ClassVar[str] = "tool_calls[%d].function"
+    _call_label: ClassVar[str] = "tool_calls[%d].function"
     _done_ends: ClassVar[bool] = True
 
     def __init__(
         self,
         name: str,
-        calls_before: int,
+        earlier_call_count: int,
         server: str = "",
         all_turns: bool = False,
         audio: Any = None,
     ) -> None:
-        super().__init__(name, calls_before, server)
+        super().__init__(name, earlier_call_count, server)
         self._all_turns = all_turns
         self._blocks: list[dict[str, Any]] = []
         self._audio = Audio(audio)
@@ -182,10 +182,10 @@ class AnswerStream(AnswerReader):
     def _in_order(self) -> list[_CallPieces]:
         return sorted(self._open, key=lambda call: call.index or 0)
 
-    def _end(self, has_calls: bool) -> str:
+    def _finish_reason(self, has_calls: bool) -> str:
         if not self._choices:
             raise ModelError(f"{self._name}: the answer's events hold no answer")
-        return end_of(self._reason, has_calls, self._name)
+        return finish_reason_of(self._reason, has_calls, self._name)
 
     def _content_blocks(self) -> tuple[dict[str, Any], ...]:
         return (*self._blocks, *self._audio.blocks())

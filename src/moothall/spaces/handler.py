@@ -12,7 +12,7 @@ from typing import Any
 
 from moothall.actions import ACCESS_PERMITTED, Action
 from moothall.actions.approval import Later
-from moothall.actions.approval.asking import asking_person
+from moothall.actions.approval.asking import clocks_paused
 from moothall.actions.approval.decision import not_permitted
 from moothall.actions.message import Envelope
 from moothall.actions.retry import repeated_in_thread
@@ -183,7 +183,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
         decision: object = False
         CURRENT.set(delivery)
         try:
-            with asking_person():  # an override may ask by itself
+            with clocks_paused():  # an override may ask by itself
                 decision = await call_callback(
                     mailbox, mailbox.agent.request_permission, delivery.message()
                 )

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from moothall.actions.approval.asking import asking_person
-from moothall.actions.approval.decision import ANSWERS, DECISION_KINDS, Decision
+from moothall.actions.approval.asking import clocks_paused
+from moothall.actions.approval.decision import ANSWER_FORMS, DECISION_KINDS, Decision
 from moothall.actions.approval.later import Later, names_of, seconds_of
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.arguments import check_function
@@ -53,7 +53,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if approver is None:
         return False
     try:
-        with asking_person():
+        with clocks_paused():
             answer = await call_user(approver.approve, request)
     except Later as later:
         answer = later
@@ -62,8 +62,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
         return False
     if not isinstance(answer, Decision):
         template = "approver %r: an answer must be %s, got %.80r: %s is refused"
-        logger.warning(template, approver, ANSWERS, answer, request)
-    return DECISION_KINDS.decide(request, answer)
+        logger.warning(template, approver, ANSWER_FORMS, answer, request)
+    return DECISION_KINDS.decision_for(request, answer)
 
 
 async def answer(approver: Approver | None, question: Question) -> str:
@@ -80,7 +80,7 @@ async def answer(approver: Approver | None, question: Question) -> str:
             f"agent {question.agent!r} has a question and nobody to ask, since {reason}; give it "
             "or its space an approver= such as TerminalApprover()"
         )
-    with asking_person():
+    with clocks_paused():
         reply = await call_user(method, question)
     if isinstance(reply, Later):
         raise reply

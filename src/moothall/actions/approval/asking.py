@@ -13,7 +13,7 @@ _ASKING: Final[dict[object, Context]] = {}
 
 
 @contextmanager
-def asking_person() -> Iterator[None]:
+def clocks_paused() -> Iterator[None]:
     """Have the time until the end not count against the seconds of the work in this context."""
     key = object()
     with ACTING.get().limit or nullcontext():
@@ -24,6 +24,6 @@ def asking_person() -> Iterator[None]:
             del _ASKING[key]
 
 
-def asked_now() -> list[Context]:
+def asking_contexts() -> list[Context]:
     """Return the contexts in which a person is asked now. Any thread may call this."""
     return [*_ASKING.copy().values()]

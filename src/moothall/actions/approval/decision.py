@@ -186,7 +186,7 @@ class DecisionKinds(tuple[DecisionKind, ...]):
         """Return by word the kinds that a person may choose for a request, instead of yes."""
         return {kind.word: kind for kind in self if kind.word and kind.holds(request)}
 
-    def decide(self, request: ApprovalRequest, answer: object) -> Decision:
+    def decision_for(self, request: ApprovalRequest, answer: object) -> Decision:
         """Return what an answer decides about a request: what is no decision refuses."""
         kind = self.kind_of(answer)
         if kind is None:
@@ -221,7 +221,7 @@ class DecisionKinds(tuple[DecisionKind, ...]):
         if self.read(decision) is not False:
             return decision
         raise ConfigError(
-            f"the answer to an approval must be {_FORMS} "
+            f"the answer to an approval must be {_DECISION_FORMS} "
             f'(as JSON: {{"permitted": "…"}}, {{"refused": "…"}}), got {decision!r:.80}'
         )
 
@@ -331,10 +331,10 @@ DECISION_KINDS: Final = DecisionKinds(
 )
 """To add a kind of decision, write its class, its row here, and its name in `Decision`."""
 
-_FORMS: Final = "True, False, " + ", ".join(
+_DECISION_FORMS: Final = "True, False, " + ", ".join(
     f"{kind.type.__name__}({'…' if fields(kind.type) else ''})" for kind in DECISION_KINDS[1:]
 )
-ANSWERS: Final = f"{_FORMS} or Later()"
+ANSWER_FORMS: Final = f"{_DECISION_FORMS} or Later()"
 """What an approver may answer, in words."""
 
 
@@ -343,6 +343,8 @@ def not_permitted(where: str, decision: object) -> NotPermitted:
     if isinstance(decision, Later):
         decision = Refused("it would wait for its approval, which needs a reply with a journal=")
     if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
-        logger.warning('"%s" is refused: an answer must be %s, got %.80r', where, ANSWERS, decision)
+        logger.warning(
+            '"%s" is refused: an answer must be %s, got %.80r', where, ANSWER_FORMS, decision
+        )
     why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
     return NotPermitted(f'"{where}" not permitted{why}')

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from moothall.actions.approval.approval import Approver, answer, approve, check_approver
-from moothall.actions.approval.decision import ANSWERS, DECISION_KINDS, Decision
+from moothall.actions.approval.decision import ANSWER_FORMS, DECISION_KINDS, Decision
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import ConfigError, DefinitionError
 
@@ -47,7 +47,7 @@ class Rule:
             if not isinstance(pattern, str):
                 raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")
         if not isinstance(self.permit, Decision):
-            raise ConfigError(f"Rule: permit= must be {ANSWERS}, got {self.permit!r:.80}")
+            raise ConfigError(f"Rule: permit= must be {ANSWER_FORMS}, got {self.permit!r:.80}")
 
     def matches(self, request: ApprovalRequest) -> bool:
         """Return whether the rule matches this request."""

@@ -9,7 +9,7 @@ from moothall.actions.provenance.origin import Origin
 from moothall.foundation.text import cut, escaped
 
 
-def mixed(value: str) -> str:
+def foreign_letters(value: str) -> str:
     """Return the letters of a value from another alphabet than the rest; empty for none."""
     strange = []
     for word in value.split():
@@ -25,7 +25,7 @@ def question_on(
 ) -> str:
     """Return the question to a person about a guarded value, or about one in a text (`is_part`)."""
     subject = f"`{parameter}` {'has' if is_part else '='} {escaped(cut(value, 200))}"
-    if strange := mixed(value):
+    if strange := foreign_letters(value):
         subject += f" (written with {strange})"
     if origin.source:
         place = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")

@@ -78,15 +78,15 @@ def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
 
     def may_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
         if at == len(path):
-            return _WHOLE_ONLY.isdisjoint(schema) and _is_of("string", schema)
+            return _WHOLE_ONLY.isdisjoint(schema) and _may_have_type("string", schema)
         kind = "object" if isinstance(path[at], str) else "array"
         parts = _parts(schema, path[at])
-        return _is_of(kind, schema) and all(may(each, at + 1, depth + 1) for each in parts)
+        return _may_have_type(kind, schema) and all(may(each, at + 1, depth + 1) for each in parts)
 
     return may(root, 0, 0)
 
 
-def _is_of(kind: str, schema: dict[str, Any]) -> bool:
+def _may_have_type(kind: str, schema: dict[str, Any]) -> bool:
     """Whether a value of a schema may be of a type."""
     kinds = schema.get("type", kind)
     return kinds == kind or (isinstance(kinds, list) and kind in kinds)

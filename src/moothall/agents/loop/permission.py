@@ -15,7 +15,7 @@ from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.acting import ACTING
 from moothall.actions.approval import ApprovalRequest, CallToApprove, Refused
 from moothall.actions.approval.approval import decider
-from moothall.actions.approval.asking import asking_person
+from moothall.actions.approval.asking import clocks_paused
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.loop.parts import Looping
@@ -115,7 +115,7 @@ async def permits(
             return decision
         if request.wait_for_reader is not None:
             await request.wait_for_reader()  # the reader sees the call before it is asked
-        with asking_person():  # an override may ask by itself
+        with clocks_paused():  # an override may ask by itself
             return await call_user(agent.request_permission, message)
 
     def now() -> ApprovalRequest:

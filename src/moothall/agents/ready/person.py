@@ -26,7 +26,7 @@ from moothall import (
     Usage,
     action,
 )
-from moothall.actions.approval.asking import asking_person
+from moothall.actions.approval.asking import clocks_paused
 from moothall.actions.message import REPLYING
 from moothall.agents import ReplyRequest
 from moothall.agents.callers import from_caller
@@ -157,7 +157,7 @@ class Person(ConversationalAgent):
         fault = ""
         while True:
             try:
-                with asking_person():
+                with clocks_paused():
                     line = await desk.ask(request, messages, fault)
                 if line is None:
                     at_terminal = isinstance(desk, _AtTerminal)

@@ -14,7 +14,7 @@ from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, ModelCall, charged_json
-from moothall.budget.limits import RESERVED, used_up
+from moothall.budget.limits import RESERVABLE, used_up
 from moothall.foundation.errors import BudgetExceeded, ConfigError
 from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import Usage
@@ -32,7 +32,7 @@ class Spending:
 
     answers: int = 0  # how often a model gave an answer, or failed
     # By the names of the limits; of US dollars, as far as the cost was known then.
-    amounts: dict[str, Any] = field(default_factory=lambda: {each.name: 0 for each in RESERVED})
+    amounts: dict[str, Any] = field(default_factory=lambda: {each.name: 0 for each in RESERVABLE})
     unpriced: Usage = field(default_factory=Usage)  # tokens whose price was not known
     untold: int = 0  # tokens without a price that may be input or output
 
@@ -54,7 +54,7 @@ class Spending:
 
     def count(self, charged: Mapping[str, Any]) -> None:
         """Add what was charged; what an older moothall recorded lacks later limits."""
-        for limit in RESERVED:
+        for limit in RESERVABLE:
             amount = charged.get(limit.name, 0)
             self.amounts[limit.name] += amount if limit.is_whole_number else Decimal(amount)
 

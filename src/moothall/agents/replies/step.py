@@ -136,7 +136,7 @@ class StepHandle:
             decision = DECISION_KINDS.read(outcome.value)
             if request is not None:  # as the person saw it: its facts may be others by now
                 request = replace(request, facts=earlier.requests.get(wait, {}).get("facts", {}))
-                decision = DECISION_KINDS.decide(request, decision)
+                decision = DECISION_KINDS.decision_for(request, decision)
             decision, by = Refused(outcome.late) if outcome.expired else decision, outcome.by
         note |= {} if by is None else {"by": by}
         if isinstance(decision, ChangedArgs) and change is not None:

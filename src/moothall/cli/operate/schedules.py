@@ -15,7 +15,7 @@ from moothall.build import counted, escaped
 from moothall.cli.operate.waiting import as_option, user_name
 from moothall.cli.shared_options import as_usage_error, json_data_option, made_journal, print_json
 from moothall.cli.values import MomentType
-from moothall.foundation.arguments import none_of
+from moothall.foundation.arguments import unknown_value_error
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
@@ -42,7 +42,7 @@ def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict
         if not schedules:
             raise ConfigError(f"{file} has no schedules")
         if name is not None and name not in schedules:
-            raise none_of("SCHEDULE", sorted(schedules), name)
+            raise unknown_value_error("SCHEDULE", sorted(schedules), name)
     journal_name = settings.journal or ""
     path = (
         journal_name if "://" in journal_name else str(Path(file).resolve().parent / journal_name)

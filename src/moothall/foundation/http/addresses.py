@@ -18,7 +18,7 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # IANA's special-purpose and multicast registries, in tables of our own: those of `ipaddress` differ
 # from one Python to the next. What they reserve for a service of routers is left out, too.
-_SPECIAL = {
+_NON_PUBLIC_NETWORKS = {
     "a metadata service of a cloud": "168.63.129.16/32",  # of Azure; the others' are not public
     "a loopback address": "127.0.0.0/8 ::1/128",
     "a link-local address": "169.254.0.0/16 fe80::/10",
@@ -36,10 +36,10 @@ _SPECIAL = {
 }
 _NETWORKS = [
     (ipaddress.ip_network(each), kind)
-    for kind, networks in _SPECIAL.items()
+    for kind, networks in _NON_PUBLIC_NETWORKS.items()
     for each in networks.split()
 ]
-_EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
+_IPV4_IN_IPV6_NETWORKS = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 
 
 def address_check(
@@ -52,8 +52,8 @@ def address_check(
     allowed = hosts_of(allow_hosts, name)
 
     def check(host: str, port: int, address: str) -> None:
-        kind = kind_of(address)
-        if kind is not None and not is_of(allowed, host, port):
+        kind = non_public_kind(address)
+        if kind is not None and not includes_host(allowed, host, port):
             raise AddressRefused(
                 f"{host} is at {address}, {kind}: pages are read from public addresses only. To "
                 f"allow this host, pass allow_hosts=({host!r},), or --allow-host {host}"
@@ -75,36 +75,38 @@ def hosts_of(hosts: Iterable[str], name: str = "allow_hosts") -> frozenset[_Host
     """
     if isinstance(hosts, str) or not isinstance(hosts, Iterable):
         raise ConfigError(f"{name} must be a list of hosts, got {hosts!r}")
-    return frozenset(_host(each, name) for each in hosts)
+    return frozenset(_parse_host(each, name) for each in hosts)
 
 
-def is_of(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
+def includes_host(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
     """Return whether a host, on this port, is one of some hosts."""
     name = host.lower().rstrip(".")
     return not hosts.isdisjoint(((name, None), (name, port)))
 
 
-def kind_of(address: str) -> str | None:
+def non_public_kind(address: str) -> str | None:
     """Return the kind of an address that is not public, in words; None for a public one."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     # An address that leads to another one has the kind of that one.
-    for each in _embedded(ip) or [ip]:
+    for each in _embedded_ipv4(ip) or [ip]:
         if kind := _kind(each):
             return kind if each is ip else f"which stands for {each}, {kind}"
     return None
 
 
 def _kind(address: _Address) -> str | None:
-    of = ((network, kind) for network, kind in _NETWORKS if network.version == address.version)
-    return next((kind for network, kind in of if address in network), None)
+    candidates = (
+        (network, kind) for network, kind in _NETWORKS if network.version == address.version
+    )
+    return next((kind for network, kind in candidates if address in network), None)
 
 
-def _embedded(address: _Address) -> list[_Address]:
+def _embedded_ipv4(address: _Address) -> list[_Address]:
     """Return the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     addresses = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if int(address) > 1 and any(address in network for network in _EMBEDDING):
+    if int(address) > 1 and any(address in network for network in _IPV4_IN_IPV6_NETWORKS):
         addresses.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in addresses if each is not None]
 
@@ -117,10 +119,10 @@ def _plain(host: str) -> str:
         return host.encode("idna").decode()
 
 
-def _host(host: str, name: str) -> _Host:
+def _parse_host(host: str, name: str) -> _Host:
     try:
-        bare = host.count(":") > 1 and "[" not in host
-        parts = urlsplit(f"//[{host}]" if bare else f"//{host}")
+        is_unbracketed_ipv6 = host.count(":") > 1 and "[" not in host
+        parts = urlsplit(f"//[{host}]" if is_unbracketed_ipv6 else f"//{host}")
         if parts.hostname and parts.netloc in (host, f"[{host}]") and "@" not in host:
             return _plain(parts.hostname.rstrip(".")), parts.port
     except (AttributeError, TypeError, ValueError):

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from moothall.foundation.errors import ConfigError, MissingExtra
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
-_SECRET_NAMES: Final = ("password", "sslpassword")
-_PLACE_NAMES: Final = ("user", "host", "port", "dbname")
+_SECRET_PARAMETERS: Final = ("password", "sslpassword")
+_URL_PARAMETERS: Final = ("user", "host", "port", "dbname")
 _SEARCH_PATH: Final = re.compile(r"search_path\s*=\s*\"?(\w+)")
 
 
@@ -29,8 +29,8 @@ class DatabaseAddress:
             `options` state, else `moothall`
     """
 
-    def __init__(self, url: str, owner: str) -> None:
-        MissingExtra.unless(owner, "postgres", "psycopg")
+    def __init__(self, url: str, caller: str) -> None:
+        MissingExtra.unless(caller, "postgres", "psycopg")
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
@@ -39,12 +39,12 @@ class DatabaseAddress:
             options: dict[str, Any] = dict(conninfo_to_dict(url))
         except (psycopg.Error, ValueError):  # its text may have the password
             raise ConfigError(
-                f"{owner}: that is not the URL of a PostgreSQL database, such as "
+                f"{caller}: that is not the URL of a PostgreSQL database, such as "
                 "postgresql://user@host:5432/database?sslmode=verify-full"
             ) from None
         self.parameters: dict[str, Any] = options
-        self._secrets = [str(options[name]) for name in _SECRET_NAMES if options.get(name)]
-        self.name: str = self._url_text(options)
+        self._secrets = [str(options[name]) for name in _SECRET_PARAMETERS if options.get(name)]
+        self.display_url: str = self._url_text(options)
         schema_match = _SEARCH_PATH.search(str(options.get("options", "")))
         self.schema: str = schema_match.group(1) if schema_match else "moothall"
 
@@ -68,7 +68,7 @@ class DatabaseAddress:
         query = [
             f"{name}={quote(self.without_secrets(str(value)), safe='')}"
             for name, value in parameters.items()
-            if name not in (*_PLACE_NAMES, *_SECRET_NAMES)
+            if name not in (*_URL_PARAMETERS, *_SECRET_PARAMETERS)
         ]
         return "".join(
             (

@@ -58,12 +58,16 @@ class Connections(Generic[E]):
     """Makes connections to a database of a PostgreSQL server."""
 
     def __init__(
-        self, address: DatabaseAddress, timeout: float, maker: str, error: Callable[[str, str], E]
+        self,
+        address: DatabaseAddress,
+        timeout: float,
+        class_name: str,
+        error: Callable[[str, str], E],
     ) -> None:
         check_seconds("timeout=", timeout, zero=True)
         self.address: DatabaseAddress = address
-        self.name: str = address.name
-        self._maker, self._error = maker, error
+        self.name: str = address.display_url
+        self._class_name, self._error = class_name, error
         self._timeout = min(float(timeout), 86400.0)
         self._away_since: float | None = None  # since when the server is not there
         self._process = os.getpid()
@@ -174,7 +178,7 @@ class Connections(Generic[E]):
         return self._fail(f"PostgreSQL says: {text}")
 
     def _closed_error(self) -> E:
-        return self._fail(f"it was closed: make a new {self._maker} of it")
+        return self._fail(f"it was closed: make a new {self._class_name} of it")
 
 
 def is_usable(connection: Connection) -> bool:

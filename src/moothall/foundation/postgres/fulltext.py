@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 900_000
 _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 
 
-def vector(text: str) -> str:
+def tsvector_text(text: str) -> str:
     """Return the words of a text with their places, as PostgreSQL writes a `tsvector`."""
     places: dict[str, list[str]] = {}
     size = 0

@@ -75,15 +75,15 @@ class PostgresPool(Connections[E]):
         timeout: float,
         *,
         kind: str,
-        maker: str,
+        class_name: str,
         migrations: Sequence[Sequence[str]],
-        anchor: str,
+        lock_table: str,
         error: Callable[[str, str], E],
-        unfinished: Callable[[str, str], E],
+        unfinished_error: Callable[[str, str], E],
     ) -> None:
-        super().__init__(address, timeout, maker, error)
+        super().__init__(address, timeout, class_name, error)
         self.renewed: int = 0
-        self._unfinished = unfinished
+        self._unfinished_error = unfinished_error
         self._marks = 0
         self._closed = False
         self._pool = guard()
@@ -98,7 +98,7 @@ class PostgresPool(Connections[E]):
             connection = self._connected()
             try:
                 brought_up(connection, address.schema, kind, migrations, self._fail)
-                self._class: int = self.oid(anchor, connection)
+                self._class: int = self.oid(lock_table, connection)
             except BaseException:
                 self._drop(connection)
                 raise
@@ -159,7 +159,7 @@ class PostgresPool(Connections[E]):
 
     def _broken(self, error: psycopg.Error) -> E:
         reason = f"the connection to the server was lost ({self._error_text(error)})"
-        return self._unfinished(self.name, f"{reason}: see that it runs, and try again")
+        return self._unfinished_error(self.name, f"{reason}: see that it runs, and try again")
 
     def _took_effect(self, number: int) -> bool:
         """Return whether the transaction that was to leave this mark was committed.

@@ -67,7 +67,7 @@ class SQLiteFile(Generic[E]):
         path: str | os.PathLike[str],
         *,
         kind: str,
-        maker: str,
+        class_name: str,
         application: int,
         migrations: Sequence[Sequence[Migration]],
         error: Callable[[str, str], E],
@@ -83,7 +83,7 @@ class SQLiteFile(Generic[E]):
         self._log = f"{os.path.realpath(self._at)}-wal"
         self.error: Callable[[str], E] = partial(error, name)
         self._kind = kind
-        self._maker = maker
+        self._class_name = class_name
         self._application = application
         self._migrations = migrations
         self.newest: int = len(migrations)
@@ -316,11 +316,11 @@ class SQLiteFile(Generic[E]):
 
     def closed(self) -> E:
         """Return the error for use after closing."""
-        return self.error(f"it was closed: make a new {self._maker} of it")
+        return self.error(f"it was closed: make a new {self._class_name} of it")
 
     def missing_error(self) -> E:
         """Return the error for a file that was deleted, moved or replaced while it was open."""
-        return self.error(f"it is gone: restore it, or make a new {self._maker}")
+        return self.error(f"it is gone: restore it, or make a new {self._class_name}")
 
     def lock_lost(self) -> E:
         """Return the error for a transaction that others changed the file beneath."""
@@ -337,7 +337,7 @@ class SQLiteFile(Generic[E]):
 
     def damaged(self, problem: str) -> E:
         """Return the error for a damaged file."""
-        does = ", as `moothall runs restore BACKUP` does" if self._maker == "Journal" else ""
+        does = ", as `moothall runs restore BACKUP` does" if self._class_name == "Journal" else ""
         return self.error(
             f"it is damaged ({problem}): move it and the files beside it, -wal and -shm, away, and "
             f"restore a copy{does}"

@@ -111,7 +111,7 @@ class JournalFile(SQLitePool[JournalError], Store):
         file = SQLiteFile(
             path,
             kind="journal",
-            maker="Journal",
+            class_name="Journal",
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=JournalError,

@@ -98,11 +98,11 @@ class JournalServer(PostgresPool[JournalError], Store):
             DatabaseAddress(url, "a journal in PostgreSQL"),
             timeout,
             kind="journal",
-            maker="Journal",
+            class_name="Journal",
             migrations=SERVER_MIGRATIONS,
-            anchor="entries",
+            lock_table="entries",
             error=JournalError,
-            unfinished=Unfinished,
+            unfinished_error=Unfinished,
         )
         self.runs: int = self.oid("runs")
         self.budgets: int = self.oid("budgets")

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.facts import Fact
-from moothall.budget.limits import RESERVED
+from moothall.budget.limits import RESERVABLE
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
 from moothall.journal.entry import OURS
@@ -87,7 +87,9 @@ _DETAILS: Final = {
     "iteration?": int,
     "once?": list,
 }
-_AMOUNTS: Final = {f"{limit.name}?": int if limit.is_whole_number else _cost for limit in RESERVED}
+_AMOUNTS: Final = {
+    f"{limit.name}?": int if limit.is_whole_number else _cost for limit in RESERVABLE
+}
 _CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int, **_AMOUNTS})
 _STEP_DATA: Final = {
     "key": str,

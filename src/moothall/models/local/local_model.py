@@ -18,7 +18,7 @@ from moothall.foundation.arguments import (
     check_path,
     check_text,
     names_checked,
-    none_of,
+    unknown_value_error,
 )
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
 from moothall.models.base import AnsweringModel, ModelRequest
@@ -66,7 +66,7 @@ def _check_options(options: Any) -> None:
         raise ConfigError(f"LocalModel: options= must be a dict, got {options!r:.80}")
     for name, value in (options or {}).items():
         if name not in _OPTIONS:
-            raise none_of("LocalModel: a name in options=", _OPTIONS, name)
+            raise unknown_value_error("LocalModel: a name in options=", _OPTIONS, name)
         if type(value) not in (int, float) or not isfinite(value):
             raise ConfigError(f"LocalModel: options= {name!r} must be a number, got {value!r:.80}")
 

@@ -130,15 +130,15 @@ class AnthropicModel(RemoteModel):
     def _own_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": _VERSION}
 
-    def _reader(self, content: bytes, calls_before: int) -> MessageStream:
-        return MessageStream(self.name, calls_before, self.base_url, self._adapting.reasons)
+    def _reader(self, content: bytes, earlier_call_count: int) -> MessageStream:
+        return MessageStream(self.name, earlier_call_count, self.base_url, self._adapting.reasons)
 
     async def _exchange(
-        self, content: bytes, calls_before: int, stream: bool
+        self, content: bytes, earlier_call_count: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         paused: list[ModelReply] = []
         while True:
-            async with aclosing(super()._exchange(content, calls_before, stream)) as parts:
+            async with aclosing(super()._exchange(content, earlier_call_count, stream)) as parts:
                 async for part in parts:
                     if not isinstance(part, ModelReply):
                         yield part

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.models.answer_reader import AnswerReader, list_or_empty, recounted, token_count
-from moothall.models.chat_answer import add_meta, end_of, wrong_field
+from moothall.models.chat_answer import add_meta, finish_reason_of, wrong_field
 from moothall.models.protocol import ModelReply, StreamPart, Usage
 
 _MAYBE_EMPTY = ("text", "thinking", "redacted_thinking")
@@ -44,12 +44,12 @@ class MessageStream(AnswerReader):
         all_turns: whether the server wants back the reasoning of answers without calls, too
     """
 
-    _call_path: ClassVar[str] = "tool_use[%d]"
+    _call_label: ClassVar[str] = "tool_use[%d]"
 
     def __init__(
-        self, name: str, calls_before: int, server: str = "", all_turns: bool = False
+        self, name: str, earlier_call_count: int, server: str = "", all_turns: bool = False
     ) -> None:
-        super().__init__(name, calls_before, server)
+        super().__init__(name, earlier_call_count, server)
         self._all_turns = all_turns
         self._blocks: dict[int, _ContentBlock] = {}
         self._usage_counts: dict[str, Any] = {}
@@ -123,9 +123,9 @@ class MessageStream(AnswerReader):
                 )
                 yield block.fields.get("id"), block.fields.get("name"), args
 
-    def _end(self, has_calls: bool) -> str:
+    def _finish_reason(self, has_calls: bool) -> str:
         if self._reason != "refusal":
-            return end_of(self._reason, has_calls, self._name)
+            return finish_reason_of(self._reason, has_calls, self._name)
         if not self._texts and not has_calls:
             raise ModelError(f"{self._name}: the provider refused to answer: change the prompt")
         return "content_filter"

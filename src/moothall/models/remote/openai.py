@@ -182,9 +182,9 @@ class OpenAIModel(RemoteModel):
             return {self._provider.key_header: key}
         return {"Authorization": f"Bearer {key}"} | self._account
 
-    def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
+    def _reader(self, content: bytes, earlier_call_count: int) -> AnswerReader:
         if is_response(content):
-            return ResponseStream(self.name, calls_before, self.base_url)
+            return ResponseStream(self.name, earlier_call_count, self.base_url)
         thinking = self.request_fields.get(
             "thinking"
         )  # Z.ai keeps that of earlier turns if asked to
@@ -192,7 +192,7 @@ class OpenAIModel(RemoteModel):
         all_turns |= self._adapting.reasons
         audio = self.request_fields.get("audio")
         format = audio.get("format") if isinstance(audio, dict) else None
-        return AnswerStream(self.name, calls_before, self.base_url, all_turns, format)
+        return AnswerStream(self.name, earlier_call_count, self.base_url, all_turns, format)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         if self._api != "responses":

@@ -161,9 +161,9 @@ class RemoteModel(AnsweringModel):
         """Return the batches of its server."""
         raise NotImplementedError
 
-    def _reader(self, content: bytes, calls_before: int) -> AnswerReader:
+    def _reader(self, content: bytes, earlier_call_count: int) -> AnswerReader:
         """Return what reads the answer to a request."""
-        return AnswerStream(self.name, calls_before, self._server)
+        return AnswerStream(self.name, earlier_call_count, self._server)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, {self.base_url!r})"
@@ -319,7 +319,7 @@ class RemoteModel(AnsweringModel):
         return parts_of_body(came.body, reader)
 
     async def _exchange(
-        self, content: bytes, calls_before: int, stream: bool
+        self, content: bytes, earlier_call_count: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
         passed_on, attempt = [], 0
@@ -327,7 +327,9 @@ class RemoteModel(AnsweringModel):
             while True:
                 answer = None
                 try:
-                    answer = await self._parts(content, self._reader(content, calls_before), stream)
+                    answer = await self._parts(
+                        content, self._reader(content, earlier_call_count), stream
+                    )
                     async with aclosing(answer) as parts:
                         async for part in parts:
                             if stream or isinstance(part, ModelReply):

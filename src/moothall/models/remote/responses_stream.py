@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from moothall.models.answer_parts import image_block
 from moothall.models.answer_reader import AnswerReader, list_or_empty, usage_of
-from moothall.models.chat_answer import add_meta, end_of, error_of, wrong_field
+from moothall.models.chat_answer import add_meta, error_of, finish_reason_of, wrong_field
 from moothall.models.protocol import StreamPart, Usage
 from moothall.models.remote.responses_format import text_of
 
 _TEXT = "response.output_text.delta"
 _REFUSAL = "response.refusal.delta"
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_ENDS = tuple(
+_END_EVENTS = tuple(
     f"response.{each}" for each in ("completed", "done", "incomplete", "failed", "cancelled")
 )
 
@@ -22,14 +22,14 @@ _ENDS = tuple(
 class ResponseStream(AnswerReader):
     """Reads an answer as it arrives."""
 
-    _call_path: ClassVar[str] = "function_call[%d]"
+    _call_label: ClassVar[str] = "function_call[%d]"
 
-    def __init__(self, name: str, calls_before: int, server: str = "") -> None:
-        super().__init__(name, calls_before, server)
+    def __init__(self, name: str, earlier_call_count: int, server: str = "") -> None:
+        super().__init__(name, earlier_call_count, server)
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] = {}
         self._spoke = False  # whether text came in pieces
-        self._part: Any = None  # of the reasoning, which comes in parts
+        self._part_key: Any = None  # of the reasoning, which comes in parts
 
     def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind, piece = event.get("type"), event.get("delta", "")
@@ -43,13 +43,13 @@ class ResponseStream(AnswerReader):
             self._refusal.append(piece)
         elif kind in _REASONING:
             part = [event.get(each) for each in ("item_id", "summary_index", "content_index")]
-            yield from self._think_in(part, piece)
+            yield from self._add_reasoning(part, piece)
         if kind == "response.output_item.done":
             # llama.cpp's server does not number the items.
             numbered = {"output_index": len(self._items), **event}
             place = self._index(numbered, "output_index", label)
             self._items[place] = self._object(event.get("item"), label, "item")
-        elif kind in _ENDS:
+        elif kind in _END_EVENTS:
             self._finish(self._object(event.get("response"), label, "response"), label)
             self.has_ended = True
 
@@ -84,12 +84,12 @@ class ResponseStream(AnswerReader):
                 parts = _objects(item.get("summary")) or _objects(item.get("content"))
                 for n, part in enumerate(parts):
                     text = part.get("text")
-                    yield from self._think_in([item, n], text if isinstance(text, str) else "")
+                    yield from self._add_reasoning([item, n], text if isinstance(text, str) else "")
 
-    def _think_in(self, part: Any, piece: str) -> Iterator[StreamPart]:
-        if piece and self._thought and part != self._part:
+    def _add_reasoning(self, part_key: Any, piece: str) -> Iterator[StreamPart]:
+        if piece and self._thought and part_key != self._part_key:
             piece = f"\n\n{piece}"
-        self._part = part
+        self._part_key = part_key
         yield from self._think(piece)
 
     def _in_order(self) -> list[dict[str, Any]]:
@@ -100,10 +100,10 @@ class ResponseStream(AnswerReader):
             if item.get("type") == "function_call":
                 yield item.get("call_id"), item.get("name"), item.get("arguments")
 
-    def _end(self, has_calls: bool) -> str:
+    def _finish_reason(self, has_calls: bool) -> str:
         status, details = self._response.get("status"), self._response.get("incomplete_details")
         incomplete_reason = details.get("reason") if isinstance(details, dict) else None
-        return end_of(
+        return finish_reason_of(
             (incomplete_reason or "length") if status == "incomplete" else status,
             has_calls,
             self._name,

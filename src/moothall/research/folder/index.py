@@ -193,7 +193,7 @@ class FolderIndex:
         file = SQLiteFile(
             index,
             kind="folder index",
-            maker="search_folder",
+            class_name="search_folder",
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=FolderIndexError,

@@ -8,7 +8,7 @@ from typing import Final
 
 from moothall.build import fulltext, vocabulary
 
-QUERY_WORDS: Final = 32
+MAX_QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
 _QUERY_CHARS: Final = 10_000
 
@@ -33,7 +33,8 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
     ] or folded
     words = [*words, *filter(None, map(vocabulary.other_spelling, words))]
     counted = sorted(
-        (_count(db, f'"{word}"', _COMMON), word) for word in fulltext.distinct(words, QUERY_WORDS)
+        (_count(db, f'"{word}"', _COMMON), word)
+        for word in fulltext.distinct(words, MAX_QUERY_WORDS)
     )
     (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
     common = min(_COMMON, (last or 0) / 2)
@@ -58,7 +59,7 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
         for first, second in pairwise(folded)
         if first in searched and second in searched
     )
-    if match := fulltext.any_of(fulltext.distinct(pairs, QUERY_WORDS)):
+    if match := fulltext.any_of(fulltext.distinct(pairs, MAX_QUERY_WORDS)):
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score

@@ -11,11 +11,11 @@ from urllib.parse import urljoin, urlsplit
 
 from moothall import ModelError
 from moothall.build import HTTPClient, HTTPError, HTTPResponse, one_line, tracing
-from moothall.foundation.http.addresses import is_of
+from moothall.foundation.http.addresses import includes_host
 from moothall.foundation.http.network import is_loopback
 from moothall.foundation.threads import awaited
 from moothall.models import HeadersLike
-from moothall.models.server_events import ServerEvents
+from moothall.models.event_stream import EventStreamParser
 from moothall.models.settings import check_headers
 from moothall.serving.a2a.wire import CARD_PATH, TOO_MANY, VERSION
 
@@ -112,7 +112,7 @@ class Server:
                     body += data
                 yield self._result(bytes(body), method)
                 return
-            events = ServerEvents(self._name)
+            events = EventStreamParser(self._name)
             while data := await self._read(response):
                 for _, message in events.feed(data):
                     yield self._result(message, method)
@@ -223,7 +223,7 @@ class Server:
             return
         if self._headers:
             raise ModelError(f"{names} of another server, which is not given your headers=")
-        if not is_of(self._hosts, host, port):
+        if not includes_host(self._hosts, host, port):
             raise ModelError(
                 f"{names} of another server, which is not called: if you trust that one, too, pass "
                 f"allow_hosts=({f'{host}:{port}'!r},)"

@@ -23,7 +23,7 @@ from moothall import (
     RunMismatch,
     RunWaiting,
 )
-from moothall.actions.approval.asking import asked_now
+from moothall.actions.approval.asking import asking_contexts
 from moothall.actions.message import REPLYING
 from moothall.build import CURRENT, error_text, nearest
 from moothall.serving.company.schedule import Schedule, stamp
@@ -205,7 +205,7 @@ async def _ends_within(
 
 def _asks(id: str) -> bool:
     """Return whether a person is asked now for the request, or within the run, of this id."""
-    for context in asked_now():
+    for context in asking_contexts():
         handling: Any = context.get(CURRENT)
         replies = context.get(REPLYING, ())
         while handling is not None and handling.envelope.id != id:

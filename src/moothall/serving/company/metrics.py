@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall import JournalError, MissingExtra
 from moothall.actions.acting import ACTING
-from moothall.actions.approval.asking import asked_now
+from moothall.actions.approval.asking import asking_contexts
 from moothall.actions.message import REPLYING
-from moothall.budget.limits import RESERVED
+from moothall.budget.limits import RESERVABLE
 from moothall.build import CURRENT, Delivery
 from moothall.serving.company.supervisor import State, Supervisor
 
@@ -193,7 +193,7 @@ class Metrics:
             used, unspent = budget.spent, budget.left
             for unit, part in budget.shares().items():
                 share.add_metric((name, unit), part)
-            for limit in RESERVED:
+            for limit in RESERVABLE:
                 unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
                 if (value := getattr(unspent, unit)) is not None:
@@ -207,7 +207,7 @@ def _asked_in_replies() -> Counter[str]:
     Its space counts the messages for which a person is asked.
     """
     ids: dict[int, str] = {}
-    for context in asked_now():
+    for context in asking_contexts():
         replies = [each for each in context.get(REPLYING, ()) if each.open]
         handling = context.get(CURRENT)
         if replies and (handling is None or any(e.agent is handling.agent for e in replies)):

@@ -34,9 +34,9 @@ from pydantic import (
 
 from moothall import AMQPOptions, ConfigError, MoothallError
 from moothall.budget import Per
-from moothall.budget.limits import RESERVED
+from moothall.budget.limits import RESERVABLE
 from moothall.build import Space, address, nearest, read_yaml
-from moothall.foundation.arguments import none_of
+from moothall.foundation.arguments import unknown_value_error
 from moothall.foundation.files import KeyPath, at_line
 from moothall.foundation.files.field_names import in_words, names_at
 from moothall.serving.company.durations import Seconds, Wait
@@ -73,7 +73,7 @@ else:
         __base__=_SettingsPart,
         **{
             each.name: ((Count if each.is_whole_number else Amount) | None, None)
-            for each in RESERVED
+            for each in RESERVABLE
         },
     )
 
@@ -201,7 +201,7 @@ class HTTPSettings(_SettingsPart):
 
 def _known_kind(kind: str) -> str:
     if kind not in KINDS:
-        raise ValueError(str(none_of("", [*KINDS], kind)).lstrip())
+        raise ValueError(str(unknown_value_error("", [*KINDS], kind)).lstrip())
     return kind
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from moothall import Agent, ConfigError, MissingExtra
 from moothall.agents.replies.sub_agents.going_on import keep_resuming
 from moothall.build import check_text, log_failure
-from moothall.foundation.arguments import unknown_argument
+from moothall.foundation.arguments import unknown_argument_error
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.a2a_rest import A2ARest
@@ -95,7 +95,7 @@ def asgi(
     """
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
-    if unknown := unknown_argument(asgi, options, DoorOptions.__annotations__):
+    if unknown := unknown_argument_error(asgi, options, DoorOptions.__annotations__):
         raise unknown
     front: Any = {name: each for name, each in options.items() if name in FRONT_OPTIONS}
     of_callers: Any = {name: each for name, each in options.items() if name not in front}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from moothall import ConfigError
 from moothall.build import check_integer, check_text, error_text, excerpt
-from moothall.foundation.arguments import unknown_argument
+from moothall.foundation.arguments import unknown_argument_error
 from moothall.society.clock import DAY_S
 
 _FARTHEST = 10_000_000
@@ -276,6 +276,6 @@ def _read_rows(label: str, rows: object, kind: type[T]) -> list[T]:
         try:
             objects.append(kind(**row))
         except TypeError as error:
-            why = unknown_argument(kind, row) or error
+            why = unknown_argument_error(kind, row) or error
             raise ConfigError(f"{label}[{number}]: {why}") from None
     return objects

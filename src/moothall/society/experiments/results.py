@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall import ConfigError
 from moothall.build import counted, display, error_text, one_line
-from moothall.foundation.arguments import none_of
+from moothall.foundation.arguments import unknown_value_error
 from moothall.society.arrays import import_package
 from moothall.society.tables import arrow, trajectories_path, write_whole, writing_errors
 from moothall.society.trajectories import Trajectories
@@ -163,7 +163,7 @@ class Results:
             raise ConfigError(f"{self.path} has no labels: plot what experiment.run(out=…) returns")
         name = self.metrics[0] if metric is None else metric
         if name not in self.metrics:
-            raise none_of("metric", self.metrics, name)
+            raise unknown_value_error("metric", self.metrics, name)
         return self._draw(self, name, path)
 
     def answers(self, survey: str | None = None) -> list[dict[str, Any]]:

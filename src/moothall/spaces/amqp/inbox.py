@@ -127,7 +127,7 @@ class Inbox:
         self._file = SQLiteFile(
             path,
             kind="inbox",
-            maker="Inbox",
+            class_name="Inbox",
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=InboxError,

@@ -14,7 +14,7 @@ _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
 
 
-class ServerEvents:
+class EventStreamParser:
     """Reads the events of one answer; `name` is the model's, for errors."""
 
     def __init__(self, name: str) -> None:

@@ -9,17 +9,17 @@ from zlib import crc32
 from moothall.foundation.database import POSTGRESQL, Database, Lock
 from moothall.foundation.errors import MemoryFileError
 from moothall.foundation.postgres.address import DatabaseAddress
-from moothall.foundation.postgres.fulltext import query_words, vector
+from moothall.foundation.postgres.fulltext import query_words, tsvector_text
 from moothall.foundation.postgres.pool import PostgresPool
 from moothall.memory.memory_tables import (
     ADD_CHANGED_COLUMN,
     ADD_RUN_COLUMN,
-    QUERY_WORDS,
+    MAX_QUERY_WORDS,
     TABLES,
     MemoryTables,
 )
 
-_NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
+_TABLE_NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         *POSTGRESQL.formatted(*TABLES),
@@ -55,7 +55,7 @@ _EVERYWHERE: Final = _MATCHING.format(within="", of="")
 _IN_THREAD: Final = _MATCHING.format(within="AND words.thread = ?", of="WHERE thread = ?")
 
 
-class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
+class PostgresTables(PostgresPool[MemoryFileError], MemoryTables):
     """The tables of a durable memory, used by any number of threads, processes and hosts."""
 
     def __init__(self, url: str, timeout: float) -> None:
@@ -63,11 +63,11 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
             DatabaseAddress(url, "PostgresMemory"),
             timeout,
             kind="memory",
-            maker="PostgresMemory",
+            class_name="PostgresMemory",
             migrations=_MIGRATIONS,
-            anchor="memories",
+            lock_table="memories",
             error=MemoryFileError,
-            unfinished=MemoryFileError,
+            unfinished_error=MemoryFileError,
         )
 
     def lock(self, id: str) -> Lock:
@@ -81,7 +81,7 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
         """Have a message be found by the words of a text."""
         db.execute(
             "INSERT INTO words (memory, thread, words) VALUES (?, ?, CAST(? AS TSVECTOR))",
-            (number, thread, vector(text)),
+            (number, thread, tsvector_text(text)),
         )
 
     def remove_words(
@@ -92,7 +92,7 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
 
     def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
-        words = query_words(text, QUERY_WORDS)
+        words = query_words(text, MAX_QUERY_WORDS)
         if not words:
             return []
         if thread is None:
@@ -106,5 +106,5 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
 
     def rewrite(self) -> bool:
         """Write the tables anew, without what was forgotten; others wait meanwhile."""
-        self.write_anew(_NAMES)
+        self.write_anew(_TABLE_NAMES)
         return True
