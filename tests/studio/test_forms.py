@@ -36,16 +36,16 @@ from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
 from moothall.studio.cards import Cards
 from moothall.studio.feed import EventFeed
-from moothall.studio.page import filled
+from moothall.studio.page import non_empty_fields
 from moothall.studio.run_view import Totals, entry_row
 
 
 def test_form_says_what_is_filled_in_alone() -> None:
     given = {"task": " a\n", "model": " ", "max_usd": 0, "max_tokens": None, "yes_read": False}
-    assert filled(given) == {"task": "a", "yes_read": False}
+    assert non_empty_fields(given) == {"task": "a", "yes_read": False}
     more = {"root": "~/a", "folder": "~", "role": "~", "max_seconds": 1.5, "max_iterations": 3}
     home = os.path.expanduser("~")
-    assert filled(more) == {**more, "root": f"{home}/a", "folder": home}
+    assert non_empty_fields(more) == {**more, "root": f"{home}/a", "folder": home}
 
 
 def aside(work: Coroutine[Any, Any, Any]) -> Any:

@@ -29,7 +29,7 @@ logger: logging.Logger = logging.getLogger("moothall.agent")
 
 A = TypeVar("A", bound="Agent")
 
-SPECIAL = frozenset(("help", "response", "error"))
+STANDARD_ACTIONS = frozenset(("help", "response", "error"))
 """The actions that every agent has; `help` leaves them out."""
 
 
@@ -200,7 +200,7 @@ class Agent(Messaging):
         Help, response and error, which every agent has, are left out.
         """
         every = self.all_offers().items()
-        return {name: each for name, each in every if name not in SPECIAL}
+        return {name: each for name, each in every if name not in STANDARD_ACTIONS}
 
     def all_offers(self) -> dict[str, Action]:
         """Return what `offers` returns, plus help, response and error."""

@@ -132,19 +132,19 @@ def _is_installed(package: str) -> bool:
 def _weights() -> Finding:
     from moothall.models import weights
 
-    there = [each.spelling for each in weights.LISTED if each.path.exists()]
-    there += [f"gguf:{path}" for path in weights.other_files()]
+    present = [each.model_name for each in weights.LISTED if each.path.exists()]
+    present += [f"gguf:{path}" for path in weights.other_files()]
     try:
         weights.DEFAULT.require()
     except MoothallError as error:
-        return Finding("weights", "missing", ", ".join(there) or "none", str(error))
-    return Finding("weights", "ok", ", ".join(there))
+        return Finding("weights", "missing", ", ".join(present) or "none", str(error))
+    return Finding("weights", "ok", ", ".join(present))
 
 
 def _keys() -> Finding:
     from moothall.models import providers
 
-    names = [name for name in providers.PROVIDERS if any(providers.setting_of(name))]
+    names = [name for name in providers.PROVIDERS if any(providers.provider_settings(name))]
     if names:
         return Finding(
             "keys", "ok", f"the environment has a key or an address of {', '.join(names)}"
@@ -179,12 +179,12 @@ def _journal(path: str | None) -> Finding:
 def _settings() -> Finding:
     for name in ("act", "chat"):
         settings_of(name)
-    there = (
+    state = (
         f"{SETTINGS_FILE} is right"
         if os.path.exists(SETTINGS_FILE)
         else f"there is no {SETTINGS_FILE} in this folder"
     )
-    return Finding("settings", "ok", there)
+    return Finding("settings", "ok", state)
 
 
 def _checked(name: str, check: Callable[[], Finding]) -> Finding:

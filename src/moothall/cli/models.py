@@ -100,14 +100,14 @@ def fetch(name: str, as_json: bool) -> None:
     if name.startswith("hf:"):
         click.echo(f'use it as: model("gguf:{path}")')
     else:
-        click.echo(f'use it as: model("{weights.listed_weights(name).spelling}")')
+        click.echo(f'use it as: model("{weights.listed_weights(name).model_name}")')
 
 
 def _rows() -> list[_ModelRow]:
     rows = []
     for listed in weights.LISTED:
         size = listed.path.stat().st_size if listed.path.exists() else listed.size
-        rows.append(_row(listed.spelling, listed.title, listed.license, size))
+        rows.append(_row(listed.model_name, listed.title, listed.license, size))
     here = " on this machine" if is_offline() else ""
     return [
         *rows,

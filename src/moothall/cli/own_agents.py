@@ -26,7 +26,7 @@ from moothall.cli.run.watch import keyboard, says_yes
 from moothall.cli.shared_options import (
     SETTINGS_FILE,
     as_usage_error,
-    is_typed,
+    is_on_command_line,
     model_option,
     root_option,
     settings,
@@ -54,7 +54,7 @@ _OPTIONS = (
 )
 
 
-def company_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def participant_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose the agents."""
     for option in reversed(_OPTIONS):
         function = option(function)
@@ -70,11 +70,11 @@ class Forgetful(ChattyAI):
 
 
 @dataclass
-class ChatCompany:
+class ChatParticipants:
     """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents."""
 
     members: list[Agent]
-    small: bool  # whether the model is the small one, which cannot call actions
+    has_small_model: bool  # one that cannot call actions
     notes: list[str] = field(default_factory=list)  # shown to the person
     model: Any = None
 
@@ -88,11 +88,11 @@ class ChatCompany:
         root: str | None,
         agents: Sequence[str],
         network: bool,
-    ) -> ChatCompany:
+    ) -> ChatParticipants:
         """Make the agents that the command line, the environment and moothall.toml name."""
         settings_used = {"model_name", "root", "agents"}
         if over_broker:  # then only what the command line names is added
-            settings_used = {each for each in settings_used if is_typed(each)}
+            settings_used = {each for each in settings_used if is_on_command_line(each)}
         configured = settings("chat")
         chosen, key = chosen_model(configured, model_name, os.environ.get("MOOTHALL_KEY"))
         listed: Sequence[str] = ()
@@ -100,30 +100,34 @@ class ChatCompany:
             listed = agents or permitted_agents(configured.get("agents", []))
         with as_usage_error(source_of("model_name", of_file="model" in configured)):
             model = made_model(chosen, key) if "model_name" in settings_used else None
-        company = cls([named_agent(each) for each in listed], is_small_model(chosen), model=model)
+        participants = cls(
+            [named_agent(each) for each in listed], is_small_model(chosen), model=model
+        )
         if "root" in settings_used:
             with as_usage_error(source_of("root", of_file="root" in configured)):
                 host = Host("Host", root or configured.get("root", "."), network=network)
-            company.members.insert(0, host)
+            participants.members.insert(0, host)
         if model is not None:
             # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
-            agent_ids = [str(each.id) for each in company.members]
+            agent_ids = [str(each.id) for each in participants.members]
             function_ai = OpenAIFunctionAgent(
                 "FunctionAI", model, user_id=person_id, discover=agent_ids
             )
-            chatty = (Forgetful if company.small else ChattyAI)("Chatty", model)
-            company.members[:0] = [chatty, function_ai]
-            if company.small:
-                company.notes.append(
+            chatty = (Forgetful if participants.has_small_model else ChattyAI)("Chatty", model)
+            participants.members[:0] = [chatty, function_ai]
+            if participants.has_small_model:
+                participants.notes.append(
                     "The model is small (135 million parameters) and often wrong. A larger one: "
                     "moothall chat --model NAME; `moothall models` lists the names."
                 )
-                company.notes.append(
+                participants.notes.append(
                     "FunctionAI needs a larger one, and hears only what is said to it by name."
                 )
             if not model_name and "model" in configured:
-                company.notes.append(f"{SETTINGS_FILE} says that the model is {escaped(chosen)}.")
-        return company
+                participants.notes.append(
+                    f"{SETTINGS_FILE} says that the model is {escaped(chosen)}."
+                )
+        return participants
 
     def close(self) -> None:
         """Release what the model holds."""

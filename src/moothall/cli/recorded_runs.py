@@ -16,7 +16,7 @@ import click
 from moothall import NoSuchRun, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
-from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
+from moothall.cli.shared_options import as_usage_error, is_on_command_line, made_journal
 from moothall.journal import REASONS, Doubt, Entry, Journal, Outline
 from moothall.studio.orders import (
     AnyOrder,
@@ -27,7 +27,7 @@ from moothall.studio.orders import (
     without_keys,
 )
 
-NO_AGENT: Final = "MODULE:AGENT"
+AGENT_PLACEHOLDER: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
 
 
@@ -51,7 +51,10 @@ def next_lines(journal: Journal, run_id: str) -> list[str]:
     if outline.under_way:
         return []
     commands = RecordedRun(
-        journal, run_id, order, None if order or has_resume(outline) else NO_AGENT
+        journal,
+        run_id,
+        order,
+        None if order or has_resume(outline) else AGENT_PLACEHOLDER,
     ).next_commands(outline.state)
     return [f"{words}: {escaped(command)}" for words, command in commands]
 
@@ -66,7 +69,7 @@ class RecordedRun:
     agent: str | None = None  # which is named here as MODULE:AGENT
     about: str = ""  # shown when the run is resumed
     # If the command line names the journal, shown commands name it too.
-    names_journal: bool = field(default_factory=partial(is_typed, "journal"))
+    names_journal: bool = field(default_factory=partial(is_on_command_line, "journal"))
 
     @property
     def run_fields(self) -> dict[str, str]:
@@ -105,7 +108,9 @@ class RecordedRun:
         words = "to resume with a higher limit N" if limits else "to resume it"
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         commands = [(words, self.command("resume", *more))]
-        if self.agent == NO_AGENT:  # the process that serves it goes on with it, or this one
+        if (
+            self.agent == AGENT_PLACEHOLDER
+        ):  # the process that serves it goes on with it, or this one
             here = commands[0][1]
             if stop_reason != "waiting":
                 served = replace(self, agent=None).command("resume")
@@ -121,7 +126,9 @@ class RecordedRun:
         """Return the commands to decide about the calls in doubt with these numbers."""
         them, on = "it" if len(doubts) == 1 else "all", " and resume"
         decide = self.command
-        if self.agent == NO_AGENT:  # to decide needs no agent, so the commands work as copied
+        if (
+            self.agent == AGENT_PLACEHOLDER
+        ):  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
         commands = []
         for word, kind in Doubt.decisions.items():

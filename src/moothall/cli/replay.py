@@ -31,7 +31,7 @@ from moothall.build import escaped
 from moothall.cli.recorded_runs import RecordedRun, named_run
 from moothall.cli.run.act import screen_of
 from moothall.cli.run.outcome import exit_code
-from moothall.cli.shared_options import journal_option, json_option, reading
+from moothall.cli.shared_options import journal_option, json_option, open_for_reading
 from moothall.journal import REASONS, Entry
 
 _TURN_OF_H = re.compile(r"H\d+(\.again)?")
@@ -58,7 +58,7 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
     1 it was stopped or has not ended, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with reading(journal) as store:
+    with open_for_reading(journal) as store:
         return show_replay(RecordedRun(store, named_run(store, run_id)), as_json)
 
 

@@ -17,7 +17,7 @@ from moothall.agents.replies.resume import asked_in
 from moothall.build import UnreadableText, escaped, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
-from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, report_refusal
+from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, report_refusal
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.outcome import exit_code
@@ -140,7 +140,7 @@ def command(
             # Shows the folder that it works on now, and the model that is sent its files.
             description = f"{order.task} ({order.in_words})"
         resumes = agent is None and has_resume(outline)
-        asks = None if order or resumes else agent or NO_AGENT
+        asks = None if order or resumes else agent or AGENT_PLACEHOLDER
         recorded = RecordedRun(store, run_id, order, asks, description)
         # Checked before anything is decided, also for a run that is over.
         named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)

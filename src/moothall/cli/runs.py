@@ -13,14 +13,14 @@ import click
 
 from moothall.build import counted, escaped
 from moothall.cli.operate.maintenance import COMMANDS
-from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, print_doubts
+from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, print_doubts
 from moothall.cli.shared_options import (
     as_usage_error,
-    is_typed,
+    is_on_command_line,
     journal_option,
     json_data_option,
+    open_for_reading,
     print_json,
-    reading,
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import unknown_value_error
@@ -166,9 +166,9 @@ def command(
         raise click.UsageError("--step is of a citizen: give --citizen too")
     if run_id is not None and (limit is not None or sort or any(filters.values())):
         raise click.UsageError("an ID is one run: leave out the options that choose runs")
-    with reading(journal) as store:
+    with open_for_reading(journal) as store:
         if run_id is None:
-            _list(store, _chosen(filters), sort, limit, as_json)
+            _list(store, _run_filters(filters), sort, limit, as_json)
             return 0
         run_id = named_run(store, run_id)
         if citizen is not None:
@@ -183,9 +183,9 @@ def command(
     return 0
 
 
-def _chosen(filters: dict[str, Any]) -> dict[str, Any]:
+def _run_filters(filters: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Journal.runs` that choose runs."""
-    attributes = {name: each.of_option(filters.pop(name)) for name, each in ATTRIBUTES.items()}
+    attributes = {name: each.parse_option(filters.pop(name)) for name, each in ATTRIBUTES.items()}
     for name, value in filters.items():
         if value is not None and Journal.filters[name].type == "texts":
             filters[name] = [each.strip() for each in value.split(",")]
@@ -204,7 +204,7 @@ def print_outline(outline: Outline, detail: str = "") -> None:
         click.echo(f"  forked from {escaped(outline.forked_from)}")
     for name, text in outline.attributes_in_words().items():
         click.echo(f"  {name}: {escaped(text)}")
-    click.echo(f"  {_fitting(escaped(outline.task), 4)}")
+    click.echo(f"  {_fit_to_width(escaped(outline.task), 4)}")
 
 
 _COLUMNS: Final = ("id", "state", "failed", "began", "took", "tokens", "usd", "agent", "task")
@@ -276,9 +276,9 @@ def _list(
 ) -> None:
     most = limit if limit is not None else None if as_json else _MOST_LISTED
     newest = sort is None and bool(most)
-    order = "-began" if newest else sort or "began"
+    sort_order = "-began" if newest else sort or "began"
     with as_usage_error():
-        outlines: Sequence[Outline] = journal.runs(**filters, sort=order, limit=most or None)
+        outlines: Sequence[Outline] = journal.runs(**filters, sort=sort_order, limit=most or None)
     if newest:  # the last ones, the oldest of them first
         outlines = outlines[::-1]
     sums = journal.sums(**filters)
@@ -288,7 +288,7 @@ def _list(
         print_json(runs=outlines, sums=sums)
         return
     for line in _table([_row(each) for each in outlines]):
-        click.echo(_fitting(line, 0))
+        click.echo(_fit_to_width(line, 0))
     if not sums.runs:
         click.echo("There are no runs." if not any(filters.values()) else "There are no such runs.")
         return
@@ -296,7 +296,7 @@ def _list(
     shown_note = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
     click.echo(f"{counted(sums.runs, 'run')}{shown_note}{f': {spent}' if spent else ''}")
     if needs := journal.sums(**{**filters, "needs_person": True}).runs:
-        path = ("--journal", journal.path) if is_typed("journal") else ()
+        path = ("--journal", journal.path) if is_on_command_line("journal") else ()
         command = escaped(shlex.join(("moothall", "waiting", *path)))
         click.echo(f"{needs:,} of them {'needs' if needs == 1 else 'need'} you: {command}")
 
@@ -305,7 +305,7 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
     outline, entries = recorded.outline, recorded.entries
     doubts = recorded.journal.in_doubt(recorded.run_id)
     order = order_of(entries)
-    agent = None if order or has_resume(outline) else NO_AGENT
+    agent = None if order or has_resume(outline) else AGENT_PLACEHOLDER
     recorded = replace(recorded, order=order, agent=agent)
     if as_json:
         # A call under way is not in doubt.
@@ -322,7 +322,7 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
         day = f"{at:%Y-%m-%d}"
         path = f"{escaped(entry.path)}: " if entry.path else ""
         line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{order_line(entry)}"
-        click.echo(_fitting(line, 2))
+        click.echo(_fit_to_width(line, 2))
     if outline.under_way:
         for doubt in doubts:
             click.echo(f"running: {doubt.line}")
@@ -337,10 +337,10 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
         click.echo(f"{words}: {escaped(line)}")
 
 
-def _fitting(line: str, remaining: int) -> str:
+def _fit_to_width(line: str, reserved_columns: int) -> str:
     """Return a line cut to the terminal's width; without a terminal it is whole, for `grep`."""
     columns = shutil.get_terminal_size((0, 24)).columns
-    width = max(40, columns - remaining)
+    width = max(40, columns - reserved_columns)
     return line if not columns or len(line) <= width else f"{line[: width - 2]} …"
 
 

@@ -119,7 +119,7 @@ def source_of(name: str, *, of_file: bool = False) -> str:
         return f"the recorded --{name}"
     if context.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT:
         return str(option.envvar)
-    return SETTINGS_FILE if of_file and not is_typed(name) else option.opts[0]
+    return SETTINGS_FILE if of_file and not is_on_command_line(name) else option.opts[0]
 
 
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -145,7 +145,7 @@ def mismatch_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., A
     )
 
 
-def is_typed(name: str) -> bool:
+def is_on_command_line(name: str) -> bool:
     """Return whether the command line gives a parameter of the command, or of one above it."""
     context: click.Context | None = click.get_current_context()
     while context is not None:
@@ -196,7 +196,7 @@ def made_journal(path: str) -> Journal:
 
 
 @contextmanager
-def reading(path: str | None) -> Iterator[Journal]:
+def open_for_reading(path: str | None) -> Iterator[Journal]:
     """Open a journal to read it; name one whose entries are not those of a moothall."""
     with open_journal(path) as journal, as_written(journal):
         yield journal
@@ -216,11 +216,11 @@ def as_written(journal: Journal) -> Iterator[None]:
 
 
 @contextmanager
-def recorded(agents: Iterable[Agent], path: str | None, agent: str) -> Iterator[None]:
+def recording_agents(agents: Iterable[Agent], path: str | None, agent: str) -> Iterator[None]:
     """Record the replies of the agents that can record them and have no journal."""
     takes = [each for each in agents if getattr(each, "journal", path) is None]
     if path is None or not takes:
-        if path is not None and is_typed("journal"):
+        if path is not None and is_on_command_line("journal"):
             gives = any(hasattr(each, "journal") for each in agents)
             reason = (
                 "has one already: leave it out"

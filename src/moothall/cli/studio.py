@@ -12,8 +12,8 @@ import click
 
 from moothall import MissingExtra, NativeSpace
 from moothall.cli.interrupts import raise_on_interrupt
-from moothall.cli.own_agents import ChatCompany, add_agent, company_options
-from moothall.cli.serving.broker_commands import BrokerPlace, place_options
+from moothall.cli.own_agents import ChatParticipants, add_agent, participant_options
+from moothall.cli.serving.broker_commands import BrokerOptions, broker_options
 from moothall.cli.shared_options import as_usage_error, journal_option
 from moothall.cli.values import WholeNumberType
 from moothall.studio import PORT, Studio
@@ -43,9 +43,9 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
     multiple=True,
     help="Address or network of a proxy whose X-Forwarded-For is believed; may be repeated.",
 )
-@company_options
+@participant_options
 @journal_option("Journal that runs are recorded in and read from.")
-@partial(place_options, flag=())
+@partial(broker_options, opt_in_arguments=())
 @click.option("--name", metavar="ID", default="User", show_default=True, help="Your id there.")
 def command(
     port: int,
@@ -53,7 +53,7 @@ def command(
     public_url: str | None,
     proxies: tuple[str, ...],
     journal: str | None,
-    place: BrokerPlace,
+    broker: BrokerOptions,
     name: str,
     **agent_options: Any,
 ) -> int:
@@ -79,11 +79,12 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    company = ChatCompany.of(name, place.is_chosen, **agent_options)
-    members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
+    participants = ChatParticipants.of(name, broker.is_chosen, **agent_options)
+    hidden = "FunctionAI" if participants.has_small_model else None
+    members = [each for each in participants.members if each.id != hidden]
     studio = Studio(name)
     try:
-        with place.space() if place.is_chosen else NativeSpace() as space:
+        with broker.space() if broker.is_chosen else NativeSpace() as space:
             space.add(studio.user)
             with as_usage_error():
                 address = studio.launch(
@@ -107,5 +108,5 @@ def command(
                 studio.wait()
     finally:
         studio.close()
-        company.close()
+        participants.close()
     return 0

@@ -61,7 +61,7 @@ class _RunAttribute(NamedTuple):
     option: str
     metavar: str
     help: str
-    of_option: Callable[[Iterable[str]], Any]  # returns what the option's texts want
+    parse_option: Callable[[Iterable[str]], Any]  # returns what the option's texts want
 
 
 def _checked_tags(value: Any) -> dict[str, str]:

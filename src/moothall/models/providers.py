@@ -140,7 +140,7 @@ def key_of(name: str) -> str | None:
     return os.environ.get(variable) if variable else None
 
 
-def setting_of(name: str) -> tuple[str, ...]:
+def provider_settings(name: str) -> tuple[str, ...]:
     """Return what the environment says of a provider: its address and its key."""
     return os.environ.get(address_variable(name), ""), key_of(name) or ""
 

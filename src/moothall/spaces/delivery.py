@@ -194,7 +194,7 @@ class RouterPort(Protocol):
     ) -> Pending[Any]:
         """Send a request of the agent in `mailbox`."""
 
-    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop: at once in the loop's thread, else in turn."""
 
     def try_now(self, delivery: Delivery) -> None:

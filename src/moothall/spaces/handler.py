@@ -150,7 +150,7 @@ async def _in_thread(
 
     def done(value: Any, error: BaseException | None) -> None:
         # Through `enter`, so that what the thread sent arrives before its end.
-        router.thread.enter(settle, future, (value, error))
+        router.thread.call_soon(settle, future, (value, error))
 
     WORKERS.submit(call, context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None

@@ -47,7 +47,7 @@ def on_a_space() -> bool:
 class LoopThread:
     """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit."""
 
-    def __init__(self, name: str, closing: Callable[[], Any], on_end: Callable[[], None]) -> None:
+    def __init__(self, name: str, on_close: Callable[[], Any], on_end: Callable[[], None]) -> None:
         self.name = name
         self.ident: int = 0  # the thread's, while it runs
         self.closed: bool = False  # whether the loop has ended, or is inherited
@@ -58,14 +58,14 @@ class LoopThread:
         self._blocked: deque[SimpleQueue[None]] = deque()
         self._room = _ROOM
         self._is_wake_due = False
-        self._closing = closing
+        self._on_close = on_close
         self._on_end = on_end
         # Entered calls must not see the context variables of the thread that wakes the loop.
         self._empty_context = Context()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stopping = False
-        self._ending = False
+        self._refuses_calls = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._outcomes: set[concurrent.futures.Future[Any]] = set()
         self._pid = 0
@@ -87,14 +87,14 @@ class LoopThread:
     def end_with(self, owner: Any) -> None:
         """End the loop once nobody holds the space any more: from now on, the loop does not."""
         # Weak: the thread holds the loop, and would keep the space alive by its methods.
-        closing, on_end = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._on_end)
-        self._closing = lambda: (closing() or _do_nothing)()
+        on_close, on_end = weakref.WeakMethod(self._on_close), weakref.WeakMethod(self._on_end)
+        self._on_close = lambda: (on_close() or _do_nothing)()
         self._on_end = lambda: (on_end() or (lambda: None))()
         weakref.finalize(owner, self._end_soon).atexit = False
 
     def _end_soon(self) -> None:
         if hasattr(self, "loop") and not self.closed:  # it has started, and is not over
-            self.enter(self.end)
+            self.call_soon(self.end)
 
     # -- the way in --------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class LoopThread:
         if self.closed or on_a_space():
             return
         signal: SimpleQueue[None] = SimpleQueue()
-        self.enter(signal.put, None)
+        self.call_soon(signal.put, None)
         with contextlib.suppress(Empty):
             signal.get(timeout=_PATIENCE_S)
 
@@ -132,7 +132,7 @@ class LoopThread:
             with contextlib.suppress(ValueError):  # its turn came in this moment
                 self._blocked.remove(admitted)
 
-    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop, after all that was entered before.
 
         May be called in any thread and at any point, a finalizer included: it takes no lock. Once
@@ -159,7 +159,8 @@ class LoopThread:
         # Until this ends, no thread needs to wake the loop.
         self.drain(time.monotonic() + _TURN_S)
         self._is_wake_due = False
-        if self._ingress or (self._blocked and self._room):  # entered before `_woken` was cleared
+        # Entered before `_is_wake_due` was cleared.
+        if self._ingress or (self._blocked and self._room):
             self._is_wake_due = True
             self.loop.call_soon(self._run_entered, context=self._empty_context)
 
@@ -215,7 +216,7 @@ class LoopThread:
         `asyncio.wrap_future`.
         """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.enter(self._run, outcome, function, args, context)
+        self.call_soon(self._run, outcome, function, args, context)
         return outcome
 
     def _run(
@@ -226,7 +227,7 @@ class LoopThread:
         context: Context | None,
     ) -> None:
         self._outcomes.add(outcome)
-        if self._ending:
+        if self._refuses_calls:
             self._settle(outcome, None, SpaceClosed("the space is closed"))
             return
         try:
@@ -241,7 +242,7 @@ class LoopThread:
         task.add_done_callback(partial(self._on_task_end, outcome))
         # A future is cancelled in any thread, and a task on its loop only.
         outcome.add_done_callback(
-            lambda outcome: self.enter(task.cancel) if outcome.cancelled() else None
+            lambda outcome: self.call_soon(task.cancel) if outcome.cancelled() else None
         )
 
     def _on_task_end(
@@ -250,7 +251,7 @@ class LoopThread:
         if not task.cancelled():
             error = task.exception()
             self._settle(outcome, None if error else task.result(), error)
-        elif self._ending:
+        elif self._refuses_calls:
             self._settle(outcome, None, SpaceClosed("the space was closed"))
         else:
             # A CancelledError would look to the caller like its own cancellation.
@@ -295,7 +296,7 @@ class LoopThread:
         """End the loop and wait for its end, except on the loop of a space."""
         if self.inherited:
             return
-        self.enter(self.end)
+        self.call_soon(self.end)
         if self._thread is not None and not on_a_space():
             self._thread.join()
 
@@ -333,7 +334,7 @@ class LoopThread:
         finally:
             # Closed first, then drained: what is entered later runs in its own thread, the rest
             # here.
-            self.closed = self._ending = True
+            self.closed = self._refuses_calls = True
             self._room = _ROOM
             self.ident = 0
             self._on_end()
@@ -361,8 +362,8 @@ class LoopThread:
                     logger.error("something in a space has stopped the space's loop; it continues")
 
     async def _end(self) -> None:
-        await self._closing()
-        self._ending = True
+        await self._on_close()
+        self._refuses_calls = True
         me = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not me]
         for task in tasks:

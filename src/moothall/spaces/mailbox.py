@@ -139,7 +139,7 @@ class Mailbox:
         if get_ident() == self.router.thread_id:
             self.offers = self.look_up_actions()
         else:
-            self.router.thread.enter(self.renew)
+            self.router.thread.call_soon(self.renew)
 
     def send(self, envelope: Envelope, answers: bool = False, delay: float = 0.0) -> None:
         """Send a message without waiting; one that `answers` is itself not answered."""

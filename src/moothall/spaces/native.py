@@ -87,7 +87,7 @@ class NativeSpace(Space):
         """Drop what agents keep of a sender that is not in the space."""
         super().forget_sender(id)
         if self._router is not None:
-            self._router.enter(self._sender_left, id)
+            self._router.call_soon(self._sender_left, id)
 
     def _sender_left(self, sender_id: str) -> None:
         """Have those that keep threads of a sender drop them; on the loop."""

@@ -41,8 +41,8 @@ _BIG = 2**63
 UNTIMED_S = 0.025
 """How long requests are open before they get a timer; deadlines are accurate to about this."""
 
-_LOOK_S = 0.25
-_LONGEST_LOOK_S = 32.0
+_POLL_INTERVAL_S = 0.25
+_MAX_POLL_INTERVAL_S = 32.0
 """After how long an open request of a handler is asked whether it can end: each time doubled."""
 
 _COUNT_S = 1.0
@@ -249,7 +249,7 @@ class Outcomes:
         self._timing = False
         untimed, self._untimed = self._untimed, {}
         if any(each.parent is not None for each in untimed):
-            self._look_in(_LOOK_S)
+            self._look_in(_POLL_INTERVAL_S)
         for delivery, since in untimed.items():
             if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
@@ -277,7 +277,7 @@ class Outcomes:
             logger.warning("%s", error)
             self.abort(request, error)
         if found_waits.requests:
-            self._look_in(min(2 * waited, _LONGEST_LOOK_S))
+            self._look_in(min(2 * waited, _MAX_POLL_INTERVAL_S))
 
     def _waits(self) -> WaitGraph:
         mailboxes = list(self.mailboxes.values())

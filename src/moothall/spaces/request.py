@@ -133,7 +133,7 @@ class Request:
         delivery = self._delivery
         if not delivery.answered:
             error = RequestCancelled(f'the request to "{delivery}" was cancelled')
-            self._router.enter(self._router.abort, delivery, error)
+            self._router.call_soon(self._router.abort, delivery, error)
 
     def done(self) -> bool:
         """Return whether the outcome is there."""
@@ -182,9 +182,9 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
     router = handling.mailbox.router
 
     def end_wait() -> None:
-        router.enter(_end_wait, handling, delivery)
+        router.call_soon(_end_wait, handling, delivery)
 
-    router.enter(_begin_wait, handling, delivery)
+    router.call_soon(_begin_wait, handling, delivery)
     on_end(delivery, end_wait)
     try:
         yield

@@ -71,7 +71,7 @@ class Router(Outcomes):
     ) -> None:
         """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
         if delay:
-            self.enter(self._route_later, envelope, mailbox, delay)
+            self.call_soon(self._route_later, envelope, mailbox, delay)
             return
         if get_ident() == self.thread_id:
             if mailbox.has_thread_messages:
@@ -130,16 +130,16 @@ class Router(Outcomes):
         mailbox.has_thread_messages = False  # first: a thread sets it after it has sent
         self.thread.drain()
 
-    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop: at once in the loop's thread, else in turn."""
         if get_ident() == self.thread_id:
             function(*args)
         else:
-            self.thread.enter(function, *args)
+            self.thread.call_soon(function, *args)
 
     def drop(self, delivery: Delivery) -> None:
         """Cancel a request that nothing refers to. A finalizer calls this: it takes no lock."""
-        self.thread.enter(self._dropped, delivery)
+        self.thread.call_soon(self._dropped, delivery)
 
     # -- delivery, on the loop ---------------------------------------------------------------------
 

@@ -212,7 +212,7 @@ class Space:
 
     def suspend(self, agent: Agent) -> None:
         """Have an agent handle no more messages until another takes its place."""
-        self._thread.enter(self._mailbox_of(agent).suspend)
+        self._thread.call_soon(self._mailbox_of(agent).suspend)
 
     def meter(self, on_end: Callable[[Delivery], None]) -> None:
         """Call `on_end(delivery)`, on the loop, with each request to an agent here at its end."""
@@ -464,7 +464,7 @@ class Space:
                 mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
             agent.space_mailbox = mailbox
-        router.enter(router.mark_added, mailbox)
+        router.call_soon(router.mark_added, mailbox)
         return mailbox
 
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
@@ -493,7 +493,7 @@ class Space:
             released.add_done_callback(lambda _: router.settle(removal, None, None))
 
         # In turn: what was sent to it before this is in its mailbox by then, and is ended.
-        router.enter(leave)
+        router.call_soon(leave)
         return removal
 
     def _begin(
@@ -534,7 +534,7 @@ class Space:
             mailbox.active[delivery] = None
             mailbox.router.start(delivery, run())
 
-        mailbox.router.enter(begin)
+        mailbox.router.call_soon(begin)
         return delivery
 
     async def _released(self, mailbox: Mailbox) -> None:

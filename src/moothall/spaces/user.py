@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from moothall.actions import action
 from moothall.actions.message import BROADCAST
 from moothall.actions.slash import parse_slash
-from moothall.agents.agent import SPECIAL, Agent
+from moothall.agents.agent import STANDARD_ACTIONS, Agent
 from moothall.agents.ready.terminal import Terminal
 from moothall.foundation.errors import MoothallError, RequestTimeout
 from moothall.foundation.text import escaped, escaped_json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 60.0
 """How many seconds to wait, at the end of the input, for open answers."""
 
-_LOOK_S: Final = 0.01
+_POLL_INTERVAL_S: Final = 0.01
 
 _PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
 
@@ -91,7 +91,7 @@ class User(Agent):
     async def before_action(self, message: dict[str, Any]) -> None:
         """Show a call of an action that a subclass adds; `help` is not shown."""
         name = message["action"]["name"]
-        if name != "say" and name not in SPECIAL:
+        if name != "say" and name not in STANDARD_ACTIONS:
             await self._show(f"{escaped(name)} {escaped_json(message['action']['args'])}", "calls ")
 
     async def _show(self, text: str, remark: str = "") -> None:
@@ -133,7 +133,7 @@ class User(Agent):
                     raise
                 self._terminal.show(f"not sent: {escaped(str(error))}")
         if patience_s > 0 and self.space_mailbox is not None:
-            await self._answered(patience_s, addressed)
+            await self._wait_for_answers(patience_s, addressed)
 
     def run_sync(self, patience_s: float = PATIENCE_S) -> None:
         """Call `run` in a script; return when the input has ended.
@@ -145,7 +145,7 @@ class User(Agent):
         refuse_on_loop(f"run_sync of agent {self.id!r}", "run()")
         asyncio.run(self.run(patience_s))
 
-    async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
+    async def _wait_for_answers(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own_id = str(self.id)
         space: Any = self.space
@@ -153,19 +153,21 @@ class User(Agent):
         receivers = dict.fromkeys(ids) | addressed
         waiting_for = [id for id in receivers if id not in (own_id, BROADCAST)]
         end = time.monotonic() + patience_s
-        waiting_for = await self._handled(waiting_for, patience_s)
+        waiting_for = await self._wait_until_handled(waiting_for, patience_s)
         asking = self._asking(waiting_for)
         while asking and time.monotonic() < end:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             asking = self._asking(waiting_for)
         for id in asking:
             self._show_busy(id, patience_s)
         if not asking:  # what was approved is behind what was handled
-            await self._handled(waiting_for, max(end - time.monotonic(), _LOOK_S))
+            await self._wait_until_handled(
+                waiting_for, max(end - time.monotonic(), _POLL_INTERVAL_S)
+            )
         with suppress(MoothallError):  # this agent has left the space meanwhile
             await self.request({"to": own_id, "action": {"name": "help"}}, patience_s)
 
-    async def _handled(self, ids: list[str], patience_s: float) -> list[str]:
+    async def _wait_until_handled(self, ids: list[str], patience_s: float) -> list[str]:
         """Wait until agents have handled their messages so far; return those that have."""
         # This request is handled in order, after the messages before it.
         help = {"action": {"name": "help"}, "meta": {"in_order": True}}

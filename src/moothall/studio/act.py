@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall.models import weights
 from moothall.studio.orders.act import ITERATIONS
 from moothall.studio.orders.order import ActOrder
-from moothall.studio.page import STATIC, Field, PageForm, Tab, filled, limit_fields
+from moothall.studio.page import STATIC, Field, PageForm, Tab, limit_fields, non_empty_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,24 +35,24 @@ class ActTab(Tab):
         """Add the routes that pages call; without `async`, each runs in a thread."""
         from fastapi import Body
 
-        @router.post("/{change}")
-        def changed(
-            change: Literal["stop", "pause", "unpause", "steer", "resume"],
+        @router.post("/{command}")
+        def command_run(
+            command: Literal["stop", "pause", "unpause", "steer", "resume"],
             run: str = Body(),
             text: str = Body(""),
             more: dict[str, float] | None = Body(None),  # noqa: B008
         ) -> dict[str, str]:
-            if change == "resume":
+            if command == "resume":
                 return {"run": self._hub.jobs.resume(run, more or {}, text)}
-            if change == "steer":
+            if command == "steer":
                 self._hub.jobs.steer(run, text)
             else:
-                getattr(self._hub.jobs, change)(run)
+                getattr(self._hub.jobs, command)(run)
             return {"run": run}
 
     def start(self, **fields: Any) -> str:
         """Start what the form asks for, by fields of `Order`; return the run's id."""
-        return self._hub.jobs.start(ActOrder(**{"task": "", **filled(fields)}))
+        return self._hub.jobs.start(ActOrder(**{"task": "", **non_empty_fields(fields)}))
 
     def forms(self) -> list[PageForm]:
         """Return the form: task, folder, model, reviewer and limits."""
@@ -90,4 +90,4 @@ def usable_models() -> list[str]:
     here = (each for each in weights.LISTED if each is weights.DEFAULT or each.path.exists())
     fetched = (f"gguf:{each}" for each in weights.other_files())
     served = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
-    return [*(each.spelling for each in here), *fetched, *served]
+    return [*(each.model_name for each in here), *fetched, *served]

@@ -278,7 +278,7 @@ def _doubt_decisions() -> list[dict[str, Any]]:
     ]
 
 
-def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+def non_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an order that a form sets: not blank, and no limit of 0."""
     values: Any = {
         name: each.strip() if isinstance(each, str) else each for name, each in fields.items()

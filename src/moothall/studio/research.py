@@ -18,8 +18,8 @@ from moothall.studio.page import (
     PageForm,
     Tab,
     attachment,
-    filled,
     limit_fields,
+    non_empty_fields,
     report_page,
 )
 from moothall.studio.run_view import cut
@@ -152,7 +152,9 @@ class ResearchTab(Tab):
         questions = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not questions:
             raise ConfigError("fill in “Objectives, one a line”: there is nothing to find out")
-        return self._hub.jobs.start(ResearchOrder([*dict.fromkeys(questions)], **filled(options)))
+        return self._hub.jobs.start(
+            ResearchOrder([*dict.fromkeys(questions)], **non_empty_fields(options))
+        )
 
     def forms(self) -> list[PageForm]:
         """Return the form: objectives, where to search, model and limits."""

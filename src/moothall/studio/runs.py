@@ -49,7 +49,7 @@ _QUICK: Final = 4_000
 """The most entries of a run that is read so."""
 _PAGE: Final = 2_000
 """The most entries sent at once."""
-_LOOK_S: Final = 0.2
+_POLL_INTERVAL_S: Final = 0.2
 """Seconds between two looks at the journal: SQLite does not signal what other processes write."""
 _SELDOM: Final = 5
 """At every fifth look, it is looked for what runs wait for, and which can go on."""
@@ -107,7 +107,7 @@ class RunsTab(Tab):
 
     def _poll(self, closed: threading.Event) -> None:
         looks = itertools.count()
-        while not closed.wait(_LOOK_S):
+        while not closed.wait(_POLL_INTERVAL_S):
             works: list[Callable[[], object]] = []
             if self._hub.feed.is_watched:
                 works.append(partial(self.refresh, read_all=False))
@@ -131,7 +131,7 @@ class RunsTab(Tab):
                 outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
                 now = {each.id: each for each in outlines}
                 took = time.monotonic() - start
-                self._full_look_at = start + max(_LOOK_S, 10 * took)
+                self._full_look_at = start + max(_POLL_INTERVAL_S, 10 * took)
             else:
                 outlines = self._marked(self._worked_on(journal, known_outlines))
                 now = {**known_outlines, **{each.id: each for each in outlines}}

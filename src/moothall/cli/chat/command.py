@@ -16,17 +16,17 @@ from moothall.build import Space, state_file
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.interrupts import interruptible, on_interrupt
-from moothall.cli.own_agents import ChatCompany, company_options
-from moothall.cli.serving.broker_commands import BrokerPlace, place_options
-from moothall.cli.shared_options import journal_option, recorded
+from moothall.cli.own_agents import ChatParticipants, participant_options
+from moothall.cli.serving.broker_commands import BrokerOptions, broker_options
+from moothall.cli.shared_options import journal_option, recording_agents
 from moothall.cli.values import NonEmptyText
 
 
 @click.command()
-@company_options
+@participant_options
 @journal_option("File in which the agents' replies are recorded.")
 @click.option("--no-history", is_flag=True, help="Do not keep typed lines for the next time.")
-@partial(place_options, flag=("name",))
+@partial(broker_options, opt_in_arguments=("name",))
 @click.option(
     "--name",
     metavar="ID",
@@ -36,7 +36,7 @@ from moothall.cli.values import NonEmptyText
 def command(
     journal: str | None,
     no_history: bool,
-    place: BrokerPlace,
+    broker: BrokerOptions,
     name: str | None,
     **agent_options: Any,
 ) -> int:
@@ -78,18 +78,18 @@ def command(
     Defaults come from MOOTHALL_MODEL, MOOTHALL_ROOT and MOOTHALL_AGENTS, then from moothall.toml in
     the current folder (model, root, key, agents; at the top level or in [chat]).
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    me = name or (f"USER-{secrets.token_hex(2).upper()}" if place.is_chosen else "You")
-    company = ChatCompany.of(me, place.is_chosen, **agent_options)
-    chat = Session(company.small, me)
-    chat.notes += company.notes
+    me = name or (f"USER-{secrets.token_hex(2).upper()}" if broker.is_chosen else "You")
+    participants = ChatParticipants.of(me, broker.is_chosen, **agent_options)
+    chat = Session(participants.has_small_model, me)
+    chat.notes += participants.notes
     try:
-        with recorded(company.members, journal, "everybody whom you bring"):
-            return interruptible(_run(chat, company.members, not no_history, place))
+        with recording_agents(participants.members, journal, "everybody whom you bring"):
+            return interruptible(_run(chat, participants.members, not no_history, broker))
     finally:
-        company.close()
+        participants.close()
 
 
-async def _run(chat: Session, members: list[Agent], history: bool, place: BrokerPlace) -> int:
+async def _run(chat: Session, members: list[Agent], history: bool, broker: BrokerOptions) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         history_path = None
@@ -100,8 +100,8 @@ async def _run(chat: Session, members: list[Agent], history: bool, place: Broker
                 chat.notes.append(f"(no history: {error})")
         console = TerminalConsole(chat.complete, chat.interrupt, history_path)
     space: Space = (
-        place.space(approver=console.approver, on_connection=chat.on_connection)
-        if place.is_chosen
+        broker.space(approver=console.approver, on_connection=chat.on_connection)
+        if broker.is_chosen
         else NativeSpace(approver=console.approver)
     )
     stop = partial(asyncio.get_running_loop().call_soon_threadsafe, chat.interrupt)

@@ -16,7 +16,7 @@ from moothall.cli.recorded_runs import next_lines
 from moothall.cli.shared_options import (
     as_usage_error,
     chosen_journal,
-    is_typed,
+    is_on_command_line,
     journal_option,
     json_data_option,
     open_journal,
@@ -84,7 +84,11 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
 
 def _option(journal: str | None) -> str:
     """Return the option by which a shown command names the journal as this one did."""
-    return escaped(f" --journal {shlex.quote(journal)}") if journal and is_typed("journal") else ""
+    return (
+        escaped(f" --journal {shlex.quote(journal)}")
+        if journal and is_on_command_line("journal")
+        else ""
+    )
 
 
 def _print_list(

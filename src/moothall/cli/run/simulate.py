@@ -21,7 +21,7 @@ from moothall.cli.run.watch import keyboard, print_line, says_yes
 from moothall.cli.shared_options import (
     as_usage_error,
     folders,
-    is_typed,
+    is_on_command_line,
     model_option,
     recording_options,
 )
@@ -166,7 +166,7 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if experiment is not None:
         for name in click.get_current_context().params:
-            if name not in _OF_EXPERIMENTS and is_typed(name):
+            if name not in _OF_EXPERIMENTS and is_on_command_line(name):
                 raise click.UsageError(_town_option_error(name, experiment))
         instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         if odd is not None:

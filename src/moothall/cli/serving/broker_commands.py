@@ -16,7 +16,7 @@ from moothall import Agent, AMQPOptions, MissingExtra, Waiting
 from moothall.build import counted, escaped
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
-from moothall.cli.shared_options import as_usage_error, print_text, recorded
+from moothall.cli.shared_options import as_usage_error, print_text, recording_agents
 from moothall.cli.values import NonEmptyText
 from moothall.spaces.amqp.amqp_options import silence_client
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
-_LOOK_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 1.0
 _DECIDED_S: Final = 3.0
 """Seconds between looks for runs that a person has decided about."""
 
@@ -66,7 +66,7 @@ _QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a
 
 
 @dataclass(frozen=True)
-class BrokerPlace:
+class BrokerOptions:
     """What a command line says about the broker and the exchange; the environment says the rest."""
 
     exchange: str | None
@@ -84,10 +84,10 @@ class BrokerPlace:
         with as_usage_error():
             return AMQPOptions.from_environment(**self.amqp_arguments)
 
-    def within(self, group: BrokerPlace) -> BrokerPlace:
+    def within(self, group: BrokerOptions) -> BrokerOptions:
         """Return this, where it says nothing, as the group before the command says."""
         exchange = self.exchange or group.exchange
-        return BrokerPlace(
+        return BrokerOptions(
             exchange, self.quorum or group.quorum, group.amqp_arguments | self.amqp_arguments
         )
 
@@ -110,26 +110,29 @@ class BrokerPlace:
             return space_over_broker(self.amqp_arguments, **at, **options)
 
 
-def place_options(
-    function: Callable[..., Any], *, quorum: bool = True, flag: tuple[str, ...] | None = None
+def broker_options(
+    function: Callable[..., Any],
+    *,
+    quorum: bool = True,
+    opt_in_arguments: tuple[str, ...] | None = None,
 ) -> Callable[..., Any]:
-    """Add the options that name the broker, and pass them as one, `place`.
+    """Add the options that name the broker, and pass them as one, `broker`.
 
-    With `flag`, the command goes over a broker only if a person says so, by an option that is added
-    as well; `flag` names arguments of the command that are for a broker, too.
+    With `opt_in_arguments`, those of the command that are for a broker, too, it goes over a broker
+    only if a person says so, by an option that is added as well.
     """
 
     @wraps(function)
     def command(*args: Any, exchange: str | None, quorum: bool = False, **kwargs: Any) -> Any:
         options = {name: kwargs.pop(name) for name in _OPTIONS if name != "exchange"}
         options_set = {name: value for name, value in options.items() if value not in (None, False)}
-        is_chosen = flag is None or kwargs.pop("amqp")
-        place = BrokerPlace(exchange, quorum, options_set, is_chosen)
-        more = {f"--{name}": kwargs[name] is not None for name in flag or ()}
-        place.check(is_chosen, "--amqp", more)
-        return function(*args, place=place, **kwargs)
+        is_chosen = opt_in_arguments is None or kwargs.pop("amqp")
+        broker = BrokerOptions(exchange, quorum, options_set, is_chosen)
+        more = {f"--{name}": kwargs[name] is not None for name in opt_in_arguments or ()}
+        broker.check(is_chosen, "--amqp", more)
+        return function(*args, broker=broker, **kwargs)
 
-    choosing = () if flag is None else (_FLAG,)
+    choosing = () if opt_in_arguments is None else (_FLAG,)
     decorated: Callable[..., Any] = command
     for option in reversed((*choosing, *_OPTIONS.values(), *((_QUORUM,) if quorum else ()))):
         decorated = option(decorated)
@@ -149,7 +152,7 @@ def serve_over_broker(
     agents: Sequence[str],
     id: str | None,
     description: str | None,
-    place: BrokerPlace,
+    broker: BrokerOptions,
     inbox: str | None,
     shared: bool,
     journal: str | None,
@@ -164,16 +167,16 @@ def serve_over_broker(
         )
     served = named_agent(agents[0], id, "MODULE:AGENT", description)
     forks_on_mismatch((served,), on_mismatch)
-    with recorded((served,), journal, agents[0]):
+    with recording_agents((served,), journal, agents[0]):
         log_to_stderr()
         # What nobody decides here waits in the journal, if there is one.
         waiting = None if getattr(served, "journal", None) is None else Waiting()
-        space = place.space(inbox=inbox, grace=grace, approver=waiting)
-        return asyncio.run(_serve(served, space, place, grace, shared))
+        space = broker.space(inbox=inbox, grace=grace, approver=waiting)
+        return asyncio.run(_serve(served, space, broker, grace, shared))
 
 
 async def _serve(
-    agent: Agent, space: AMQPSpace, place: BrokerPlace, grace: float, shared: bool
+    agent: Agent, space: AMQPSpace, broker: BrokerOptions, grace: float, shared: bool
 ) -> int:
     from moothall.agents.replies.sub_agents.going_on import keep_resuming
 
@@ -192,13 +195,13 @@ async def _serve(
         await asyncio.to_thread(add_agent, space, agent, shared=shared)
         serving = True
         id = escaped(str(agent.id))
-        address = place.options().address
-        print_served(f"{id} is served at {address}, exchange {place.name}. Ctrl-C ends it.")
+        address = broker.options().address
+        print_served(f"{id} is served at {address}, exchange {broker.name}. Ctrl-C ends it.")
         decided = asyncio.create_task(keep_resuming(lambda: (agent,), _DECIDED_S))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_POLL_INTERVAL_S):
                     await stopped.wait()
         decided.cancel()
         if not stopped.is_set():
@@ -241,9 +244,9 @@ def log_to_stderr() -> None:
 
 
 @click.group(invoke_without_command=True)
-@partial(place_options, quorum=False)
+@partial(broker_options, quorum=False)
 @click.pass_context
-def dead_letters(ctx: click.Context, place: BrokerPlace) -> None:
+def dead_letters(ctx: click.Context, broker: BrokerOptions) -> None:
     """Inspect and resend dead-lettered messages.
 
     A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
@@ -258,10 +261,10 @@ def dead_letters(ctx: click.Context, place: BrokerPlace) -> None:
       moothall dead-letters
       moothall dead-letters resend --all
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    ctx.obj = place
+    ctx.obj = broker
     if ctx.invoked_subcommand is not None:
         return
-    with _opened(place) as dead:
+    with _opened(broker) as dead:
         letters, more = dead.look()
     for letter in letters:
         _print_letter(letter)
@@ -274,9 +277,9 @@ def dead_letters(ctx: click.Context, place: BrokerPlace) -> None:
 @dead_letters.command(short_help="Resend a dead letter, or all.")
 @click.argument("key", required=False)
 @click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
-@partial(place_options, quorum=False)
+@partial(broker_options, quorum=False)
 @click.pass_obj
-def resend(group: BrokerPlace, key: str | None, all_: bool, place: BrokerPlace) -> int:
+def resend(group: BrokerOptions, key: str | None, all_: bool, broker: BrokerOptions) -> int:
     """Resend the dead letter KEY, or all, to the agents they were sent to.
 
     A resent letter is a new message and is handled even if the outcome of the first is unknown:
@@ -286,7 +289,7 @@ def resend(group: BrokerPlace, key: str | None, all_: bool, place: BrokerPlace) 
     if (key is None) is not all_:
         raise click.UsageError("give either a KEY or --all")
     sent = stay = 0
-    with _opened(place.within(group)) as dead:
+    with _opened(broker.within(group)) as dead:
         for letter, reason in dead.resend(key):
             if reason is None:
                 sent += 1
@@ -305,15 +308,15 @@ def resend(group: BrokerPlace, key: str | None, all_: bool, place: BrokerPlace) 
     return int(stay > 0)
 
 
-def _opened(place: BrokerPlace) -> DeadLetters:
+def _opened(broker: BrokerOptions) -> DeadLetters:
     """Return the dead letters of an exchange."""
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces import DeadLetters
 
     silence_client()
-    options = place.options()
+    options = broker.options()
     with as_usage_error():
-        return DeadLetters(options, place.name)
+        return DeadLetters(options, broker.name)
 
 
 def _print_letter(letter: DeadLetter) -> None:

@@ -19,21 +19,21 @@ from moothall.cli.interrupts import interruptible, stop_on_signals
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
     GRACE_S,
-    BrokerPlace,
+    BrokerOptions,
+    broker_options,
     forks_on_mismatch,
     log_to_stderr,
-    place_options,
     serve_over_broker,
 )
 from moothall.cli.serving.serve_company import is_company, serve_company
 from moothall.cli.shared_options import (
     as_usage_error,
-    is_typed,
+    is_on_command_line,
     journal_option,
     limit_options,
     made_journal,
     mismatch_option,
-    recorded,
+    recording_agents,
 )
 from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
 
@@ -99,7 +99,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     multiple=True,
     help="Origin of web pages that may call it, such as https://app.example; may be repeated.",
 )
-@place_options
+@broker_options
 @click.option(
     "--inbox",
     metavar="PATH",
@@ -136,7 +136,7 @@ def command(
     public_url: str | None,
     proxies: tuple[str, ...],
     origins: tuple[str, ...],
-    place: BrokerPlace,
+    broker: BrokerOptions,
     inbox: str | None,
     shared: bool,
     journal: str | None,
@@ -191,7 +191,7 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if is_company(agents):
         typed = [each.name for each in command.params if each.name != "agents" and each.name]
-        if any(map(is_typed, typed)):
+        if any(map(is_on_command_line, typed)):
             raise click.UsageError("a company's settings are in its file: give no options")
         return serve_company(agents)
     most = _CallerLimits(limits, per, rate, callers)
@@ -201,11 +201,11 @@ def command(
     if http is None and not mcp_stdio:
         most.check_none()
         return serve_over_broker(
-            agents, id, description, place, inbox, shared, journal, grace, on_mismatch
+            agents, id, description, broker, inbox, shared, journal, grace, on_mismatch
         )
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
-    place.check(False, "RabbitMQ", {"--inbox": inbox is not None, "--shared": shared})
+    broker.check(False, "RabbitMQ", {"--inbox": inbox is not None, "--shared": shared})
     MissingExtra.unless("moothall serve --http", "mcp", "mcp", "mcp_types", "starlette", "uvicorn")
     if len(agents) > 1 and (id or description) is not None:
         raise click.UsageError("--id and --description are for one agent")
@@ -230,7 +230,7 @@ def command(
                 and hasattr(each, "journal")
                 and not (own_journal and most.spend)
             ):
-                stack.enter_context(recorded((each,), journal, name))
+                stack.enter_context(recording_agents((each,), journal, name))
         log_to_stderr()
         books = stack.enter_context(made_journal(journal)) if journal and most.spend else None
         if mcp_stdio:
@@ -257,7 +257,7 @@ class _CallerLimits:
     def check_none(self) -> None:
         """Refuse the options where they say nothing to a door."""
         of_a_door = self.spend or self.per or self.rate is not None or self.callers is not None
-        if of_a_door or is_typed("token"):
+        if of_a_door or is_on_command_line("token"):
             raise click.UsageError(
                 f"--callers, {', '.join(_OPTIONS)}, --per, --rate and --token are for --http"
             )
@@ -266,7 +266,7 @@ class _CallerLimits:
         """Return the token, or those of the file of callers."""
         if self.callers is None:
             return token
-        if is_typed("token"):
+        if is_on_command_line("token"):
             raise click.UsageError("give either --token or --callers")
         from moothall.serving.doors import Callers
 
@@ -300,7 +300,7 @@ async def _over_streams(
     """Serve MCP at the standard streams until the client closes them."""
     from moothall.serving.doors import Callers, MCPDoor, Served
 
-    if limits.rate is not None or limits.callers is not None or is_typed("token"):
+    if limits.rate is not None or limits.callers is not None or is_on_command_line("token"):
         raise click.UsageError("--callers, --token and --rate are for --http")
     served = Served(agents, Callers(budget=limits.budget(books)))
     try:

@@ -52,7 +52,7 @@ class ListedWeights:
         return folder() / f"{self.name}.gguf"
 
     @property
-    def spelling(self) -> str:
+    def model_name(self) -> str:
         """The name by which `model` knows them."""
         return "local" if self is DEFAULT else f"local:{self.name}"
 

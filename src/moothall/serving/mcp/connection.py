@@ -100,11 +100,11 @@ class ServerConnection:
         answer = asyncio.get_running_loop().create_future()
         request = ServerRequest(send, label, answer, ask, caller)
         request.trace = tracing.carry()
-        self._thread.enter(self._take, request)
+        self._thread.call_soon(self._take, request)
         try:
             return await request.answer
         except asyncio.CancelledError:
-            self._thread.enter(self._drop, request)
+            self._thread.call_soon(self._drop, request)
             raise
 
     async def open(self) -> None:
@@ -123,7 +123,7 @@ class ServerConnection:
         if wait:
             self._thread.stop()
         else:
-            self._thread.enter(self._thread.end)
+            self._thread.call_soon(self._thread.end)
 
     @property
     def is_live(self) -> bool:

@@ -281,7 +281,7 @@ class SocietyRouter(Router):
                 f"to services: {', '.join(self.services) or 'there are none'}"
             )
         delivery = Delivery(envelope, Delivery.REQUEST)
-        self.enter(self.post, delivery)
+        self.call_soon(self.post, delivery)
         return VirtualRequest(delivery, self)
 
     def make_ready(self, mailbox: Any) -> None:

@@ -164,14 +164,14 @@ class AMQPOptions:
 
 @dataclass(frozen=True)
 class BrokerLimits:
-    """What a space lets wait, and for how long: arguments of `AMQPSpace`."""
+    """What a space lets wait in a queue, and for how long, by arguments of `AMQPSpace`."""
 
-    mailbox: int
-    mailbox_bytes: int
-    keep_s: float
+    max_messages: int
+    max_bytes: int
+    message_ttl_s: float
     prefetch: int | None
     prefetch_bytes: int
-    deliveries: int | None
+    max_deliveries: int | None
 
 
 def each_node(options: AMQPOptions) -> list[AMQPOptions]:
@@ -231,8 +231,8 @@ class Names:
                 f"_ . : -, not amq or starting with amq., got {exchange!r}"
             )
         self.exchange = exchange
-        self.dead: str = f"{exchange}.dead"
-        self.dead_letters: str = f"{exchange}.dead-letters"
+        self.dead_exchange: str = f"{exchange}.dead"
+        self.dead_queue: str = f"{exchange}.dead-letters"
 
     def key_to_several(self, to: str) -> str:
         """Return the routing key of a message to a group or to everyone."""

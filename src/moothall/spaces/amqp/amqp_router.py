@@ -76,7 +76,7 @@ class AMQPRouter(Router):
         on_state: Callable[[str, str], None],
         evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
-        super().__init__(thread, limits.mailbox)
+        super().__init__(thread, limits.max_messages)
         self.dispatch: Callable[[Delivery], None] = self._dispatch
         self.inbox = inbox
         self.broker: Broker
@@ -212,7 +212,7 @@ class AMQPRouter(Router):
             return
         if outcome == REFUSED and self.presence.hold_refused(message):
             return
-        is_dead = message.exchange == self.broker.names.dead
+        is_dead = message.exchange == self.broker.names.dead_exchange
         if (is_dead and outcome == FULL) or (
             message.exchange is not None and outcome in (RETURNED, REFUSED)
         ):

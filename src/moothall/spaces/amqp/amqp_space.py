@@ -176,7 +176,7 @@ class AMQPSpace(Space):
         done = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
         properties = pika.BasicProperties(type="send")
         about = (self._router.broker, properties, body, reason, agent, done)
-        self._thread.enter(partial(publish_dead_letter, *about))
+        self._thread.call_soon(partial(publish_dead_letter, *about))
         await confirmed.wait()
 
     def _prepare(self) -> None:
@@ -201,7 +201,7 @@ class AMQPSpace(Space):
         """Consume the agent's queue, and then run its `after_add`."""
         if on_a_space() or not waits:
             # The loop must not block. Messages sent meanwhile may be for this agent.
-            self._router.enter(self._add_later, mailbox)
+            self._router.call_soon(self._add_later, mailbox)
             return
         try:
             here = self._thread.run(self._router.agent_queues.add, mailbox).result()

@@ -31,7 +31,7 @@ MAX_LETTERS: Final = 1000
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
 _LOOKS = 20
-_LOOK_S = 0.05
+_POLL_INTERVAL_S = 0.05
 _RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
 _BY_BROKER = {
@@ -68,7 +68,7 @@ def publish_dead_letter(
             correlation_id=properties.correlation_id,
             headers=headers,
             settles=confirmed,
-            exchange=broker.names.dead,
+            exchange=broker.names.dead_exchange,
         )
     )
 
@@ -280,7 +280,8 @@ class DeadLetters:
                     for _ in range(_LOOKS):
                         if self._count(channel) >= self._got:
                             break
-                        self._connection.sleep(_LOOK_S)  # a replicated queue requeues later
+                        # A replicated queue requeues later.
+                        self._connection.sleep(_POLL_INTERVAL_S)
                     channel.close()
         except ChannelClosedByBroker as error:
             if error.reply_code != NOT_FOUND or "home node" in error.reply_text:
@@ -300,14 +301,14 @@ class DeadLetters:
             raise BrokerError(explain(_cause(error), self._options)) from error
 
     def _count(self, channel: BlockingChannel) -> int:
-        declared = channel.queue_declare(self._names.dead_letters, passive=True)
+        declared = channel.queue_declare(self._names.dead_queue, passive=True)
         count: int = declared.method.message_count
         return count
 
     def _letters(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
         """Yield each dead letter with its delivery tag; duplicates have equal keys."""
         for _ in range(most):
-            got, properties, body = channel.basic_get(self._names.dead_letters)
+            got, properties, body = channel.basic_get(self._names.dead_queue)
             if got is None:
                 return
             self._got += 1

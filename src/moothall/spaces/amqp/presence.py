@@ -29,7 +29,7 @@ _CHECK_S: Final = 0.01
 _GONE_S: Final = 0.05
 """How long the last answers of an agent that has left may take."""
 
-_LOOK_S: Final = 0.2
+_POLL_INTERVAL_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
 
 _MOST_TRIES: Final = 3
@@ -55,10 +55,10 @@ class Presence:
     def renew(self, id: str) -> None:
         """Extend the life of an absent agent's queue beyond the messages just published to it.
 
-        The broker deletes a queue that was neither consumed nor declared for twice `keep_s`.
+        The broker deletes a queue that was neither consumed nor declared for twice its TTL.
         """
-        now, keep_s = self.broker.loop.time(), self.broker.limits.keep_s
-        if now - self._renewed.get(id, -keep_s) < keep_s / 2:
+        now, message_ttl_s = self.broker.loop.time(), self.broker.limits.message_ttl_s
+        if now - self._renewed.get(id, -message_ttl_s) < message_ttl_s / 2:
             return
         self._renewed[id] = now
         if len(self._renewed) > _RENEWED:
@@ -156,7 +156,7 @@ class Presence:
                         await queues.bind(to, ())
                     break
                 # Its process declares the queue: it is being added, or its queue was deleted.
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
             # Messages published before this may still be returned.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
         except (LinkLost, AMQPError):
@@ -189,13 +189,13 @@ class Presence:
 
     async def _publish_again(self, to: str) -> None:
         publisher, state = self.broker.publisher, None
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
         sent = publisher.sent(to)  # later ones may find room, or their receiver
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
             state = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
-        full = state is not None and state.messages >= self.broker.limits.mailbox
+        full = state is not None and state.messages >= self.broker.limits.max_messages
         if self.broker.quorum and not full:
             publisher.close_channel()  # the next one is opened at once
         for message in publisher.take_held(to):

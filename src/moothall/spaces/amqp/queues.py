@@ -42,13 +42,13 @@ class Queues:
         self._call = self.broker.control.call
         self._names = self.broker.names
         self._arguments: dict[str, Any] = {
-            "x-dead-letter-exchange": self._names.dead,
+            "x-dead-letter-exchange": self._names.dead_exchange,
             # A queue without a consumer expires after its last messages are dead-lettered;
             # messages that are sent to it meanwhile extend its life (`Presence.renew`).
-            "x-message-ttl": int(limits.keep_s * 1000),
-            "x-expires": int(limits.keep_s * 2000),
-            "x-max-length": limits.mailbox,
-            "x-max-length-bytes": limits.mailbox_bytes,
+            "x-message-ttl": int(limits.message_ttl_s * 1000),
+            "x-expires": int(limits.message_ttl_s * 2000),
+            "x-max-length": limits.max_messages,
+            "x-max-length-bytes": limits.max_bytes,
             "x-overflow": "reject-publish",
             "x-queue-type": self.broker.queue_type,
         }

@@ -255,7 +255,7 @@ class Recorder:
         # What ended so long ago is not redelivered. After the first too: there may be only a few.
         if self._ended_count % _FORGET_EVERY == 1:
             try:
-                self.inbox.forget(self.broker.limits.keep_s, 2 * _FORGET_EVERY)
+                self.inbox.forget(self.broker.limits.message_ttl_s, 2 * _FORGET_EVERY)
             except InboxError as error:
                 logger.warning("nothing can be forgotten: %s", error)
         if self._flushing:

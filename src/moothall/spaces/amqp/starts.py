@@ -40,8 +40,8 @@ class Starts:
 
     def counts(self, mailbox: Mailbox, tag: DeliveryTag) -> bool:
         """Return whether the start of a message that came again is counted."""
-        if self.broker.limits.deliveries is None or mailbox.shared:
-            return self.broker.limits.deliveries is not None
+        if self.broker.limits.max_deliveries is None or mailbox.shared:
+            return self.broker.limits.max_deliveries is not None
         # What ran there was the first in its queue, so it is among the first that come again.
         channel, came = self._redelivered.get(mailbox.id, (0, 0))
         came = came + 1 if channel == tag[0] else 1
@@ -59,12 +59,15 @@ class Starts:
 
     async def _count(self, delivery: Any, resume: Callable[[], None]) -> None:
         broker, limits, name = self.broker, self.broker.limits, delivery.counted_in
-        assert limits.deliveries is not None
-        arguments = {"x-expires": int(limits.keep_s * 2000), "x-queue-type": broker.queue_type}
+        assert limits.max_deliveries is not None
+        arguments = {
+            "x-expires": int(limits.message_ttl_s * 2000),
+            "x-queue-type": broker.queue_type,
+        }
         try:
             declared, _ = await broker.control.declare(name, arguments)
             started = 1 + declared.message_count
-            if started >= limits.deliveries:
+            if started >= limits.max_deliveries:
                 self.in_doubt(delivery, f"was started {started} times, and its process ended")
                 return
             start = Outbound(broker.new_key(), _START, name, b"", exchange="")  # to that queue

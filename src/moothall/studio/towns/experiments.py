@@ -30,11 +30,11 @@ _AT_ONCE: Final = 4
 """The most experiments that run at the same time."""
 _PROGRESS_S: Final = 0.2
 """The least time between two events of the progress of one."""
-_ENDS_S: Final = 20.0
+_JOIN_TIMEOUT_S: Final = 20.0
 
 
 @dataclass
-class _Running:
+class _ExperimentRun:
     """An experiment that was begun here; `state` is running, stopping, ended, stopped or failed."""
 
     number: int
@@ -81,8 +81,8 @@ class ExperimentRuns:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._numbers = itertools.count(1)
-        self._starting = guard()
-        self._experiments: dict[int, _Running] = {}
+        self._start_lock = guard()
+        self._experiments: dict[int, _ExperimentRun] = {}
 
     def form(self) -> PageForm:
         """Return the form that runs the experiment of a file."""
@@ -121,7 +121,7 @@ class ExperimentRuns:
             raise ConfigError(problem)
         out_path = os.path.expanduser(out.strip())
         folder = Path(out_path).absolute() if out_path else path.with_name(f"{path.stem}-results")
-        with self._starting:
+        with self._start_lock:
             active = [
                 each for each in self._experiments.values() if each.state in ("running", "stopping")
             ]
@@ -131,64 +131,62 @@ class ExperimentRuns:
                 raise ConfigError(f"{_AT_ONCE} experiments are under way: wait, or stop one")
             cells = experiment.size()["cells"]
             identity = (experiment.name, str(path), str(folder))
-            running = _Running(next(self._numbers), *identity, cells, jobs, seeds or None)
-            lives = partial(self._live, running, experiment, jobs)
-            name = f"moothall-experiment-{running.number}"
-            running.thread, _ = in_thread(name, lambda started: asyncio.run(lives(started)))
-            before = [each.number for each in self._experiments.values() if each.out == running.out]
+            run = _ExperimentRun(next(self._numbers), *identity, cells, jobs, seeds or None)
+            run_experiment = partial(self._run_experiment, run, experiment, jobs)
+            name = f"moothall-experiment-{run.number}"
+            run.thread, _ = in_thread(name, lambda started: asyncio.run(run_experiment(started)))
+            before = [each.number for each in self._experiments.values() if each.out == run.out]
             for number in before:  # it continues these
                 del self._experiments[number]
-            self._experiments[running.number] = running
-        self._tell(running)
+            self._experiments[run.number] = run
+        self._tell(run)
 
-    async def _live(
-        self, running: _Running, experiment: Experiment, jobs: int, started: Future[None]
+    async def _run_experiment(
+        self, run: _ExperimentRun, experiment: Experiment, jobs: int, started: Future[None]
     ) -> None:
-        running.loop, running.task = asyncio.get_running_loop(), asyncio.current_task()
+        run.loop, run.task = asyncio.get_running_loop(), asyncio.current_task()
         started.set_result(None)
         try:
-            await experiment.run(
-                jobs=jobs, out=running.out, progress=partial(self._progress, running)
-            )
-            running.state, running.part = "ended", 1.0
+            await experiment.run(jobs=jobs, out=run.out, progress=partial(self._on_progress, run))
+            run.state, run.part = "ended", 1.0
         except asyncio.CancelledError:
-            running.state = "stopped"
+            run.state = "stopped"
         except Exception as error:  # pages show it
-            running.state = "failed"
-            running.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
-        self._tell(running)
+            run.state = "failed"
+            run.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
+        self._tell(run)
 
-    def _progress(self, running: _Running, now: SweepProgress) -> None:
-        running.cells_ended, running.seconds_left = now.ended, now.seconds_left
-        running.part = now.lived / now.steps if now.steps else 1.0
-        if time.monotonic() - running.shown_at >= _PROGRESS_S:
-            self._tell(running)
+    def _on_progress(self, run: _ExperimentRun, progress: SweepProgress) -> None:
+        run.cells_ended, run.seconds_left = progress.ended, progress.seconds_left
+        run.part = progress.lived / progress.steps if progress.steps else 1.0
+        if time.monotonic() - run.shown_at >= _PROGRESS_S:
+            self._tell(run)
 
-    def _tell(self, running: _Running) -> None:
-        running.shown_at = time.monotonic()
-        self._hub.feed.publish("experiment", running.to_json())
+    def _tell(self, run: _ExperimentRun) -> None:
+        run.shown_at = time.monotonic()
+        self._hub.feed.publish("experiment", run.to_json())
 
     def list_all(self) -> list[dict[str, Any]]:
         """Return the experiments, the newest first."""
         return [each.to_json() for each in reversed([*self._experiments.values()])]
 
-    def _running(self, number: int) -> _Running:
+    def _find_run(self, number: int) -> _ExperimentRun:
         if number not in self._experiments:
             raise ConfigError(f"there is no experiment {number} here")
         return self._experiments[number]
 
     def stop(self, number: int) -> None:
         """End an experiment; begun again, it continues after the cells that have ended."""
-        running = self._running(number)
-        if running.state != "running":
-            raise ConfigError(f"experiment {running.name!r} is not running")
-        running.state = "stopping"
-        self._cancel(running)
-        self._tell(running)
+        run = self._find_run(number)
+        if run.state != "running":
+            raise ConfigError(f"experiment {run.name!r} is not running")
+        run.state = "stopping"
+        self._cancel(run)
+        self._tell(run)
 
-    def _cancel(self, running: _Running) -> None:
+    def _cancel(self, run: _ExperimentRun) -> None:
         with suppress(RuntimeError):  # it has just ended
-            running.loop.call_soon_threadsafe(running.task.cancel)
+            run.loop.call_soon_threadsafe(run.task.cancel)
 
     def close(self) -> None:
         """End all experiments."""
@@ -199,15 +197,15 @@ class ExperimentRuns:
             self._cancel(each)
         for each in active:
             if each.thread is not None:
-                each.thread.join(_ENDS_S)
+                each.thread.join(_JOIN_TIMEOUT_S)
 
     def page(self, number: int) -> Response:
         """Return the report of an experiment that has ended."""
-        running = self._running(number)
-        if running.state != "ended":
-            raise ConfigError(f"experiment {running.name!r} has no report yet")
+        run = self._find_run(number)
+        if run.state != "ended":
+            raise ConfigError(f"experiment {run.name!r} has no report yet")
         try:
-            html = (Path(running.out) / "report.html").read_text(encoding="utf-8")
+            html = (Path(run.out) / "report.html").read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"the report cannot be read: {error.strerror}") from None
         return report_page(html)
@@ -220,5 +218,5 @@ class ExperimentRuns:
         router.get("/experiment")(self.page)
 
         @router.post("/stop_experiment")
-        def stopped(number: int = Body(embed=True)) -> None:
+        def stop_experiment(number: int = Body(embed=True)) -> None:
             self.stop(number)

@@ -211,11 +211,11 @@ class SocietyTab(Tab):
 
         of, other = (self.second_town, None) if second else (self.town, self.second_town)
         if of is None:
-            packed = with_head({"town": 0, "state": "none"})
+            frame = with_head({"town": 0, "state": "none"})
         else:
             other_number = None if other is None else other.number
-            packed = of.frame(max(0, after) if town == of.number else 0, layer, other_number)
-        return Response(packed, media_type="application/octet-stream")
+            frame = of.frame(max(0, after) if town == of.number else 0, layer, other_number)
+        return Response(frame, media_type="application/octet-stream")
 
     def map(self, second: bool = False) -> dict[str, Any]:
         """Return bounds, places and roads."""

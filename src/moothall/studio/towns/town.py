@@ -93,12 +93,12 @@ class Town:
         self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
         self._changes = 0
         self._changing = guard()
-        self._thread = threading.Thread(target=self._live, name="moothall-town", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="moothall-town", daemon=True)
         self._thread.start()
 
     # -- living ------------------------------------------------------------------------------------
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         try:
             with self._new_society() as society:
                 society.observe(self._on_message)
@@ -340,11 +340,11 @@ class Town:
         kind = layer.partition(".")[0]
         least, most = {"needs": (0, 1000), "opinions": (-1000, 1000)}.get(kind, (least, most))
         part = np.clip((values - least) / ((most - least) or 1), 0, 1) * (_NO_LEVEL - 1)
-        packed = np.nan_to_num(part, nan=_NO_LEVEL).astype(np.uint8).tobytes()
-        return packed, {"layer": layer, "least": least, "most": most}
+        level_bytes = np.nan_to_num(part, nan=_NO_LEVEL).astype(np.uint8).tobytes()
+        return level_bytes, {"layer": layer, "least": least, "most": most}
 
-    def _packed(self) -> bytes:
-        """Return where citizens are, packed for `frame`; empty before they are there."""
+    def _position_bytes(self) -> bytes:
+        """Return where citizens are, as bytes for `frame`; empty before they are there."""
         import numpy as np
 
         where, plan = self._positions, self._plan
@@ -388,8 +388,8 @@ class Town:
             "changes": self._changes,
             "beside": other_number,
         }
-        packed = self._packed()
-        if society is not None and packed:
+        positions = self._position_bytes()
+        if society is not None and positions:
             assert self._positions is not None
             acts, ids = self._positions.acts, self._positions.ids
             if not self._layers:
@@ -399,7 +399,7 @@ class Town:
                     if run is None or not np.isnan(levels(society, path)).all()
                 }
             level, level_data = self._level(layer)
-            packed += level
+            positions += level
             columns, rows, own = self._table(max(after, len(society.metrics) - _ROWS))
             head |= {
                 "step": society.number,
@@ -427,7 +427,7 @@ class Town:
                 ],
                 "topics": topics_of(society),
             }
-        return with_head(head, packed)
+        return with_head(head, positions)
 
     def _table(self, first: int) -> tuple[list[str], list[list[Any]], list[str]]:
         """Return the columns and rows of the charts from a step on, and the program's own names."""

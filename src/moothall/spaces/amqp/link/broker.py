@@ -45,7 +45,7 @@ CLASSIC: Final = "classic"
 QUORUM: Final = "quorum"
 _AGAIN_S: Final = 1.0
 _UNCONFIRMED_S: Final = 3.0
-_LOOK_S: Final = 5.0
+_POLL_INTERVAL_S: Final = 5.0
 """How often a process looks whether the exchange still routes to it."""
 _BIND_TRIES: Final = 10
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
@@ -247,7 +247,7 @@ class Broker:
         """Declare the exchanges, and bind what is not of an agent."""
         call, names = self.control.call, self.names
         await call(Channel.exchange_declare, names.exchange, "topic", durable=True)
-        await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
+        await call(Channel.exchange_declare, names.dead_exchange, "fanout", durable=True)
         await self.declare_dead_letters()
         await call(Channel.queue_bind, self._replies, names.exchange, self.reply_key)
         await call(Channel.queue_bind, self._replies, names.exchange, names.processes)
@@ -255,7 +255,7 @@ class Broker:
 
     async def declare_dead_letters(self) -> bool:
         """Declare the queue of the dead letters; return False if it is on a node that is down."""
-        dead = self.names.dead_letters
+        dead = self.names.dead_queue
         arguments: dict[str, Any] = {"x-queue-type": self.queue_type}
         if self.quorum:
             # Listing them delivers each again: RabbitMQ 4 would delete it after twenty times.
@@ -267,7 +267,7 @@ class Broker:
                 raise
             logger.error("there are no dead letters until their node is back: %s", error)
             return False
-        await self.control.call(Channel.queue_bind, dead, self.names.dead, "")
+        await self.control.call(Channel.queue_bind, dead, self.names.dead_exchange, "")
         return True
 
     async def _declare_replies(self) -> None:
@@ -344,7 +344,7 @@ class Broker:
         Another process may have declared it already; what that binds is not this one's.
         """
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             # A busy process may miss one.
             if not (await self.reached() or await self.reached()) and self.is_up:
                 with suppress(LinkLost, AMQPError):  # the next connection binds everything
