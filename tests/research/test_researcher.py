@@ -619,6 +619,28 @@ def test_expertise_of_a_model_that_is_no_number_from_0_to_1_is_refused(expertise
         Objective("alpha", expertise)
 
 
+@pytest.mark.parametrize(
+    ("answers", "beta", "notes"),
+    (
+        (["I'm sorry, I cannot help with that."] * 2, False, 1),
+        (["No changes are needed.", "Alpha uses port 4711 [1]. Beta encrypts all [2]."], True, 0),
+        (["Beta encrypts every message.[^2^]"], True, 0),
+    ),
+)
+def test_narrative_is_not_lost_where_the_model_gives_back_none_of_it(
+    answers: list[str], beta: bool, notes: int
+) -> None:
+    first = plan(("read", {"url": ALPHA}))
+    said = [*SCRIPT[:2], first, "Alpha uses port 4711.[^1^]", evaluation({"alpha": 0.1})]
+    more = [plan(("read", {"url": BETA})), *answers, evaluation({"alpha": 1.0})]
+    researcher, _ = research([*said, *more], iterations=9)
+    report = researcher.report_sync()
+    assert report.stop_reason == "done"
+    cited = [each.sentence for each in report.citations]
+    assert cited[0] == "Alpha uses port 4711."
+    assert (len(cited) == 2, len(report.notes)) == (beta, notes)
+
+
 def test_research_whose_model_failed_amid_narrating_tells_what_was_read_when_it_goes_on() -> None:
     def answers() -> Iterator[str]:
         yield from SCRIPT[:3]

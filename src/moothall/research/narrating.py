@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from moothall import ContextOverflow
-from moothall.build import Stop, Unusable, counted, one_line, shorten, side_by_side
+from moothall.build import Stop, UnreadableText, Unusable, counted, one_line, shorten, side_by_side
 from moothall.research import prompts, rules
 from moothall.research.citations.footnotes import without_list
 from moothall.research.extractive.index import QuestionWords, nearest
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import can_plan
 from moothall.research.writing.answers import outline_in, written_in
+from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.frame import phrase, topics_of
 from moothall.research.writing.sections import (
     as_section,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 Numbered = tuple[int, Passage]
 """A passage with the number by which it is cited."""
 
+_NUMBER: Final = re.compile(r"\[\^(\d+)\^\]")
 _AT_ONCE: Final = 4  # sections that are written side by side
 _PASSAGE_OVERHEAD_TOKENS: Final = 40  # tokens beside its text
 
@@ -104,7 +107,8 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
     try:
         if can_plan(bench.model):
             prompt = prompts.narrative(bench, narrative, chunk)
-            bench.checked(await bench.ask_until_usable(prompt, written_in(prompt)))
+            read = _keeping(bench, narrative, written_in(prompt))
+            bench.checked(await bench.ask_until_usable(prompt, read))
         else:
             prompt = prompts.answer(bench, chunk)
             _narrate_small(bench, await bench.ask_until_usable(prompt, written_in(prompt)))
@@ -121,6 +125,23 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
         half = len(chunk) // 2
         await _improve(bench, chunk[:half])
         await _improve(bench, chunk[half:])
+
+
+def _keeping(bench: Workbench, so_far: str, read: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a reader of improved texts that lets none take the place of what it does not have.
+
+    A model may answer with what is new alone, or that it can or need not help.
+    """
+    known = {*_NUMBER.findall(so_far)}
+
+    def read_improved(text: str) -> str:
+        improved = read(text)
+        cited = {*_NUMBER.findall(with_footnotes(improved, bench.numbered))}
+        if known and not cited:
+            raise UnreadableText("has no footnote: give the whole text, with what is new")
+        return improved if cited & known or not known else f"{so_far}\n\n{improved}"
+
+    return read_improved
 
 
 def _narrate_small(bench: Workbench, answer: str) -> None:
@@ -206,7 +227,8 @@ async def _section(
     prompt = prompts.section(bench, heading, so_far, chunk)
     adds = prompts.count(bench, so_far) > prompts.shown_tokens(bench)
     try:
-        text_of_model = await bench.ask_until_usable(prompt, written_in(prompt), at=key)
+        read = _keeping(bench, "" if adds else so_far, written_in(prompt))
+        text_of_model = await bench.ask_until_usable(prompt, read, at=key)
         text = without_list(as_section(text_of_model, heading.heading))
     except Unusable as error:
         name = heading.heading or "the beginning"
