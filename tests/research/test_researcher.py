@@ -426,6 +426,7 @@ def test_research_whose_last_findings_cannot_be_read_has_failed() -> None:
     tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA, "part": "all"}))
     script = [tasks, evaluation({"alpha": 0.0})]
     report = research(script, tools=Flaky("read").tools(), iterations=1)[0].report_sync()
+    assert report.notes == [f"failed: {ALPHA}: the read server is down"]
     assert report.stop_reason == "error"
     assert report.detail.startswith("nothing of what was found could be read: ")
 
@@ -599,6 +600,7 @@ def test_research_iteration_whose_tasks_all_fail_after_reading_says_so() -> None
     assert report.stop_reason == "no_progress"
     assert report.detail.startswith("each task of the last iteration failed: ")
     assert "404 for http://web.test/gone" in report.detail
+    assert report.notes == []
 
 
 @pytest.mark.parametrize("expertise", (1.5, -0.1, "high"))

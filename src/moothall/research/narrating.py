@@ -132,14 +132,14 @@ def _keeping(bench: Workbench, so_far: str, read: Callable[[str], str]) -> Calla
 
     A model may answer with what is new alone, or that it can or need not help.
     """
-    known = {*_NUMBER.findall(so_far)}
+    own_notes = {*_NUMBER.findall(so_far)}
 
     def read_improved(text: str) -> str:
         improved = read(text)
         cited = {*_NUMBER.findall(with_footnotes(improved, bench.numbered))}
-        if known and not cited:
+        if own_notes and not cited:
             raise UnreadableText("has no footnote: give the whole text, with what is new")
-        return improved if cited & known or not known else f"{so_far}\n\n{improved}"
+        return improved if cited & own_notes or not own_notes else f"{so_far}\n\n{improved}"
 
     return read_improved
 

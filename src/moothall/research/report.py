@@ -322,9 +322,11 @@ def _failures(progress: Progress, resources: list[Resource]) -> Iterator[str]:
     read = [json.dumps(each.url) for each in resources if each.visited]
     subjects: dict[str, list[str]] = {}
     for key, reason in progress.failed.items():
-        if reason not in progress.detail and not any(each in key for each in read):
-            args = json.loads(key.partition(" ")[2])
-            subject = next((each for each in args.values() if isinstance(each, str)), "")
+        args = json.loads(key.partition(" ")[2]).values()
+        texts = (each for each in args if isinstance(each, str))
+        subject = max(texts, key=lambda text: "://" in text, default="")
+        is_named = reason in progress.detail and ("://" not in subject or subject in reason)
+        if not is_named and not any(each in key for each in read):
             subjects.setdefault(reason, []).append(one_line(subject, 120))
     for reason, listed in subjects.items():
         more = f" and {len(listed) - _PLACES} more" * (len(listed) > _PLACES)
