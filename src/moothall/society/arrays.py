@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from moothall import ConfigError, MissingExtra
 from moothall.build import stated_delimiter
 
 __all__ = [
+    "Array",
     "Numbers",
     "any_of",
     "csv_rows",
@@ -31,6 +32,9 @@ __all__ = [
 
 MissingExtra.unless("moothall.society", "society", "numpy")
 import numpy as np  # noqa: E402 - an error names the extra
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+"""Numbers of many: a column, or what rules compute of one."""
 
 
 def import_package(name: str, feature: str = "moothall.society", extra: str = "society") -> Any:
@@ -82,7 +86,7 @@ class Numbers:
         self._dtype = dtype
 
     @cached_property
-    def _array(self) -> Any:
+    def _array(self) -> Array:
         return np.array(self._numbers, self._dtype)
 
     def __getitem__(self, at: Any) -> Any:

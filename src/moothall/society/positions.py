@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.needs import NEEDS
 from moothall.society.blocks.talk import TOPICS
@@ -98,7 +98,7 @@ def act_counts(society: Steps) -> list[int]:
     return counts
 
 
-def _codes(to: Any, did: Any, acts: Sequence[str]) -> Any:
+def _codes(to: Any, did: Any, acts: Sequence[str]) -> Array:
     """Return the index in `ACTS` of what each citizen does; who is on the way travels."""
     codes = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
     return np.where(to >= 0, _CODES["travel"], codes[did])
@@ -164,7 +164,7 @@ def numbers(society: Steps) -> dict[str, str]:
     }
 
 
-def levels(society: Steps, path: str) -> Any:
+def levels(society: Steps, path: str) -> Array:
     """Return a number of each citizen's status, in id order; NaN where there is none."""
     of, _, name = path.rpartition(".")
     if society.population is not None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from moothall import BlockParams, action
 from moothall.build import object_schema
-from moothall.society.arrays import Numbers, any_of, is_place, larger, np, smaller, where
+from moothall.society.arrays import Array, Numbers, any_of, is_place, larger, np, smaller, where
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, now_of
 from moothall.society.blocks.columns import ACT, ERRAND, code
 from moothall.society.blocks.rules import bought, set_bought, stay_home
@@ -266,7 +266,7 @@ class EconomyBlock(CitizenBlock):
 
     # -- in columns --------------------------------------------------------------------------------
 
-    def fits_rows(self, rows: Rows) -> Any:
+    def fits_rows(self, rows: Rows) -> Array:
         """Return `fits` of rows."""
         fits = np.asarray(super().fits_rows(rows)) > 0
         if hasattr(rows.city, "by_kind") and "item_do" in rows.population.arrays:

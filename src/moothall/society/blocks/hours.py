@@ -31,7 +31,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.block import CitizenBlockParams
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import belows
@@ -153,7 +153,7 @@ class Day(NamedTuple):
     dinner: Any
 
 
-def _weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Any:
+def _weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Array:
     sums = np.cumsum(weights)
     drawn = belows(int(sums[-1]), seed, ids, 0, f"plan.{purpose}")
     return np.searchsorted(sums, drawn, side="right")

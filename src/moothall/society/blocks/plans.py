@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import (
     AVOIDS,
     CHOSEN,
@@ -119,15 +119,15 @@ class Plans:
         self.show(rows, items)
         self.forget(rows)
 
-    def missed(self, time: int, where: Any) -> Any:
+    def missed(self, time: int, where: Any) -> Array:
         """Return the slots of the last errands after the current items that are over, or 0."""
         return self._errands(where, lambda begins, ends: ends <= time, last=True)
 
-    def soon(self, before: int, where: Any) -> Any:
+    def soon(self, before: int, where: Any) -> Array:
         """Return the slots of the next errands that begin before a time, or 0."""
         return self._errands(where, lambda begins, ends: begins < before)
 
-    def _errands(self, where: Any, fits: Any, *, last: bool = False) -> Any:
+    def _errands(self, where: Any, fits: Any, *, last: bool = False) -> Array:
         """Return of some rows the slot of the first (last) errand that follows its current item.
 
         An errand is at a kind of place. The times of beginning and end of all items up to it must
@@ -288,7 +288,7 @@ class Plans:
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
-    def _at_home(self, at: Any, home: Any) -> Any:
+    def _at_home(self, at: Any, home: Any) -> Array:
         """Return the place codes of items that are at home, or wherever one is."""
         return np.where(home & (self.home[at] >= 0), HOME, NONE)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, AGE
 from moothall.society.columns.column import Column
@@ -226,7 +226,7 @@ class Topics:
         return topics[:, :used][at].astype(np.int64), interest[:, :used][at].astype(np.int64)
 
     @cached_property
-    def interests(self) -> Any:
+    def interests(self) -> Array:
         """The interest of each row in each topic, and 0 last, in none; int32."""
         interests = np.zeros((len(self._rows), len(self._topics) + 1), np.int32)
         for topic, interest in zip(*(each.T for each in self._in_order), strict=True):

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
@@ -137,7 +137,7 @@ class Ties:
             friends[at[positions[now]]] = codes[now]
         return np.where(friends >= 0, friends - 1, friends)
 
-    def strength(self, codes: Any) -> Any:
+    def strength(self, codes: Any) -> Array:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
         strengths = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
@@ -166,7 +166,7 @@ class Ties:
         self._friends[index, slot] = codes
         self._friendship[index, slot] = change(relation & self._mask) | relation & ~self._mask
 
-    def _slot_of(self, index: Any, codes: Any) -> Any:
+    def _slot_of(self, index: Any, codes: Any) -> Array:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
         most = self._friends.shape[1]
         slots, positions = np.full(len(index), most), np.arange(len(index))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from moothall.society.arrays import import_package, np
+from moothall.society.arrays import Array, import_package, np
 from moothall.society.city.map import Mode
 from moothall.society.city.routes import Roads
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TINY: Final = 1000
 """A strong part of fewer nodes is passed over for a larger one: the limit of OSRM."""
@@ -23,21 +20,21 @@ class Access:
     def __init__(
         self,
         roads: Roads,
-        node: NDArray[Any],
-        at: NDArray[Any],
-        spots: NDArray[Any],
-        snaps: NDArray[Any] | None = None,
-        parts: NDArray[Any] | None = None,
+        node: Array,
+        at: Array,
+        spots: Array,
+        snaps: Array | None = None,
+        parts: Array | None = None,
         walk: Mode | None = None,
     ) -> None:
         self.roads = roads
         self.node = node if snaps is None else _snapped(roads, node, at, spots, snaps, parts)
-        self.far: NDArray[Any] = abs(at - spots[self.node]).sum(axis=1)
+        self.far: Array = abs(at - spots[self.node]).sum(axis=1)
         led = self.node != node
         self._walk = walk if led.any() else None
-        self._walked: NDArray[Any] = self.far * led
+        self._walked: Array = self.far * led
 
-    def metres(self, start: Any, end: Any) -> NDArray[Any]:
+    def metres(self, start: Any, end: Any) -> Array:
         """Return the metres between places of two arrays; int64, −1 without a route."""
         metres = self.roads.metres(self.node[start], self.node[end])
         return np.where(metres < 0, -1, metres + self.far[start] + self.far[end])
@@ -55,7 +52,7 @@ class Access:
         return mode.time(metres - on_foot) + self._walk.time(on_foot) - self._walk.wait
 
 
-def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: Any) -> NDArray[Any]:
+def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: Any) -> Array:
     """Return the nearest node of the largest strong part, for places whose node is in a tiny one.
 
     A strong part's nodes all have ways to each other. The largest is that of the same part of the
@@ -67,7 +64,7 @@ def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: An
     first = order[np.r_[True, np.diff(parts[order]) > 0]]  # by part
     main = strong == strong[first][parts]
     main &= size > 1
-    nodes: NDArray[Any] = node.copy()
+    nodes: Array = node.copy()
     stranded = np.flatnonzero(snaps & ~main[node] & (size[node] < _TINY))
     for part in np.unique(parts[node[stranded]]).tolist():
         goals = np.flatnonzero(main & (parts == part))
@@ -78,8 +75,8 @@ def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: An
     return nodes
 
 
-def connected(matrix: Any, how: str = "weak") -> NDArray[Any]:
+def connected(matrix: Any, how: str = "weak") -> Array:
     """Return the number of each node's connected part."""
     graph = import_package("scipy.sparse.csgraph")
-    parts: NDArray[Any] = graph.connected_components(matrix, directed=True, connection=how)[1]
+    parts: Array = graph.connected_components(matrix, directed=True, connection=how)[1]
     return parts

@@ -7,11 +7,11 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt, names_checked
-from moothall.society.arrays import np, sha256_of
+from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.city.access import Access, connected
 from moothall.society.city.columns import PlaceColumns
 from moothall.society.city.generate import generated
@@ -31,9 +31,6 @@ from moothall.society.city.nearest import Nearest
 from moothall.society.city.places import Near, NumberedPlaces
 from moothall.society.city.routes import Roads, Route
 from moothall.society.clock import DAY_S
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class City(NumberedPlaces):
@@ -203,7 +200,7 @@ class City(NumberedPlaces):
         hashes = [sha256_of(each) for each in (*columns, places.node, places.kind)]
         return hashlib.sha256(repr((parts, hashes)).encode()).hexdigest()
 
-    def _accesses(self, at: NDArray[Any]) -> dict[str, Access]:
+    def _accesses(self, at: Array) -> dict[str, Access]:
         """Return the roads of each mode as places reach them; modes with equal roads share one."""
         index = {node: number for number, node in enumerate(self._node_ids)}
         edges = np.array(
@@ -314,11 +311,11 @@ class City(NumberedPlaces):
 
     # -- queries of many places at once, by their numbers in `ids()` -------------------------------
 
-    def capacity_rows(self) -> NDArray[Any]:
+    def capacity_rows(self) -> Array:
         """Return the capacity of each place; int64."""
         return self.places.capacity
 
-    def by_area(self, places: Any) -> NDArray[Any]:
+    def by_area(self, places: Any) -> Array:
         """Return an order of places in which neighbouring places are close.
 
         It is Morton's order (1966): the bits of x and y alternate, in steps of 50 m.
@@ -329,7 +326,7 @@ class City(NumberedPlaces):
             key |= (x >> bit & 1) << (2 * bit) | (y >> bit & 1) << (2 * bit + 1)
         return np.lexsort((places, key))
 
-    def open_rows(self, time: Any, places: Any = None) -> NDArray[Any]:
+    def open_rows(self, time: Any, places: Any = None) -> Array:
         """Return for each place whether it is open; booleans.
 
         Args:
@@ -343,17 +340,17 @@ class City(NumberedPlaces):
             opens, lasts = opens[places], lasts[places]
         since = np.asarray(time).astype(np.int32) - opens
         since += (since < 0) * np.int32(DAY_S)
-        is_open: NDArray[Any] = since < lasts
+        is_open: Array = since < lasts
         if self.closed:
             shut = np.zeros(len(self.places), bool)
             shut[[self.place_numbers[each] for each in self.closed]] = True
             is_open &= ~(shut if places is None else shut[places])
         return is_open
 
-    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> NDArray[Any]:
+    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Array:
         """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
         ways = np.empty((len(place), len(modes)), np.int64, order="F")
-        metres_of: dict[Access, NDArray[Any]] = {}  # modes that use the same roads share the metres
+        metres_of: dict[Access, Array] = {}  # modes that use the same roads share the metres
         for number, mode in enumerate(map(self._mode, modes)):
             access = self._access[mode.name]
             if access not in metres_of:
@@ -397,7 +394,7 @@ class City(NumberedPlaces):
             access.metres(np.zeros(1, int), np.zeros(1, int))
 
     @functools.cached_property
-    def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _hours(self) -> tuple[Array, Array]:
         """The second at which each place opens, and for how many seconds."""
         lasts = self.places.closes - self.places.opens
         return self.places.opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)

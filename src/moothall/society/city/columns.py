@@ -6,15 +6,12 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import eq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moothall import ConfigError
 from moothall.build import excerpt
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.map import Place
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class PlaceColumns(Sequence[Place]):
@@ -64,7 +61,7 @@ class PlaceColumns(Sequence[Place]):
         )
         self.kinds: tuple[str, ...] = tuple(sorted(kinds))  # `kind` has numbers of them
         self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
-        self.capacity: NDArray[Any] = most.astype(np.int64)
+        self.capacity: Array = most.astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -32,17 +32,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isqrt
-from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.map import Place, Road
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import belows, choices, integers
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _HOUSEHOLDS = (29, 35, 15, 12, 6, 2, 1)
 _SPACING = 100
@@ -111,10 +107,10 @@ class _TownPlan:
             for number, (x, y) in enumerate(zip(xs, ys, strict=True))
         ]
 
-    def _rows(self, count: int) -> NDArray[Any]:
+    def _rows(self, count: int) -> Array:
         return np.arange(count, dtype=np.uint64)
 
-    def _below(self, n: int, count: int, purpose: str) -> NDArray[Any]:
+    def _below(self, n: int, count: int, purpose: str) -> Array:
         return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
 
     def _spread(self, purpose: str, count: int, metres: int) -> tuple[list[int], list[int]]:
@@ -166,7 +162,7 @@ class _TownPlan:
         share = drawn.astype(np.int64) + 1
         return self._until(np.minimum((1 << 53) // share, max(5, jobs // 20)), jobs)
 
-    def _until(self, sizes: NDArray[Any], total: int) -> list[int]:
+    def _until(self, sizes: Array, total: int) -> list[int]:
         """Return the first sizes up to the total; the last one is cut to fit."""
         sums = sizes.cumsum()
         last = int(sums.searchsorted(total))

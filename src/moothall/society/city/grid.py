@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.places import SteppedPlaces, no_mode
 
 _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -76,12 +76,12 @@ class Grid(SteppedPlaces):
         return tuple(sorted(f"{x},{y}" for x in range(self.width) for y in range(self.height)))
 
     @functools.cached_property
-    def cells(self) -> Any:
+    def cells(self) -> Array:
         """The column and row of each cell, in the order of `ids`: int32, (n_cells, 2)."""
         return np.array([each.split(",") for each in self._ids], "int32")
 
     @functools.cached_property
-    def next_to(self) -> Any:
+    def next_to(self) -> Array:
         """The neighbours of each cell, by their index in `ids`, −1 for none: (n_cells, 4 or 8).
 
         The columns are directions: left, up, down, right, then the diagonals.
@@ -111,7 +111,7 @@ class Grid(SteppedPlaces):
             return range(-min(radius, side - 1), min(radius, side - 1) + 1)
         return range(-min(radius, (side - 1) // 2), min(radius, side // 2) + 1)
 
-    def _shifted(self, offsets: Iterable[tuple[int, int]]) -> Any:
+    def _shifted(self, offsets: Iterable[tuple[int, int]]) -> Array:
         """Return for each cell those at some offsets, by their index in `ids`; −1 for none."""
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
         columns = [np.empty((len(self), 0), np.int32)]
@@ -125,7 +125,7 @@ class Grid(SteppedPlaces):
         return np.column_stack(columns)
 
     @functools.cached_property
-    def _numbers(self) -> Any:
+    def _numbers(self) -> Array:
         """The index in `ids` of each cell, by column and row."""
         numbers = np.empty((self.width, self.height), np.int32)
         numbers[self.cells[:, 0], self.cells[:, 1]] = np.arange(len(self), dtype=np.int32)
@@ -151,7 +151,7 @@ class Grid(SteppedPlaces):
             raise ConfigError(f"x must be from 0 to {self.width - 1}, y to {self.height - 1}")
         return self._numbers[x, y]
 
-    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Any:
+    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Array:
         """Return `seconds` of many cells, by index in `ids`, by each mode: (n, n_modes)."""
         for mode in modes:
             no_mode(mode)

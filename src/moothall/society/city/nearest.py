@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.access import Access
 from moothall.society.city.routes import MOST_IN_TABLE, dijkstra
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _AT_ONCE: Final = 1 << 22
 _WIDEST: Final = 1 << 32
@@ -20,7 +17,7 @@ _NO_PLACE: Final = 2**63 - 1
 class Nearest:
     """The nearest places of each kind (None: all) from every node, in tables made on first use."""
 
-    def __init__(self, kinds: Mapping[str | None, NDArray[Any]], spots: NDArray[Any]) -> None:
+    def __init__(self, kinds: Mapping[str | None, Array], spots: Array) -> None:
         self._kinds, self._spots = kinds, spots
         self._tables: dict[tuple[Access, str | None], tuple[Any, Any]] = {}
 
@@ -45,7 +42,7 @@ class Nearest:
         places = np.where(is_place, keys % count, -1).astype(np.int32)
         return places, np.where(is_place, keys // count, 0).astype(np.int32)
 
-    def _search(self, access: Access, targets: Any, keys: Any) -> None:
+    def _search(self, access: Access, targets: Array, keys: Array) -> None:
         """Find the least keys in a large graph, from the places, since they are fewer than nodes.
 
         The radius grows until each node has all its places, or nothing bounds it any more. Places
@@ -88,7 +85,7 @@ class Nearest:
         return np.split(places[order], starts)
 
 
-def _add(access: Access, keys: Any, nodes: Any, far: Any, targets: Any) -> None:
+def _add(access: Access, keys: Array, nodes: Array, far: Array, targets: Array) -> None:
     """Keep the least keys of nodes, of those they have and of `targets` `far` away."""
     # Places are numbered in order of id, so this key has no ties.
     new = (far.astype(np.int64) + access.far[targets]) * len(access.node) + targets

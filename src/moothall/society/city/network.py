@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, check_text, excerpt
-from moothall.society.arrays import import_package, np
+from moothall.society.arrays import Array, import_package, np
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, belows, uniforms
@@ -329,7 +329,7 @@ class Network(SteppedPlaces):
         return int(self._row_numbers[self._number(node)])
 
     @functools.cached_property
-    def _row_numbers(self) -> Any:
+    def _row_numbers(self) -> Array:
         """The number in `links` of each node, by its index in `ids`."""
         order = sorted(range(len(self)), key=lambda each: id_order(self._ids[each]))
         numbers = np.empty(len(self), np.int64)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 
 
 class Near(NamedTuple):
@@ -151,7 +151,7 @@ class NumberedPlaces:
     _kind_names: tuple[str, ...]
 
     @functools.cached_property
-    def _kind_numbers(self) -> Any:
+    def _kind_numbers(self) -> Array:
         """The number of each place's kind; all have the first if nothing else was set."""
         return np.zeros(len(self), np.int8)
 
@@ -190,11 +190,11 @@ class NumberedPlaces:
         """Return the places of a kind in order of id; none if there is no such kind."""
         return self._by_kind.get(kind, ())
 
-    def kind_rows(self) -> Any:
+    def kind_rows(self) -> Array:
         """Return each place's kind as its number in `kinds()`; an array of whole numbers."""
         return self._kind_numbers
 
-    def _rows_of(self, kind: str | None) -> Any:
+    def _rows_of(self, kind: str | None) -> Array:
         """Return the numbers of the places of a kind, of all for None; int32, rising."""
         if kind is None:
             return np.arange(len(self), dtype=np.int32)

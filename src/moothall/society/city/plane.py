@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import import_package, np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from moothall.society.arrays import Array, import_package, np
 
 
 class Plane:
@@ -111,7 +108,7 @@ class Plane:
 class Points:
     """Positions on a plane, numbered from 0; `Plane.points` makes them."""
 
-    def __init__(self, plane: Plane, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def __init__(self, plane: Plane, x: Array, y: Array) -> None:
         self._at = np.column_stack([x, y])
         low, high = np.zeros(2), np.array([plane.width, plane.height])
         on = (self._at >= low) & ((self._at < high) if plane.torus else (self._at <= high))
@@ -125,7 +122,7 @@ class Points:
     def __len__(self) -> int:
         return len(self._at)
 
-    def within(self, radius: float, rows: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    def within(self, radius: float, rows: Any = None) -> tuple[Array, Array]:
         """Return who is at most so far away, as compressed rows.
 
         Args:
@@ -146,7 +143,7 @@ class Points:
         sizes = np.add.reduceat(~own, _starts(counts)[:-1]) if len(counts) else counts
         return _starts(sizes), neighbours[~own]
 
-    def nearest(self, count: int, rows: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    def nearest(self, count: int, rows: Any = None) -> tuple[Array, Array]:
         """Return the nearest others of each, and how far they are, the nearest first.
 
         Args:
@@ -166,7 +163,7 @@ class Points:
         return np.where(neighbours == len(self), -1, neighbours), away
 
 
-def _starts(counts: Any) -> NDArray[Any]:
+def _starts(counts: Any) -> Array:
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts

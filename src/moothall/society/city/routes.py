@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError
-from moothall.society.arrays import import_package, np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from moothall.society.arrays import Array, import_package, np
 
 MOST_IN_TABLE: Final = 2500  # up to this many nodes, one table has the metres between all of them
 _FARTHEST: Final = 2**31 - 1
@@ -38,7 +35,7 @@ class Roads:
     """A graph of nodes 0 … n−1, and the shortest routes between them, in exact whole metres."""
 
     # An edge is (from, to, metres).
-    def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
+    def __init__(self, edges: Array, oneway: Array, spots: Array) -> None:
         if int(edges[:, 2].sum()) > _FARTHEST:
             raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
         directed = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
@@ -56,10 +53,10 @@ class Roads:
         self.matrix: Any = import_package("scipy.sparse").csr_array(
             (directed[:, 2].astype(float), ends), shape=shape
         )
-        self._tables: dict[int, NDArray[Any]] = {}
+        self._tables: dict[int, Array] = {}
 
     @functools.cached_property
-    def all_metres(self) -> NDArray[Any]:
+    def all_metres(self) -> Array:
         """The metres between all nodes of a small graph; int32, −1 without a route."""
         distances = dijkstra(self.matrix)
         return np.where(np.isinf(distances), -1, distances).astype(np.int32)
@@ -69,14 +66,14 @@ class Roads:
         return Labels(self.matrix, self._spots, symmetric=self._symmetric)
 
     @functools.cached_property
-    def _cache(self) -> NDArray[Any]:
+    def _cache(self) -> Array:
         return np.zeros(_CACHED, np.uint64)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it keeps routes of its own."""
         return {name: value for name, value in vars(self).items() if name != "_cache"}
 
-    def table(self, source: int) -> NDArray[Any]:
+    def table(self, source: int) -> Array:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a route."""
         table = self.all_metres[source] if self.count <= MOST_IN_TABLE else self._tables.get(source)
         if table is None:
@@ -88,9 +85,9 @@ class Roads:
             self._tables[source] = table
         return table
 
-    def metres(self, start: Any, end: Any) -> NDArray[Any]:
+    def metres(self, start: Any, end: Any) -> Array:
         """Return the metres between nodes of two arrays; int64, −1 without a route."""
-        metres: NDArray[Any]
+        metres: Array
         if self.count <= MOST_IN_TABLE:
             metres = self.all_metres[start, end].astype(np.int64)
             return metres
@@ -155,7 +152,7 @@ class Labels:
     J. Computing 32).
     """
 
-    def __init__(self, graph: Any, spots: NDArray[Any], *, symmetric: bool = False) -> None:
+    def __init__(self, graph: Any, spots: Array, *, symmetric: bool = False) -> None:
         # By level: the number of each node's cell, −1 in none, and its labels, there and back.
         self._levels: list[tuple[Any, _Label, _Label]] = []
         turned = None if symmetric else graph.T.tocsr()
@@ -179,7 +176,7 @@ class Labels:
             self._levels.append((cell, there, back))
             level = deeper
 
-    def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
+    def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between nodes; int64, −1 without a route."""
         metres = np.full(len(start), _FARTHEST, np.int64)
         pairs = np.arange(len(start))
@@ -222,7 +219,7 @@ class _Label:
         none = self._excess == _no_way(self.dtype)
         self._excess = np.where(none, np.uint32(_FARTHEST), self._excess)
 
-    def to(self, start: Any, other: _Label, end: Any) -> NDArray[Any]:
+    def to(self, start: Any, other: _Label, end: Any) -> Array:
         """Return the least metres over a separating node of the cells that nodes share."""
         none = _no_way(self.dtype)
         more = np.add(self._excess[start], other._excess[end], dtype=np.uint32)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.kernel.wants import PLACE
 
 _TYPES: Final = (
@@ -84,7 +84,7 @@ class Column:
         """The type of its array."""
         return "int32" if self.dtype == PLACE else self.dtype
 
-    def new_array(self, count: int) -> Any:
+    def new_array(self, count: int) -> Array:
         """Return an array for `count` citizens, filled with the default."""
         shape: Any = count if self.width is None else (count, self.width)
         default = -1 if self.dtype == PLACE and not self.default else self.default
@@ -184,7 +184,7 @@ COMMIT_COLUMNS: Final[tuple[str, ...]] = (
 # -- several values of each ------------------------------------------------------------------------
 
 
-def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
+def untouched(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return zeros in Fortran order; a page takes memory only once it is written."""
     # numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
     count = int(np.prod(shape))

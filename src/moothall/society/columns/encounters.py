@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall import ConfigError
-from moothall.society.arrays import import_package, np
+from moothall.society.arrays import Array, import_package, np
 from moothall.society.columns.lists import turns
 from moothall.society.columns.want_table import Say
 
@@ -73,7 +73,7 @@ class OtherCitizens:
         none = np.zeros(0, np.int64)
         return (none, none) if messages is None else messages[:2]
 
-    def heard_count(self: Any) -> Any:
+    def heard_count(self: Any) -> Array:
         """Return how many messages each got in the step before; int64."""
         return np.bincount(self.senders()[0], minlength=len(self))
 
@@ -93,7 +93,7 @@ class OtherCitizens:
         return starts[place + 1] - first, self.part(stands) - first, lambda at: order[first + at]
 
 
-def _by_place(place: Any) -> tuple[Any, Any, Any]:
+def _by_place(place: Array) -> tuple[Any, Any, Any]:
     """Return each place's start in the order by place, that order, and each row's rank in it."""
     there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]

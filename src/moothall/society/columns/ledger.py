@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from moothall.society.arrays import larger, np, smaller
+from moothall.society.arrays import Array, larger, np, smaller
 from moothall.society.columns.register import Register
 
 BRACKETS: Final[tuple[tuple[int, int], ...]] = (
@@ -133,7 +133,7 @@ def definer(kind: type, name: str) -> Any:
 
 
 # `payer`: the index in `has`, the money; `order_of` gives the order of some of the payments.
-def afforded(cents: Any, payer: Any, has: Any, order_of: Callable[[Any], Any]) -> Any:
+def afforded(cents: Array, payer: Array, has: Array, order_of: Callable[[Any], Any]) -> Array:
     """Return which payments are made: as heard, each in full, as far as the payer's money lasts."""
     totals = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
@@ -180,7 +180,7 @@ def withheld(
     return smaller(gross, larger(0, tax - paid))
 
 
-def credited(deposits: Any, interest: int, own: int, order_of: Callable[[Any], Any]) -> Any:
+def credited(deposits: Array, interest: int, own: int, order_of: Callable[[Any], Any]) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import untouched
 
 
@@ -25,7 +25,7 @@ class Lists:
             self._slots[number][some] = old[some]
         return self
 
-    def append(self, at: Any, values: Any) -> None:
+    def append(self, at: Array, values: Array) -> None:
         """Append numbers to lists, in order; a list may occur more than once."""
         order = np.argsort(at, kind="stable")
         for turn in turns(at[order]):
@@ -38,7 +38,7 @@ class Lists:
                 self._slots[number][which[some]] = numbers[some]
             self.count[which] += 1
 
-    def remove(self, at: Any, values: Any) -> Any:
+    def remove(self, at: Array, values: Array) -> Array:
         """Remove numbers that are once in their lists; return which were there."""
         there, order = np.zeros(len(at), bool), np.argsort(at, kind="stable")
         for turn in turns(at[order]):
@@ -53,7 +53,7 @@ class Lists:
             there[order[turn]] = hit
         return there
 
-    def parts(self, at: Any) -> Iterator[tuple[int, Any, Any]]:
+    def parts(self, at: Array) -> Iterator[tuple[int, Any, Any]]:
         """Yield each slot, the positions in `at` of the lists that reach it, and their numbers."""
         count, which = self.count[at], np.arange(len(at))
         for slot, numbers in enumerate(self._slots):
@@ -62,7 +62,7 @@ class Lists:
                 return
             yield slot, which, numbers[at[which]]
 
-    def contains(self, at: Any, values: Any) -> Any:
+    def contains(self, at: Array, values: Array) -> Array:
         """Return for each list whether it contains a number."""
         is_in = np.zeros(len(at), bool)
         for _, which, numbers in self.parts(at):

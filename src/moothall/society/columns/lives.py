@@ -7,7 +7,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import excerpt, nearest
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.encounters import OtherCitizens
 
@@ -86,7 +86,7 @@ class Lives(OtherCitizens):
             raise ConfigError(f"block {self._block}: remove: {reason}")
         changes.deaths.append((self.index[at], have.copy()))
 
-    def _each(self: Any, label: str, value: Any, shape: tuple[int, ...], of: str) -> Any:
+    def _each(self: Any, label: str, value: Any, shape: tuple[int, ...], of: str) -> Array:
         """Return numbers or booleans, one for each. Raises ConfigError: they are others."""
         try:
             got, values = excerpt(value), np.asarray(value)

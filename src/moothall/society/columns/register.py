@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import excerpt
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
@@ -157,7 +157,7 @@ class Register:
             return None
         return self.places[number] if content == PLACE else self.words[number]
 
-    def of_kind(self, kind: str, most: int | None = None) -> Any:
+    def of_kind(self, kind: str, most: int | None = None) -> Array:
         """Return the numbers of the (first) places of a kind, in order of id."""
         places = () if self.city is None else self.city.by_kind(kind)[:most]
         return np.array([self.place_numbers[each] for each in places], np.int64)
@@ -193,7 +193,7 @@ class Register:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
         self.arrays[name][rows] = self.fitting(name, value)
 
-    def fitting(self, name: str, value: Any) -> Any:
+    def fitting(self, name: str, value: Any) -> Array:
         """Return a value as a column has it. Raises ConfigError: it does not fit."""
         own = self.arrays[name]
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import guard
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Lives
@@ -20,9 +20,6 @@ from moothall.society.columns.want_table import Table, checked_fields
 from moothall.society.kernel import draw
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _FINDING: Final = guard()
 
@@ -130,25 +127,25 @@ class Rows(Lives, RowTurns, RowOutcomes):
         return bool(self.population.places)
 
     @cached_property
-    def index(self) -> NDArray[Any]:
+    def index(self) -> Array:
         """Which rows of the population these are."""
         if self._chosen is None:
             return np.arange(self.first, self.until)
-        index: NDArray[Any] = self._chosen + self.first if self.first else self._chosen
+        index: Array = self._chosen + self.first if self.first else self._chosen
         return index
 
     @cached_property
-    def ids(self) -> NDArray[Any]:
+    def ids(self) -> Array:
         """Their ids."""
         return self.part(self.population.ids)
 
-    def part(self, array: Any) -> NDArray[Any]:
+    def part(self, array: Any) -> Array:
         """Return these rows' entries of an array over the whole population, read-only."""
         return self.inside(array[self.first : self.until])
 
-    def inside(self, array: NDArray[Any]) -> NDArray[Any]:
+    def inside(self, array: Array) -> Array:
         """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
-        chosen: NDArray[Any] = array if self._chosen is None else array[self._chosen]
+        chosen: Array = array if self._chosen is None else array[self._chosen]
         return chosen
 
     def column(self, name: str) -> Any:
@@ -157,7 +154,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         return self.inside(self.population.arrays[name][self.first - base : self.until - base])
 
     @property
-    def at(self) -> NDArray[Any]:
+    def at(self) -> Array:
         """The indices of these rows in `population.arrays`, of which a worker has a part."""
         base = self.population.base
         return self.index - base if base else self.index
@@ -274,25 +271,25 @@ class Rows(Lives, RowTurns, RowOutcomes):
 
     # -- random numbers ----------------------------------------------------------------------------
 
-    def integer(self, purpose: str, draw_: int = 0) -> NDArray[Any]:
+    def integer(self, purpose: str, draw_: int = 0) -> Array:
         """Return `draws.integer` of each: 64 random bits, uint64."""
         return draw.integers(self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def uniform(self, purpose: str, draw_: int = 0) -> NDArray[Any]:
+    def uniform(self, purpose: str, draw_: int = 0) -> Array:
         """Return `draws.uniform` of each: float64 in [0, 1)."""
         return draw.uniforms(self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def below(self, n: Any, purpose: str, draw_: int = 0) -> NDArray[Any]:
+    def below(self, n: Any, purpose: str, draw_: int = 0) -> Array:
         """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
         return draw.belows(n, self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> NDArray[Any]:
+    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> Array:
         """Return `draws.choice` of each, all by the same weights: int64."""
         return draw.choices(weights, self.population.seed, self.ids, self.step, purpose, draw_)
 
     # -- others ------------------------------------------------------------------------------------
 
-    def neighbour(self, purpose: str, draw_: int = 0) -> NDArray[Any]:
+    def neighbour(self, purpose: str, draw_: int = 0) -> Array:
         """Return the row of a random neighbour of each in the network, −1 without one; int64.
 
         It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
@@ -301,7 +298,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         degree = self.part(starts[1:]) - self.part(starts[:-1])
         lonely = degree == 0
         at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
-        rows: NDArray[Any]
+        rows: Array
         if not lonely.any():
             rows = neighbours[at]
             return rows
@@ -309,7 +306,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         rows[~lonely] = neighbours[at[~lonely]]
         return rows
 
-    def neighbour_sum(self, values: Any) -> NDArray[Any]:
+    def neighbour_sum(self, values: Any) -> Array:
         """Return for each the sum of a column of the whole population over its neighbours.
 
         Args:
@@ -332,7 +329,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         part = starts[self.first : self.until + 1] - low
         return self.inside(sums[part[1:]] - sums[part[:-1]])
 
-    def links(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def links(self) -> tuple[Array, Array]:
         """Return the network as compressed rows: starts and neighbours."""
         if self.network is None:
             raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")

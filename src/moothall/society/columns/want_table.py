@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from typing import Annotated, Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.register import Register
 from moothall.society.kernel import wants as kernel
 from moothall.society.kernel.wants import KINDS, PARTY, WORD, Answer, Want, fields_in_rows
@@ -47,7 +47,7 @@ class Table:
     """Wants of one kind, by sender, and their outcomes once they are settled."""
 
     kind: type[Want]
-    sender: Any  # the row of who wants it, rising; int64
+    sender: Array  # the row of who wants it, rising; int64
     fields: dict[str, Any]  # by name, each int64
     reason: Any = None  # 0 where it was done, else the number of `REFUSED`; int8
     value: Any = None  # what came of it; int64
@@ -62,7 +62,7 @@ class Table:
         self.has_value = value is not None
         self.reason[...], self.value[...] = reason, value if self.has_value else 0
 
-    def done(self, entries: Any, done: Any, value: Any = None) -> None:
+    def done(self, entries: Array, done: Any, value: Any = None) -> None:
         """Record which entries a service has done, and their values, if they have any."""
         self.reason[entries] = ~done * np.int8(BY_SERVICE)
         if value is not None:
@@ -134,7 +134,7 @@ def join_wants(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]])
     return Table(kind, sender, fields)
 
 
-def _repeated(number: Any, count: int) -> Any:
+def _repeated(number: Any, count: int) -> Array:
     """Return a number so many times without room for each, far sooner than `broadcast_to` does."""
     return np.ndarray((count,), number.dtype, number, 0, (0,))
 

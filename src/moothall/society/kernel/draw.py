@@ -15,14 +15,11 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moothall import ConfigError
 from moothall.build import excerpt
-from moothall.society.arrays import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from moothall.society.arrays import Array, np
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GAMMA = 0x9E3779B97F4A7C15
@@ -103,9 +100,7 @@ class Draws:
         return next((index for index, sum in enumerate(sums) if sum > share), _last(sums))
 
 
-def integers(
-    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
-) -> NDArray[Any]:
+def integers(seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0) -> Array:
     """Return `Draws.integer` of many citizens, uint64; `draw` is one number, or one for each."""
     rows = np.asarray(citizens)
     are_integers = rows.ndim and rows.dtype.kind in "ui"
@@ -121,18 +116,14 @@ def integers(
     return h
 
 
-def uniforms(
-    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
-) -> NDArray[Any]:
+def uniforms(seed: int, citizens: Array, step: int, purpose: str, draw: int = 0) -> Array:
     """Return `Draws.uniform` of many citizens: float64, of the shape of `citizens` (uint64)."""
     h = integers(seed, citizens, step, purpose, draw)
-    uniform: NDArray[Any] = np.right_shift(h, _11, h) * _UNIT
+    uniform: Array = np.right_shift(h, _11, h) * _UNIT
     return uniform
 
 
-def belows(
-    n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
-) -> NDArray[Any]:
+def belows(n: Any, seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0) -> Array:
     """Return `Draws.below` of many citizens, int64; `n` is one number, or one for each."""
     many = getattr(n, "shape", ()) != ()
     if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
@@ -149,15 +140,15 @@ def belows(
 def choices(
     weights: Sequence[float],
     seed: int,
-    citizens: NDArray[Any],
+    citizens: Array,
     step: int,
     purpose: str,
     draw: int = 0,
-) -> NDArray[Any]:
+) -> Array:
     """Return `Draws.choice` of many citizens: int64, of the shape of `citizens` (uint64)."""
     sums = _cumulative(weights)
     shares: Any
-    indexes: NDArray[Any]
+    indexes: Array
     if type(sums[-1]) is int:
         shares = belows(sums[-1], seed, citizens, step, purpose, draw)
         indexes = np.searchsorted(np.asarray(sums, dtype=np.int64), shares, side="right")
@@ -169,11 +160,11 @@ def choices(
 
 
 def choices_by(
-    sums: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
-) -> NDArray[Any]:
+    sums: Any, seed: int, citizens: Array, step: int, purpose: str, draw: int = 0
+) -> Array:
     """Return an index for each citizen, by whole weights of its own: a row each of their sums."""
     shares = belows(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
-    indexes: NDArray[Any] = (sums <= shares[:, None]).sum(axis=1)
+    indexes: Array = (sums <= shares[:, None]).sum(axis=1)
     return indexes
 
 
@@ -186,7 +177,7 @@ def turn_key(seed: int, id: str, step: int) -> tuple[int, str]:
     return Draws(seed, number_of(id), step).integer(_TURN), id
 
 
-def turn_keys(seed: int, citizens: NDArray[Any], step: int) -> NDArray[Any]:
+def turn_keys(seed: int, citizens: Array, step: int) -> Array:
     """Return the numbers of `turn_key` of many citizens; uint64."""
     return integers(seed, citizens, step, _TURN)
 
@@ -199,7 +190,7 @@ def number_of(id: str | int) -> int | str:
     return int(text) if is_one and str(int(text)) == text else text
 
 
-def words_of(ids: Iterable[Any]) -> NDArray[Any]:
+def words_of(ids: Iterable[Any]) -> Array:
     """Return ids as `Draws` takes them: whole numbers, or the hash of a text; uint64."""
     return np.array([hashed(id) if isinstance(id, str) else int(id) for id in ids], np.uint64)
 
@@ -231,7 +222,7 @@ def _mix(h: int) -> int:
     return h ^ h >> 31
 
 
-def _mix_rows(h: NDArray[Any], word: NDArray[Any], rest: NDArray[Any]) -> None:
+def _mix_rows(h: Array, word: Array, rest: Array) -> None:
     """Chain a word, in place; `rest` is a buffer of the same shape."""
     shift, xor, times = np.right_shift, np.bitwise_xor, np.multiply
     xor(h, word, h)
@@ -243,13 +234,13 @@ def _mix_rows(h: NDArray[Any], word: NDArray[Any], rest: NDArray[Any]) -> None:
     xor(h, shift(h, _31, rest), h)
 
 
-def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
+def _scaled(bits: Array, n: Any) -> Array:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
     n = np.asarray(n, np.uint64)
     low = bits & _LOWER_HALF
     np.multiply(low, n, low)
     np.right_shift(low, _32, low)
-    high: NDArray[Any] = np.right_shift(bits, _32)
+    high: Array = np.right_shift(bits, _32)
     np.multiply(high, n, high)
     np.add(high, low, high)
     np.right_shift(high, _32, high)

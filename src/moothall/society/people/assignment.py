@@ -23,7 +23,7 @@ from collections import deque
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
@@ -42,7 +42,7 @@ _AT_ONCE: Final = 1 << 12
 _FROM: Final = (0, 1, 3, 6)  # where households of 1, 2, 3 and 4 begin in ten seats of a large home
 
 
-def homes_taken(population: Register, home: Any) -> Any:
+def homes_taken(population: Register, home: Any) -> Array:
     """Return for how many of a table each place is home; `home` is each row's, −1 for none.
 
     Raises ConfigError: a place is home for more than it holds.
@@ -99,7 +99,9 @@ def homes_of(population: Register, count: int, occupied: Any = 0) -> Any:  # occ
     return np.r_[once, no_limit[np.arange(count - len(once)) % len(no_limit)]]
 
 
-def homes_of_households(population: Register, household: Any, home: Any, occupied: Any) -> Any:
+def homes_of_households(
+    population: Register, household: Array, home: Any, occupied: Array
+) -> Array:
     """Return everybody's home: `home`, or one for each `household` of a table.
 
     `occupied`, by place, is counted up. Raises ConfigError: no home has room for a household.
@@ -129,7 +131,7 @@ def homes_of_households(population: Register, household: Any, home: Any, occupie
     return homes
 
 
-def _homes_together(population: Register, sizes: Any, occupied: Any) -> list[int]:
+def _homes_together(population: Register, sizes: Any, occupied: Array) -> list[int]:
     """Return a home for each household of so many persons; −1 for one without."""
     places, room = _rooms(population, occupied)
     places = places[_spread(population, len(places))]
@@ -162,7 +164,7 @@ def _homes_together(population: Register, sizes: Any, occupied: Any) -> list[int
     return homes
 
 
-def _rooms(population: Register, occupied: Any) -> tuple[Any, Any]:
+def _rooms(population: Register, occupied: Array) -> tuple[Any, Any]:
     """Return the homes by area, and the room left in each place; below 0: no limit."""
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
@@ -183,12 +185,12 @@ def _units(room: Any) -> tuple[Any, Any]:
     return units, np.where(large[units], sizes, room[units])
 
 
-def _spread(population: Register, count: int) -> Any:
+def _spread(population: Register, count: int) -> Array:
     """Return an order of so many neighbours whose first ones lie evenly among all."""
     return np.argsort(_spread_words(population, count), kind="stable")
 
 
-def _spread_words(population: Register, count: int) -> Any:
+def _spread_words(population: Register, count: int) -> Array:
     # Weyl's sequence of the golden ratio: however many are taken, their gaps are of three lengths.
     first = integers(population.seed, np.zeros(1, np.uint64), 0, "people.home")
     return np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first
@@ -259,7 +261,7 @@ def enrol(rows: Rows, free: Any) -> None:
         unplaced, near = unplaced[stays], near[stays]
 
 
-def _spots(population: Register) -> Any:
+def _spots(population: Register) -> Array:
     """Return the places' positions in metres, (places, 2); zeros where they have none."""
     city = population.city
     if hasattr(getattr(city, "places", None), "x"):
@@ -269,7 +271,7 @@ def _spots(population: Register) -> Any:
     return np.zeros((len(population.places), 2), np.int64)
 
 
-def _assign_places(column: Any, rows: Any, requested: Any, room: Any, turns: Any) -> Any:
+def _assign_places(column: Any, rows: Any, requested: Any, room: Any, turns: Any) -> Array:
     """Assign limited places, the lowest turn first; return who got one."""
     order = np.lexsort((turns, requested))
     own = requested[order]

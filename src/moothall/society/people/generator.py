@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS
@@ -270,7 +270,7 @@ def _lives(persons: Persons) -> Any:
     return home_of.households(_homes(persons), household, age)
 
 
-def _homes(persons: Persons) -> Any:
+def _homes(persons: Persons) -> Array:
     return _numbered([person.get("home") or None for person in persons])
 
 
@@ -280,7 +280,7 @@ def _household_numbers(persons: Persons) -> Any:
     return numbers if numbers.max(initial=-1) >= 0 else None
 
 
-def _numbered(values: list[Any]) -> Any:
+def _numbered(values: list[Any]) -> Array:
     numbers: dict[Any, int] = {None: -1}
     return np.array([numbers.setdefault(each, len(numbers) - 1) for each in values], np.int64)
 

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.ties import KIND
 from moothall.society.kernel.draw import belows, choices, choices_by
 from moothall.society.people.params import PeopleParams, Row, Rows
@@ -81,7 +81,9 @@ def households(home: Any, household: Any = None, age: Any = None) -> tuple[Any, 
     return head, second[head], ranks, sizes, order
 
 
-def roles(params: PeopleParams, seed: int, head: Any, rank: Any, size: Any) -> tuple[Any, Any]:
+def roles(
+    params: PeopleParams, seed: int, head: Array, rank: Array, size: Array
+) -> tuple[Any, Any]:
     """Return the kind of each person's household and its role, by the id of the head."""
     kinds = np.array(params.household_kinds)
     sums = kinds.cumsum(axis=1)[np.minimum(size, len(kinds)) - 1]
@@ -94,7 +96,9 @@ def roles(params: PeopleParams, seed: int, head: Any, rank: Any, size: Any) -> t
     return kind, np.where(rank == 0, HEAD, role)
 
 
-def by_age(lives: Any, household: Any, age: Any, gender: Any, kind: Any, role: Any) -> None:
+def by_age(
+    lives: Any, household: Array, age: Array, gender: Array, kind: Array, role: Array
+) -> None:
     """Write the kinds and roles of the households that a table gives, by everybody's age.
 
     A generation ends where the next one is 18 years younger, or under age and 14 younger. The
@@ -136,7 +140,7 @@ def by_age(lives: Any, household: Any, age: Any, gender: Any, kind: Any, role: A
 
 
 @functools.lru_cache(maxsize=8)
-def _births(weights: Row, stays_of: Rows) -> Any:
+def _births(weights: Row, stays_of: Rows) -> Array:
     """Return the summed weights of a mother's age at the birth of a child that lives with her."""
     births = np.arange(len(weights))  # by her age now
     age = np.arange(_MOST + 1)[:, None] - _FIRST - births  # of the child
@@ -150,17 +154,17 @@ def _births(weights: Row, stays_of: Rows) -> Any:
 def composed(
     params: PeopleParams,
     seed: int,
-    ids: Any,
-    head: Any,  # the ids of the heads of their households
-    rank: Any,
-    size: Any,
+    ids: Array,
+    head: Array,  # the ids of the heads of their households
+    rank: Array,
+    size: Array,
     ages: Any,  # what is known: the person's own, the head's and the partner's; below 0: nothing
     genders: Any,  # the same, as codes; 0: nothing
 ) -> tuple[Any, Any]:
     """Return the ages and genders (1: female, 2: male) of persons."""
     kind, role = roles(params, seed, head, rank, size)
 
-    def own_draw(n: int, purpose: str) -> Any:
+    def own_draw(n: int, purpose: str) -> Array:
         return belows(n, seed, ids, 0, f"people.{purpose}")
 
     pair = (kind == COUPLE) | (kind == FAMILY) | (kind == EXTENDED)
@@ -194,7 +198,7 @@ def composed(
     )
 
 
-def kin_of(role: Any, other: Any, age: Any = None, older: Any = None) -> Any:
+def kin_of(role: Array, other: Any, age: Any = None, older: Any = None) -> Any:
     """Return what others of the household are to persons, as codes of `blocks.ties.KIN`."""
     kin = np.array(_KIN)[role, other]
     if age is None:
@@ -209,9 +213,9 @@ def kin_of(role: Any, other: Any, age: Any = None, older: Any = None) -> Any:
 def links(
     params: PeopleParams,
     seed: int,
-    ids: Any,
+    ids: Array,
     lives: Any,
-    role: Any,
+    role: Array,
     age: Any,
     household: Any = None,
 ) -> Iterator[tuple[Any, Any, Any, Any]]:

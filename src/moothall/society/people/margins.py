@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError
 from moothall.build import excerpt
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
 from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
 from moothall.society.people.means import ATTRIBUTES
@@ -231,7 +231,7 @@ def _chosen_households(
     return homes
 
 
-def category_counts(homes: Households, margins: Sequence[Margin]) -> Any:
+def category_counts(homes: Households, margins: Sequence[Margin]) -> Array:
     """Return how many persons of each household are in each category, and in none of a margin."""
     counts = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
     first = 0
@@ -254,7 +254,7 @@ def _is_in_cell(has: list[Any], cell: tuple[Any, ...]) -> bool:
     )
 
 
-def _fitted_weights(counts: Any, target: Any) -> Any:
+def _fitted_weights(counts: Array, target: Array) -> Array:
     """Return the weights of each home's households, of sum 1, fitted in turn to each category."""
     weights = np.full(counts.shape[:2], 1 / counts.shape[1])
     for _ in range(_PASSES):
@@ -267,7 +267,7 @@ def _fitted_weights(counts: Any, target: Any) -> Any:
     return weights
 
 
-def improved_choices(counts: Any, target: Any, choices: Any) -> Any:
+def improved_choices(counts: Array, target: Array, choices: Array) -> Array:
     """Change the chosen household of homes while that brings the counts nearer to the target."""
     now = counts[np.arange(len(choices)), choices].sum(axis=0)
     for _ in range(_SWEEPS):
@@ -283,7 +283,7 @@ def improved_choices(counts: Any, target: Any, choices: Any) -> Any:
     return choices
 
 
-def check_met(margins: Sequence[Margin], target: Any, now: Any, total: int) -> None:
+def check_met(margins: Sequence[Margin], target: Array, now: Array, total: int) -> None:
     """Raise ConfigError if a category is off by more than one of `_PERSONS_PER_ERROR` persons."""
     names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, "other")]
     off = abs(now - target)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from moothall.society import math
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import FIRST_VALUES, OCCUPATIONS, VALUES
 from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
 from moothall.society.kernel.draw import belows, choices, choices_by, integers
@@ -22,11 +22,11 @@ from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 class Members(NamedTuple):
     """Members of households, of whom age and education are known: arrays of one entry each."""
 
-    ids: Any
-    age: Any
+    ids: Array
+    age: Array
     education: Any  # the index in `EDUCATION`
     head: Any  # the id of the head of the household
-    size: Any  # of the household
+    size: Array  # of the household
 
 
 class Attribute(NamedTuple):
@@ -39,13 +39,13 @@ class Attribute(NamedTuple):
     draw: Callable[[PeopleParams, int, Members], Any]
 
 
-def skills(params: PeopleParams, seed: int, ids: Any, education: Any) -> Any:
+def skills(params: PeopleParams, seed: int, ids: Array, education: Any) -> Any:
     """Return the skills of adults, by ids and indices in `EDUCATION`."""
     spread = np.array(params.skill_spread)[belows(20, seed, ids, 0, "people.skill")]
     return np.array(params.skill)[education] * spread // 1000
 
 
-def _occupations(params: PeopleParams, seed: int, members: Members) -> Any:
+def _occupations(params: PeopleParams, seed: int, members: Members) -> Array:
     sums = np.cumsum(params.occupations, axis=1)[members.education]
     return (1 + choices_by(sums, seed, members.ids, 0, "people.occupation")) * (members.age >= 18)
 
@@ -56,7 +56,7 @@ def _licences(params: PeopleParams, seed: int, members: Members) -> Any:
     return (belows(1000, seed, members.ids, 0, "people.licence") < has).astype(np.int64)
 
 
-def _cars(params: PeopleParams, seed: int, members: Members) -> Any:
+def _cars(params: PeopleParams, seed: int, members: Members) -> Array:
     sums = np.cumsum(params.cars, axis=1)[np.minimum(members.size, len(params.cars)) - 1]
     return choices_by(sums, seed, members.head, 0, "people.cars")
 
@@ -66,7 +66,7 @@ def _bicycles(params: PeopleParams, seed: int, members: Members) -> Any:
     return members.size * (belows(100, seed, members.head, 0, "people.bicycles") < share)
 
 
-def _renters(params: PeopleParams, seed: int, members: Members) -> Any:
+def _renters(params: PeopleParams, seed: int, members: Members) -> Array:
     return (belows(100, seed, members.head, 0, "people.rents") < params.renters).astype(np.int64)
 
 
@@ -104,7 +104,7 @@ _SEARCHES: Final = ((2, 35), (35, 105), (105, 189), (189, 847))
 """From how many days on, and below how many, one has sought work, by the groups of `searches`."""
 
 
-def sought_since(params: PeopleParams, seed: int, ids: Any) -> Any:
+def sought_since(params: PeopleParams, seed: int, ids: Array) -> Any:
     """Return the day since when the jobless seek work; below −1: so many days before the start."""
     group = choices(params.searches, seed, ids, 0, "people.searches")
     least, until = np.array(_SEARCHES).T[:, group]

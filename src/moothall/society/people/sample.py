@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import EDUCATION
 from moothall.society.kernel.draw import uniforms
 from moothall.society.people.margins import (
@@ -78,7 +78,7 @@ def _expanded(
     return persons
 
 
-def _drawn(sizes: list[int], sums: Any, count: int, seed: int) -> list[int]:
+def _drawn(sizes: list[int], sums: Array, count: int, seed: int) -> list[int]:
     """Return households of `count` persons, each drawn for itself."""
     chosen: list[int] = []
     number = tries = persons = 0
@@ -94,7 +94,7 @@ def _drawn(sizes: list[int], sums: Any, count: int, seed: int) -> list[int]:
 
 
 def _fitting(
-    counts: Any, sizes: Any, weights: Any, margins: Sequence[Margin], count: int, seed: int
+    counts: Array, sizes: Array, weights: Array, margins: Sequence[Margin], count: int, seed: int
 ) -> list[int]:
     """Return households of at most `count` persons, who meet margins.
 
@@ -113,8 +113,8 @@ def _fitting(
     steps = (np.arange(homes) + 0.5) * sums[-1] / homes
     words = np.arange(homes * _CANDIDATES, dtype=np.uint64)
     drawn = uniforms(seed, words, 0, "people.sample.other").reshape(homes, _CANDIDATES) * sums[-1]
-    at = sums.searchsorted(np.column_stack([steps, drawn]), side="right")
-    candidates = order[np.minimum(at, len(order) - 1)]
+    drawn = sums.searchsorted(np.column_stack([steps, drawn]), side="right")
+    candidates = order[np.minimum(drawn, len(order) - 1)]
     best = improved_choices(counts[candidates], goals, np.zeros(homes, np.int64))
     chosen = candidates[np.arange(homes), best]
     while sizes[chosen].sum() > count:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from moothall import ConfigError, StateError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.column import COMMIT_COLUMNS
@@ -194,7 +194,7 @@ class RowBooks(AgentBooks):
         else:
             self._settlers_of(table.kind).settle(self, table)
 
-    def hearing_order(self, rows: Any) -> Any:
+    def hearing_order(self, rows: Any) -> Array:
         """Return the order in which citizens are heard in this step: positions in `rows`."""
         keys = turn_keys(self.seed, self.population.ids[rows], self.step)
         return np.argsort(keys, kind="stable")
@@ -235,7 +235,7 @@ class RowBooks(AgentBooks):
                 own, index = (money, other) if other >= 0 else (services, -1 - other)
                 own[index] += amount
 
-    def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
+    def _move_money(self, sender: Array, to: Array, cents: Array) -> None:
         money = self.population.arrays["money"]
         np.subtract.at(money, sender, cents)
         rows = to >= 0
@@ -332,7 +332,7 @@ class RowBooks(AgentBooks):
         no = (".".join(path) for path in paths if rows and path not in handled)
         return [f"the population has no column for {each}" for each in no]
 
-    def rows_with(self, values: Mapping[str, Any]) -> Any:
+    def rows_with(self, values: Mapping[str, Any]) -> Array:
         """Return the rows whose status has these values. ConfigError: no status can."""
         population = self.population
         fits = ~population.full

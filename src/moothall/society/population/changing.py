@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import Column, untouched
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
@@ -77,7 +77,7 @@ def leave_row(society: Any, id: str) -> None:
 
 
 def rearrange(
-    society: Any, staying: Any, new_ids: Any = (), new: Mapping[str, Any] = _NONE, name: str = ""
+    society: Any, staying: Array, new_ids: Any = (), new: Mapping[str, Any] = _NONE, name: str = ""
 ) -> None:
     """Let all rows leave but those that stay, and new ones come, one of them under a name."""
     population: Population = society.population
@@ -115,7 +115,7 @@ def rearrange(
     society.new_agent_rows = turned[turned >= 0].tolist()
 
 
-def _column_after(column: Column, values: Any, staying: Any, new: Any, order: Any) -> Any:
+def _column_after(column: Column, values: Array, staying: Array, new: Array, order: Array) -> Array:
     """Return a column of those that stay and of new citizens."""
     if not column.slots:
         return np.concatenate([values[staying], new])[order]
@@ -128,7 +128,7 @@ def _column_after(column: Column, values: Any, staying: Any, new: Any, order: An
     return array
 
 
-def settle_ids(population: Population, ids: Any) -> None:
+def settle_ids(population: Population, ids: Array) -> None:
     """Give a population these ids, rising, one for each row; full agents keep theirs."""
     ids.flags.writeable = False
     agents = {str(agent.id): agent for agent in population.agents.values()}
@@ -138,7 +138,7 @@ def settle_ids(population: Population, ids: Any) -> None:
     population.full[list(population.agents)] = True
 
 
-def _buried(population: Population, changes: Changes, books: Books) -> Any:
+def _buried(population: Population, changes: Changes, books: Books) -> Array:
     """Return which rows leave, after their money and savings have gone to heirs."""
     is_leaving = np.zeros(len(population), bool)
     for rows, _ in changes.deaths:
@@ -181,7 +181,7 @@ def _born(population: Population, changes: Changes) -> dict[str, Any]:
     return born
 
 
-def _fitting(population: Population, name: str, values: Any) -> Any:
+def _fitting(population: Population, name: str, values: Array) -> Array:
     """Return values in the type of a column. Raises ConfigError: one does not fit."""
     own = population.arrays[name].dtype
     with np.errstate(invalid="ignore", over="ignore"):
@@ -196,8 +196,8 @@ def _fitting(population: Population, name: str, values: Any) -> Any:
 
 
 def _room(
-    books: Any, population: Population, staying: Any, born: dict[str, Any], count: int
-) -> Any:
+    books: Any, population: Population, staying: Array, born: dict[str, Any], count: int
+) -> Array:
     """Return who of those that are born has room, by number; without a place they are at home."""
     everyone = np.arange(count)
     if not count or not population.places:
@@ -223,7 +223,7 @@ def _room(
     return np.array(chosen, np.int64)
 
 
-def _renamed(population: Population, rows: Any, moved: Any) -> Any:
+def _renamed(population: Population, rows: Array, moved: Array) -> Array:
     """Return rows, or services below 0, by their new numbers; who leaves is a stranger."""
     new = np.where(rows >= 0, moved[np.maximum(rows, 0)], rows)
     for at in zip(*((rows >= 0) & (new < 0)).nonzero(), strict=True):
@@ -231,13 +231,13 @@ def _renamed(population: Population, rows: Any, moved: Any) -> Any:
     return new
 
 
-def _codes(population: Population, codes: Any, moved: Any) -> Any:
+def _codes(population: Population, codes: Array, moved: Array) -> Array:
     """Return rows + 1, or agents that are no rows, by their new numbers."""
     new = _renamed(population, np.where(codes > 0, codes - np.int64(1), codes), moved)
     return np.where(codes > 0, new + (new >= 0), codes)
 
 
-def _renumber(society: Any, moved: Any) -> None:
+def _renumber(society: Any, moved: Array) -> None:
     """Have answers, messages and wants name rows by their new numbers; those of who leaves go."""
     population, books = society.population, society.books
     tables = (*books.answers.values(), *(society.want_tables or {}).values())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra
 from moothall.society.people.generator import NEEDS, completed
@@ -67,7 +67,7 @@ def _arrays_of(table: Table) -> Table:
     return arrays
 
 
-def _array(cells: Any, name: str) -> Any:
+def _array(cells: Any, name: str) -> Array:
     """Return cells as an array: of numbers, empty ones as NaN, if they are numbers or their texts.
 
     What stands for a whole number is one, as in a table of agents.

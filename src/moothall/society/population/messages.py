@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moothall import BROADCAST, MailboxFull
 from moothall.build import Delivery, Envelope
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.draw import number_of, turn_keys, words_of
@@ -168,7 +168,7 @@ def _numbers_of(population: Population, args: dict[str, Any]) -> tuple[int, int,
     return number, max(-1000, min(1000, opinion)), text
 
 
-def _words(population: Population, sent: Iterable[Sent]) -> Any:
+def _words(population: Population, sent: Iterable[Sent]) -> Array:
     """Return the senders as `turn_keys` takes them; uint64."""
     senders = [each.envelope.sender for each in sent]
     rows = [population.find_row(each) for each in senders]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.ties import KIN, KIND
 from moothall.society.columns import town
@@ -60,7 +60,7 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
     return set_out
 
 
-def _with_room(books: Any, sender: Any, place: Any, to: Any, reachable: Any) -> Any:
+def _with_room(books: Any, sender: Array, place: Array, to: Array, reachable: Array) -> Array:
     """Return who finds room, as they are heard; who leaves makes room for later ones."""
     accepted = np.ones(len(to), bool)
     if books.capacity is None:
@@ -87,7 +87,7 @@ def _with_room(books: Any, sender: Any, place: Any, to: Any, reachable: Any) -> 
     return accepted
 
 
-def _first_heard(books: Any, rows: Any, to: Any, room: Any) -> Any:
+def _first_heard(books: Any, rows: Array, to: Array, room: Any) -> Array:
     """Return who finds room where nobody leaves: at each place those who are heard first."""
     accepted = np.ones(len(to), bool)
     comes = np.flatnonzero((np.bincount(to, minlength=len(room)) > room)[to])
@@ -97,7 +97,7 @@ def _first_heard(books: Any, rows: Any, to: Any, room: Any) -> Any:
     return accepted
 
 
-def _depart(books: Any, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
+def _depart(books: Any, rows: Array, to: Array, arrives: Any, mode: Any) -> None:
     arrays = books.population.arrays
     place = arrays["place"][rows]
     count = len(books.population.places)
@@ -194,7 +194,7 @@ def _take_along(books: Any, movers: Any) -> None:
     _set_along(books, kids, goal != home[kids])
 
 
-def _parents(population: Any, kids: Any) -> tuple[Any, Any]:
+def _parents(population: Any, kids: Array) -> tuple[Any, Any]:
     """Return pairs of a position in `kids` and the row of a parent."""
     arrays, pairs = population.arrays, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     if "friends" not in arrays:
@@ -217,7 +217,7 @@ def _parents(population: Any, kids: Any) -> tuple[Any, Any]:
     return kid, parent
 
 
-def _set_along(books: Any, rows: Any, values: Any) -> None:
+def _set_along(books: Any, rows: Array, values: Array | bool) -> None:
     population = books.population
     population.pull_column("along")[rows] = values
     population.note_written("along")
@@ -227,7 +227,7 @@ def _set_along(books: Any, rows: Any, values: Any) -> None:
             population.status_of(row)["along"] = along
 
 
-def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
+def seconds_of(books: Any, place: Array, to: Array, mode: Any) -> Array:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     seconds = np.where(place < 0, 0, np.int64(-1))
     is_same = (mode == mode[:1]).all()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.mobility_rows import KINDS
 from moothall.society.blocks.talk import TOPICS
 from moothall.society.columns.ledger import PENSION_AGE
@@ -75,7 +75,7 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         arrays["income"][...] = means.usual_income(params, pay, skill, old, arrays["rents"])
 
 
-def _of_table(arrays: Any) -> Any:
+def _of_table(arrays: Any) -> Array:
     """Return the number of each row's household in a table, by its first row; −1 for none."""
     ids = arrays["household_id"]
     _, first, number = np.unique(ids, return_index=True, return_inverse=True)
@@ -93,7 +93,7 @@ def _lives(arrays: Any, of_table: Any, age: Any) -> Any:
     return home_of.households(arrays["home"], of_table, ages)
 
 
-def _homes(population: Register, of_table: Any) -> Any:
+def _homes(population: Register, of_table: Any) -> Array:
     """Return the home of each row."""
     occupied = np.zeros(len(population.places), np.int64)
     home = np.full(len(population), -1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import ConfigError, DefinitionError
 from moothall.build import check_function, check_integer, excerpt
 from moothall.memory.memory_config import first_status
-from moothall.society.arrays import np, sha256_of
+from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
@@ -177,7 +177,7 @@ class Population(Register):
         """The arrays by name, one entry per citizen by rising id, full agents included."""
         return Columns(self)
 
-    def fresh(self, name: str) -> Any:
+    def fresh(self, name: str) -> Array:
         """Return the current column, also from workers and full agents."""
         self.pull_column(name)
         if self.agents and name not in COMMIT_COLUMNS:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import in_rows
 from moothall.society.columns.want_table import Table, encoded
@@ -117,7 +117,7 @@ def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
 
 
 def one_by_one(
-    books: Any, services: Service | Sequence[Service], table: Table, entries: Any
+    books: Any, services: Service | Sequence[Service], table: Table, entries: Array
 ) -> None:
     """Have a service, or one per entry, settle wants one by one with `settle`, as heard."""
     population = books.population

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 
 _NONE: Final = {
     "work": -1,
@@ -28,7 +28,7 @@ def citizens_of(books: Any, read: Iterable[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def pay_citizens(
-    books: Any, some: Any, cents: Any, service: str, *, is_income: bool = True
+    books: Any, some: Array, cents: Array, service: str, *, is_income: bool = True
 ) -> None:
     """Let a service pay citizens cents, or be paid those below 0; who pays must have the money.
 

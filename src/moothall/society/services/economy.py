@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.ledger import (
     BRACKETS,
@@ -94,7 +94,7 @@ class Bank(Service):
         payer = sender if cents > 0 else self.id
         return f"{payer} has {books.balances.get(payer, 0)} cents, not {abs(cents)}"
 
-    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+    def settle_rows(self, books: Any, table: Any, entries: Array) -> None:
         """Settle the wants of many citizens, as heard; one by one if a citizen has several."""
         deposits = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]
@@ -197,12 +197,12 @@ class Government(Service):
         """Store the incomes and taxes of a population in an array."""
         self.taxed = ByRow(population, 2)
 
-    def due(self, rows: Any, gross: Any) -> Any:
+    def due(self, rows: Array, gross: Array) -> Any:
         """Return the taxes to withhold from citizens' wages, each at most the wage."""
         income, paid = self.taxed.array.T
         return withheld(gross, income[rows], paid[rows], self.brackets, self.wage_days)
 
-    def collected(self, rows: Any, gross: Any, tax: Any) -> None:
+    def collected(self, rows: Array, gross: Array, tax: Array) -> None:
         """Record wages of citizens, each once, and the taxes withheld from them."""
         income, paid = self.taxed.array.T
         income[rows] += gross

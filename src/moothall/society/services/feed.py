@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.register import nobody
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
@@ -24,7 +24,7 @@ from moothall.society.services.posts import Posted
 LONGEST: Final = 280  # the characters of a post at most
 
 
-def _publish(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]:
+def _publish(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Any, Any]:
     text, topic = want["text"], want["topic"]
     length = feed.length(text)
     done = (length > 0) & (length <= LONGEST)
@@ -33,7 +33,7 @@ def _publish(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]
     return done, value
 
 
-def _follow(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]:
+def _follow(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Any, Any]:
     whom = want["id"]
     done = (whom >= 0) & (whom != sender)
     feed.follow(sender[done], whom[done])
@@ -99,7 +99,7 @@ class Feed(Service):
         posts.forget(fields)
         return Answer(want, False, refusal.format(by=sender, want=want))
 
-    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+    def settle_rows(self, books: Any, table: Any, entries: Array) -> None:
         """Settle the wants of many citizens of a population."""
         fields = {name: values[entries] for name, values in table.fields.items()}
         rule, now = _RULES[table.kind][0], books.clock.elapsed

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
 from moothall.society.kernel.wants import PARTY, WORD, Want, fields_in_rows, id_order
@@ -86,7 +86,7 @@ class RowFeed:
         for number in fields.values():
             self._texts.pop(number.item(), None)
 
-    def length(self, texts: Any) -> Any:
+    def length(self, texts: Any) -> Array:
         """Return the characters of texts; 0 for None."""
         words = self.population.words
         if len(self._lengths) < len(words):  # agents bring texts of their own
@@ -126,7 +126,7 @@ class RowFeed:
 
     # -- settling ----------------------------------------------------------------------------------
 
-    def publish(self, author: Any, text: Any, topic: Any, now: int) -> Any:
+    def publish(self, author: Any, text: Any, topic: Any, now: int) -> Array:
         """Publish posts; return their numbers."""
         count = len(author)
         numbers = self.next + np.arange(count)
@@ -212,7 +212,7 @@ class RowFeed:
         return hottest
 
     # `about` has the column of `interest` for the topic of each post, the last for no topic.
-    def shown_rows(self, agents: Any, interest: Any, about: Any, limit: int) -> Any:
+    def shown_rows(self, agents: Any, interest: Any, about: Any, limit: int) -> Array:
         """Return the numbers of `Feed.shown` for rising rows, then 0."""
         at = self.place(agents)
         hot, of_author = self.hottest()

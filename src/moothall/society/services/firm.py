@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns import town
 from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded
 from moothall.society.kernel.commit import Books, Service
@@ -89,7 +89,7 @@ class Firm(Service):
         self.asked = self.sold = self.paid = self.worked = 0
         self.month_asked = self.month_sold = 0
 
-    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+    def settle_rows(self, books: Any, table: Any, entries: Array) -> None:
         """Pay wages, or sell goods."""
         self.settle_together(books, table, entries, self.ledger, np.full(len(entries), self.at))
 
@@ -133,7 +133,7 @@ class Firm(Service):
             ledger.arrays[name] = np.array([getattr(each, name) for each in firms], bool)
 
     @staticmethod
-    def settle_together(books: Any, table: Any, entries: Any, ledger: Any, of: Any) -> None:
+    def settle_together(books: Any, table: Any, entries: Array, ledger: Any, of: Array) -> None:
         """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
         sender, place = table.sender[entries], ledger.place[of]
         here = np.ones(len(sender), bool)
@@ -170,7 +170,7 @@ class Firm(Service):
             setattr(self, name, state[name])
 
 
-def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
+def _work_rows(books: Any, table: Any, entries: Array, ledger: Any, of: Array, here: Array) -> bool:
     """Pay wages; return False, without effect, if columns cannot compute them."""
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
@@ -229,7 +229,9 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     return True
 
 
-def _pay_in_turn(able: Any, cash: int, public: Any, gross: Any, tax: Any, order: Any) -> None:
+def _pay_in_turn(
+    able: Array, cash: int, public: Array, gross: Array, tax: Array, order: Array
+) -> None:
     """Clear `able` for public wages above the government's money in their turn, taxes included."""
     rows = zip(*(each[order].tolist() for each in (able, public, gross, tax)), strict=True)
     for at, (paid, by_government, wage, withheld) in zip(order.tolist(), rows, strict=True):
@@ -241,7 +243,7 @@ def _pay_in_turn(able: Any, cash: int, public: Any, gross: Any, tax: Any, order:
             able[at] = False
 
 
-def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
+def _sell_rows(books: Any, table: Any, entries: Array, ledger: Any, of: Array, here: Array) -> bool:
     """Sell; return False, without effect, if the numbers are too large for columns."""
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     columns = ledger.arrays

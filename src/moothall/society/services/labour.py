@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import belows, turn_keys
 from moothall.society.services.accounts import citizens_of, pay_citizens
@@ -209,13 +209,15 @@ class LabourMarket(Service):
             "unpaid": unpaid,
         }
 
-    def _offer_chance(self, since: Any) -> Any:
+    def _offer_chance(self, since: Array) -> Any:
         """Return who of the jobless since a day has an offer, of a million."""
         at, less = 1000 + self.elasticity, self.elasticity * self.benefit // _USUAL
         paid = self.days - since <= 7 * self.weeks
         return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
 
-    def _pay(self, books: Any, some: Any, since: Any, skill: Any, keeps: int) -> tuple[int, int]:
+    def _pay(
+        self, books: Any, some: Array, since: Array, skill: Any, keeps: int
+    ) -> tuple[int, int]:
         """Pay benefits; return how many cents are paid, and how many are due and not paid.
 
         The government keeps what a day of public wages takes. If the rest is less than all

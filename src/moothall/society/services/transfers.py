@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.services.accounts import citizens_of, pay_citizens
@@ -86,7 +86,7 @@ class Transfers(Service):
         self.counts = dict(state["counts"])
 
 
-def _pay(books: Any, cents: Any, service: str) -> None:
+def _pay(books: Any, cents: Array, service: str) -> None:
     some = np.flatnonzero(cents)
     if len(some):
         pay_citizens(books, some, cents[some], service)
