@@ -17,7 +17,6 @@ from moothall import (
     Action,
     Always,
     Budget,
-    Call,
     CallbackApprover,
     ChangedArgs,
     Context,
@@ -771,11 +770,3 @@ async def test_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
         there.answer(id, wait.key, True, by="eva")
         (resumed,) = await agent.resume_decided()
         assert (resumed.reply and resumed.reply.text, till.paid) == ("Paid.", [3])
-
-
-@on_a_loop
-async def test_calls_of_one_answer_wait_in_their_order(tmp_path: Path) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        several = tuple(Call(str(n), "pay", {"coins": n}) for n in range(9))
-        await clerk(journal, [several], Till().pay).reply("Pay all.")
-        assert [each.args["coins"] for each in journal.waiting()] == [*range(9)]

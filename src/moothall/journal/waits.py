@@ -157,7 +157,7 @@ class Waits(DueRuns):
     ) -> Iterator[Wait]:
         rows = db.execute(
             f"SELECT {_COLUMNS} FROM waits w JOIN runs r ON r.number = w.run "
-            f"WHERE {condition} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.place, w.key",
+            f"WHERE {condition} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.run, w.key",
             values,
         ).fetchall()
         for run, key, kind, agent, thread, path, step, place, *times in rows:
