@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.society.population.lives import promoted
 from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from moothall.foundation.errors import ConfigError
-from moothall.society import Grid, Intervention, Network, Society
+from moothall.society import Grid, Intervention, Network, Society, Trajectories
 from moothall.society.blocks import (
     MobilityBlock,
     NeedsBlock,
@@ -328,3 +329,16 @@ def test_plan_item_in_columns_has_bits_for_eight_activities_and_refuses_a_ninth(
     assert columns.fitting(columns.DOES) == columns.DOES
     with pytest.raises(ConfigError, match=r"at most 8 activities, .* got 9"):
         columns.fitting((*columns.DOES, "pray"))
+
+
+def test_trajectories_of_a_town_tell_the_modes_of_ways_in_words(tmp_path: Path) -> None:
+    city = City.generate(seed=7, citizens=60)
+    with Society(Population(60, city, seed=7)) as town:
+        town.run_sync(days=0.5, step="5min", out=tmp_path / "out", trajectories=["tour", "mode"])
+    rows = [*Trajectories(tmp_path / "out")]
+    tours = {row["tour"] for row in rows}
+    assert {"drive", "walk", None} <= tours <= {"drive", "walk", "cycle", "transit", "other", None}
+    on_the_way = [row for row in rows if row["to"] is not None]
+    assert on_the_way
+    assert {row["mode"] for row in on_the_way} <= {"drive", "walk", "cycle", "transit"}
+    assert {row["mode"] for row in rows if row["to"] is None} == {None}
