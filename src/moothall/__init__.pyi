@@ -71,7 +71,7 @@ from moothall.agents.notes import Notes as Notes
 from moothall.agents.params import AgentParams as AgentParams
 from moothall.agents.params import BlockParams as BlockParams
 from moothall.agents.ready.chatty import ChattyAI as ChattyAI
-from moothall.agents.ready.function import OpenAIFunctionAgent as OpenAIFunctionAgent
+from moothall.agents.ready.function_agent import OpenAIFunctionAgent as OpenAIFunctionAgent
 from moothall.agents.ready.host import Host as Host
 from moothall.agents.ready.person import Person as Person
 from moothall.agents.ready.person import ask_person as ask_person

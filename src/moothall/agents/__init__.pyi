@@ -5,7 +5,7 @@ from moothall.agents.ready.chatty import ChattyAI as ChattyAI
 from moothall.agents.ready.folder import Folder as Folder
 from moothall.agents.ready.folder_actions import changing_actions as changing_actions
 from moothall.agents.ready.folder_actions import file_actions as file_actions
-from moothall.agents.ready.function import OpenAIFunctionAgent as OpenAIFunctionAgent
+from moothall.agents.ready.function_agent import OpenAIFunctionAgent as OpenAIFunctionAgent
 from moothall.agents.ready.host import Host as Host
 from moothall.agents.ready.person import Desk as Desk
 from moothall.agents.ready.person import Person as Person

@@ -20,9 +20,9 @@ from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import JournalError, TooManyThreads
 from moothall.foundation.threads import WORKERS, guard, to_its_end
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import FINAL, OPEN, REASONS
+from moothall.journal.stop_reason import FINAL, OPEN_STATES, REASONS
 from moothall.journal.store.holding import hashes_in, hold, holder_of
-from moothall.journal.store.store import Place, Store, Unfinished
+from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import (
     WAIT_KINDS,
     WaitEntry,
@@ -66,7 +66,7 @@ class OpenRun:
     number: int  # in the file
     id: str
     key: str  # in memories
-    place: Place  # where it ends
+    place: RunEnd  # where it ends
     past_entries: dict[str, list[Entry]]  # the entries from before it was opened, by part
     state: str | None = None  # to be written with the next commit; None while it is worked on
     broken: BaseException | None = None  # why a write failed; nothing more is written after it
@@ -78,7 +78,7 @@ class OpenRun:
     # Whether it goes on later if its task is cancelled, as after a kill.
     resumes_later: bool = False
     has_waits: bool = False  # whether it has rows of what it waits for
-    parked: list[tuple[str, int]] = field(default_factory=list)
+    waiting_runs: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
     decided: set[str] = field(default_factory=set)  # what people have decided for the rest of it
     is_open: bool = True  # in the file: whether it is listed as worked on or cut off
@@ -216,12 +216,12 @@ class OpenRun:
                 state = "in_doubt"
             return RunBatch(entries, values, relied, state, tally, self.waiting, waits)
 
-    def wrote(self, batch: RunBatch, place: Place, at: float) -> None:
+    def wrote(self, batch: RunBatch, place: RunEnd, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
         with self._guard:
             self.written_count += len(batch.entries)
             self.place, self._written_waiting, self.work_start = place, batch.waiting, at
-            self.is_open = batch.state in OPEN
+            self.is_open = batch.state in OPEN_STATES
 
     def failed(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
@@ -241,7 +241,7 @@ class OpenRun:
             self._last.add_done_callback(lambda _: self.give_back(self.number))
 
 
-WrittenBatches: TypeAlias = dict[OpenRun, tuple[RunBatch, Place]]
+WrittenBatches: TypeAlias = dict[OpenRun, tuple[RunBatch, RunEnd]]
 """What was written of runs, and where they end then."""
 
 
@@ -345,7 +345,7 @@ class Commits:
                                     batches[run] = each
                         written_batches = self._write(db, batches, now)
                 break
-            except Unfinished:
+            except WriteUncertain:
                 if not tries_left:
                     raise
         return written_batches
@@ -383,7 +383,7 @@ class Commits:
                 hold(self.file, db, holder_of(run.number), names, values)
             # A clock that was set back takes no time away.
             work = each.tally, now - run.work_start if now > run.work_start else 0.0, each.waiting
-            if each.state in OPEN and not run.is_open:
+            if each.state in OPEN_STATES and not run.is_open:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
             if each.waits or (run.has_waits and each.state is not None):

@@ -239,7 +239,7 @@ class Sums:
     seconds: float = 0.0
 
 
-def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
+def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
     """Yield the data that the entries have in a copy of their run."""
     count: Counter[str] = Counter()
     messages: Counter[str] = Counter()

@@ -19,17 +19,17 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import as_column, of_column
 from moothall.journal.books import SharedBudgets
-from moothall.journal.changing import forked
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums
 from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuery, with_filters
+from moothall.journal.forking import forked
 from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
+from moothall.journal.store.backup import back_up, faults, restore_journal
 from moothall.journal.store.by_path import opened
-from moothall.journal.store.copies import back_up, faults, restore_journal
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS
 from moothall.journal.wait import Decision, Wait
@@ -545,7 +545,7 @@ class Journal:
         The next start resumes such a run, as after a kill.
         """
         if run_id is None:
-            self.held_runs.leaves = leave
+            self.held_runs.resumes_cancelled_runs = leave
         for run in self.held_runs.open_runs():
             run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
 

@@ -27,8 +27,8 @@ from moothall.journal.attributes import as_column, attributes_of
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, begin_data_of
 from moothall.journal.opening import Runs
-from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN
-from moothall.journal.store.copies import values_of
+from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN_STATES
+from moothall.journal.store.backup import value_hashes
 from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
@@ -102,7 +102,7 @@ def export_run(store: Store, run_id: str, path: Path, answers: Answers | None = 
         number = store.number(db, run_id)
         for _ in store.read(db, number, run_id):
             pass  # raises if it is damaged
-        hashes = values_of(store, db, number)
+        hashes = value_hashes(store, db, number)
         with part.open("w", encoding="utf-8", newline="\n") as out:
             for line in _lines(store, db, number, hashes, answers):
                 out.write(f"{line}\n")
@@ -160,7 +160,8 @@ def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> 
     if state == "waiting" and not waits:
         state = None
     db.execute(
-        "UPDATE runs SET state = ?, open = ? WHERE number = ?", (state, state in OPEN, number)
+        "UPDATE runs SET state = ?, open = ? WHERE number = ?",
+        (state, state in OPEN_STATES, number),
     )
 
 
@@ -273,7 +274,7 @@ class _Import:
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
             text = search_text(head["task"], tally.reply or "")
-            self._store.describe(db, number, text)
+            self._store.index_text(db, number, text)
         return id
 
     def _create_run(self, db: Database, id: str, head: dict[str, Any]) -> int:

@@ -22,8 +22,8 @@ from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN
-from moothall.journal.store.store import Place, Store, Unfinished
+from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
+from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import WAIT_KINDS
 from moothall.journal.tally import search_text
 
@@ -33,7 +33,7 @@ NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
 NOTIFYING: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
 _TRIES: Final = 3
-_PARKED: Final = (
+_WAITING_RUNS: Final = (
     "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
     "w.agent = ? AND w.thread = ? AND w.run <> ? AND w.place > 0 GROUP BY r.number, r.id, r.last "
     "ORDER BY r.number"
@@ -49,38 +49,38 @@ class Runs:
         self._commits = commits
         self._leases = store.leases()
         # Held until a run of a cancelled caller is released, so that the next finds it free.
-        self._opening = guard(threading.Lock())
+        self._opening_lock = guard(threading.Lock())
         self._open: WeakSet[OpenRun] = WeakSet()
-        self.leaves: bool = False  # whether runs that are cancelled go on at the next start
+        self.resumes_cancelled_runs: bool = False  # at the next start
 
     def close(self) -> None:
         """Release all runs that this process holds."""
-        with self._leases.guard:
+        with self._leases.lock:
             self._leases.close()
 
     def is_taken(self, number: int) -> bool:
         """Return whether this process or another one works on a run."""
-        with self._leases.guard:
+        with self._leases.lock:
             return self._leases.is_taken(number)
 
     def leased(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
-        with self._leases.guard:
+        with self._leases.lock:
             return self._leases.leased(numbers)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether no process works on a run, or has used a shared budget and lives."""
-        with self._leases.guard:
+        with self._leases.lock:
             return self._leases.is_idle(numbers)
 
     def hold(self, number: int) -> bool:
         """Take the lease of a run for something else than work; return False if it is taken."""
-        with self._leases.guard:
+        with self._leases.lock:
             return self._leases.take(number)
 
     def release(self, number: int) -> None:
         """Give back the lease of a run."""
-        with self._leases.guard:
+        with self._leases.lock:
             self._leases.give_back(number)
 
     def open_runs(self) -> list[OpenRun]:
@@ -102,20 +102,20 @@ class Runs:
 
     def wait_for_openings(self) -> None:
         """Wait until each run that a cancelled caller wanted open is given back."""
-        with self._opening:
+        with self._opening_lock:
             pass
 
     def open(self, run_id: str) -> OpenRun:
         """Open an existing run."""
         self._store.check()
-        with self._opening:
+        with self._opening_lock:
             return self._opened(run_id)
 
     def _open_for(
         self, opening: concurrent.futures.Future[OpenRun], run_id: str, new: NewRun
     ) -> None:
         """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
-        with self._opening:
+        with self._opening_lock:
             if opening.cancelled():
                 return
             try:
@@ -134,7 +134,7 @@ class Runs:
         for _ in range(_TRIES):
             try:
                 return self._open_once(run_id, new)
-            except Unfinished:
+            except WriteUncertain:
                 pass  # the connection to a server was lost: what was made is found the next time
         return self._open_once(run_id, new)
 
@@ -143,7 +143,7 @@ class Runs:
         try:
             with self._store.writing(lock=RUNS) as db:
                 number, holder = self._found_or_made(db, run_id, new)
-                with self._leases.guard:
+                with self._leases.lock:
                     if not self._leases.take(number):
                         raise RunHeld(run_id, holder or "another process")
                 leased_number = number
@@ -163,12 +163,12 @@ class Runs:
                     )
             # No other process writes it now. Read without the lock, so that no other run waits.
             past_entries: dict[str, list[Entry]] = {}
-            place: Place = (0, b"")
+            place: RunEnd = (0, b"")
             with self._store.reading() as db:
-                for entry, sum in self._store.read(db, number, run_id):
+                for entry, checksum in self._store.read(db, number, run_id):
                     past_entries.setdefault(entry.path, []).append(entry)
-                    place = (entry.sequence, sum)
-                parked = db.execute(_PARKED, (*identity, number)).fetchall()
+                    place = (entry.sequence, checksum)
+                waiting_runs = db.execute(_WAITING_RUNS, (*identity, number)).fetchall()
         except BaseException:
             if leased_number:
                 self.release(leased_number)
@@ -180,9 +180,11 @@ class Runs:
                 run.decided.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
-        run.parked, run.is_open = parked, state in OPEN
+        run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
         self._open.add(run)
-        if self.leaves:  # read after the run was added, which `Journal.leave_runs` looks for later
+        if (
+            self.resumes_cancelled_runs
+        ):  # read after the run was added, which `Journal.leave_runs` looks for later
             run.resumes_later = True
         return run
 
@@ -204,5 +206,5 @@ class Runs:
         ).rowcount
         number, holder = db.execute(find, (run_id,)).fetchone()
         if inserted:  # else another process has made it meanwhile
-            self._store.describe(db, number, search_text(new[2], ""))
+            self._store.index_text(db, number, search_text(new[2], ""))
         return int(number), str(holder)

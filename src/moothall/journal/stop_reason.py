@@ -116,7 +116,7 @@ PASSED_ON: Final = frozenset(
 )
 """The reasons for which a group stops, too, if it needs the answer of the member that stopped."""
 
-OPEN: Final = (None, "in_doubt")
+OPEN_STATES: Final = (None, "in_doubt")
 """The states in the table of a run that a process works on, or that was cut off."""
 
 ELSEWHERE_STATE: Final = "elsewhere"

@@ -11,7 +11,7 @@ from moothall import ContextOverflow
 from moothall.build import Stop, UnreadableText, Unusable, counted, one_line, shorten, side_by_side
 from moothall.research import prompts, rules
 from moothall.research.citations.footnotes import without_list
-from moothall.research.extractive.index import QuestionWords, nearest
+from moothall.research.extractive.index import QuestionWords, similarity_scores
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import can_plan
 from moothall.research.writing.answers import outline_in, written_in
@@ -283,7 +283,7 @@ def _ranked(bench: Workbench) -> list[Numbered]:
     """Return the passages of this iteration with their numbers, the most relevant first."""
     fresh = bench.fresh_passages()
     topics = [each.topic for each in (*bench.objectives, *bench.generated)]
-    best = nearest(fresh, topics)
+    best = similarity_scores(fresh, topics)
     ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
     return [(bench.number_of(each), each) for each in ranked]
 

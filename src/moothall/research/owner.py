@@ -22,7 +22,7 @@ class ResearcherOptions(ReplyingOptions, total=False):
     language: str
 
 
-class Owner(Protocol):
+class ResearcherProtocol(Protocol):
     """What a workbench needs of its researcher."""
 
     id: str | int

@@ -16,7 +16,7 @@ from moothall.research.report import Report, report_of
 if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.run_parts import RecordedPart
-    from moothall.research.owner import Owner
+    from moothall.research.owner import ResearcherProtocol
     from moothall.research.workbench import Workbench
 
 _RESULTS = {
@@ -27,7 +27,7 @@ _RESULTS = {
 }
 
 
-def program_of(researcher: Owner) -> dict[str, Any]:
+def program_of(researcher: ResearcherProtocol) -> dict[str, Any]:
     """Return the fingerprint of a researcher, without its objectives and iterations."""
     parts: dict[str, Any] = {
         "agent": [Report.run_kind, str(researcher.id)],

@@ -351,12 +351,12 @@ def _nearest(read: list[Passage], topic: str) -> str:
 
 def _cited(progress: Progress) -> list[Citation]:
     """Return the citations with their passages; what an older record lacks is checked now."""
-    from moothall.research.citations.exact import exact
+    from moothall.research.citations.exact import exact_support
 
     supports = progress.supports if len(progress.supports) == len(progress.citations) else None
     citations = []
     for at, (number, text) in enumerate(progress.citations):
         passage = progress.passages[number - 1]
-        support = supports[at] if supports else exact(text, passage.text, passage.title)
+        support = supports[at] if supports else exact_support(text, passage.text, passage.title)
         citations.append(Citation(number, text, passage, support))
     return citations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from moothall import Action
 from moothall.build import one_line, vocabulary
 from moothall.research.calling import taking
-from moothall.research.citations.footnotes import COPY
+from moothall.research.citations.footnotes import MIN_COPIED_CHARS
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer
 from moothall.research.findings import (
@@ -167,7 +167,7 @@ def _by_page(
     for each in result.quotes:
         title = one_line(each.passage.page if titled(each.passage) else "", 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
-        copied = copies[each.passage.sha256] if len(each.passage.text) >= COPY else []
+        copied = copies[each.passage.sha256] if len(each.passage.text) >= MIN_COPIED_CHARS else []
         same = dict.fromkeys((each.passage, *copied[:_COPIES]))
         notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in same)
         quotes.append(f"- {each.markdown} {notes}")

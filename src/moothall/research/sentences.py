@@ -25,7 +25,7 @@ _CODE = re.compile(
 _INDENT = 4
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _ADORNED = re.compile(r"^(?:(~{4,}) *\n)? *([^~\s](?:[^\n]*[^\n:])?)\n(~{4,}) *$", re.MULTILINE)
-UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")  # after a title
+TITLE_UNDERLINE = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")  # after a title
 _LINE = re.compile(r".*\S")
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")

@@ -29,7 +29,7 @@ from moothall.build import (
     shorten,
 )
 from moothall.research.calling import call_of, result_of
-from moothall.research.extractive.index import nearest
+from moothall.research.extractive.index import similarity_scores
 from moothall.research.findings import (
     Narrative,
     Passage,
@@ -48,7 +48,7 @@ from moothall.research.writing.sections import whole_sentences
 if TYPE_CHECKING:
     from moothall import Model
     from moothall.research.citations import Checked, Verdict
-    from moothall.research.owner import Owner
+    from moothall.research.owner import ResearcherProtocol
     from moothall.research.writing.style import Style
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Workbench(ProgressView):
 
     progress: Progress
 
-    def __init__(self, agent: Owner, progress: Progress) -> None:
+    def __init__(self, agent: ResearcherProtocol, progress: Progress) -> None:
         self.agent = agent
         self.run_id: str | None = None
         self.running: bool = False
@@ -216,7 +216,7 @@ class Workbench(ProgressView):
             for each in self.resources.get_unvisited()
             if each.url not in tried_urls
         }
-        best, failed = nearest(unread, topics), " ".join(self.progress.failed)
+        best, failed = similarity_scores(unread, topics), " ".join(self.progress.failed)
         # Those that have none of the words come last, in the order in which they were found.
         ranked = sorted(unread, key=lambda e: (json.dumps(e.url) in failed, -best.get(e, 0.0)))
         return [unread[each] for each in ranked][:limit]
@@ -294,7 +294,7 @@ class Workbench(ProgressView):
         self, sentence: str, cited: Iterable[Passage], min_share: float
     ) -> tuple[int, Passage] | None:
         """Return a section of the cited pages, with its number, that has more of a sentence."""
-        from moothall.research.citations.exact import exact
+        from moothall.research.citations.exact import exact_support
 
         cited_keys = {(each.url, each.sha256): each for each in cited}
         pages = {each.url.partition("#")[0] for each in cited_keys.values()}
@@ -303,9 +303,9 @@ class Workbench(ProgressView):
             for each in self.known_passages()
             if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in cited_keys
         ]
-        scores = nearest(candidates, [sentence])
+        scores = similarity_scores(candidates, [sentence])
         for each in sorted(scores, key=lambda candidate: -scores[candidate])[:_SECTIONS]:
-            support = exact(sentence, each.text, each.title)
+            support = exact_support(sentence, each.text, each.title)
             if support.label != "unsupported" and support.overlap >= min_share:
                 return self.number_of(each), each
         return None
@@ -315,12 +315,12 @@ class Workbench(ProgressView):
         progress = self.progress
         text = checked.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.
-        now = [sentence for sentence, _ in checked.unsupported]
-        now += [each.sentence for each in checked.citations]
+        checked_sentences = [sentence for sentence, _ in checked.unsupported]
+        checked_sentences += [each.sentence for each in checked.citations]
         rechecked = [
             each
             for each in progress.unsupported
-            if text.count(each[0]) > sum(sentence.count(each[0]) for sentence in now)
+            if text.count(each[0]) > sum(sentence.count(each[0]) for sentence in checked_sentences)
         ]
         for sentence in dict(rechecked):
             text = text.replace(sentence, sentence + _MARK)
@@ -401,12 +401,12 @@ class Workbench(ProgressView):
             self._asks += 1
         key = f"{self.iteration}.{self.step}.{at or self._asks}"
 
-        is_cut, last = False, False
+        is_truncated, last = False, False
 
         async def ask(prompt: list[dict[str, Any]], number: int) -> Any:
-            nonlocal is_cut, last
+            nonlocal is_truncated, last
             answer = await self._answer(f"{key}.{number}", prompt, schema, side_by_side=bool(at))
-            is_cut = schema is None and getattr(answer, "finish_reason", "") in _CUT
+            is_truncated = schema is None and getattr(answer, "finish_reason", "") in _CUT
             last = number == _TRIES
             calls = getattr(answer, "calls", None)
             if self.step == "plan" and calls and not at:  # a plan, as providers write calls
@@ -415,7 +415,7 @@ class Workbench(ProgressView):
             return answer
 
         def read_whole(text: str) -> T:
-            if is_cut:
+            if is_truncated:
                 sentences = whole_sentences(text)
                 if not (last and sentences):
                     raise UnreadableText(
@@ -432,8 +432,8 @@ class Workbench(ProgressView):
     ) -> Any:
         name = getattr(self.model, "name", None)
         is_draft = self.step == "narrate" and schema is None and not side_by_side
-        tell = self.request.draft(str(self.agent.id)) if is_draft else None
-        ask = partial(completed, self.model, self.budget, prompt, schema, tell=tell)
+        emit_draft = self.request.draft(str(self.agent.id)) if is_draft else None
+        ask = partial(completed, self.model, self.budget, prompt, schema, tell=emit_draft)
         try:
             answer = await self.record.step(key, ask, of=ANSWER, beside=side_by_side, model=name)
         except BudgetExceeded as error:
@@ -450,5 +450,5 @@ class Workbench(ProgressView):
         """Add to the report's foot what an answer of a model took."""
         usage = Usage.in_answer(answer)
         self.progress.usage = self.progress.usage + usage
-        used = self.progress.used
-        used[str(name)] = used.get(str(name), Usage()) + usage
+        usage_by_model = self.progress.used
+        usage_by_model[str(name)] = usage_by_model.get(str(name), Usage()) + usage

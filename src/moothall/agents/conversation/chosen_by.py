@@ -129,13 +129,15 @@ class ChosenBy(Order):
             if self.may_end and state.transcript:
                 answer = await questions.ask("over", _IS_OVER, _OVER_SCHEMA)
                 if answer["is_over"] == "yes":
-                    return Choice((), questions.usage, f"{self._name} ended the conversation")
+                    return Choice(
+                        (), questions.usage, f"{self._model_label} ended the conversation"
+                    )
             if len(ids) == 1:
                 return Choice((ids[0],), questions.usage)
             schema = object_schema(next={"enum": ids})
             answer = await questions.ask("choose", self._question(state, ids), schema)
         except Unusable as error:
-            fault = f"{self._name} gave no next speaker: its answer {error}"
+            fault = f"{self._model_label} gave no next speaker: its answer {error}"
             raise NoChoice(fault, questions.usage) from None
         return Choice((answer["next"],), questions.usage)
 
@@ -158,7 +160,7 @@ class ChosenBy(Order):
         return f"{_HOW_TO_CHOOSE}{now}\n{form}"
 
     @property
-    def _name(self) -> str:
+    def _model_label(self) -> str:
         return f"the model {getattr(self.model, 'name', type(self.model).__name__)!r}"
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from moothall.agents.replies.record import Record, dump_state, load_state
 from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
 from moothall.agents.replies.reply_context import note_sources, own_reply, sources_of_asker
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
-from moothall.agents.replies.resume import end_of, has_ended, run_recorded
+from moothall.agents.replies.resume import end_data, has_ended, run_recorded
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import FINAL
@@ -241,7 +241,7 @@ class Conversation(Group):
             self.until.begin(now.kept, "u")
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
-            at_end = partial(end_of, record, now, "saved")
+            at_end = partial(end_data, record, now, "saved")
             reply: Reply = await run_recorded(record, exchange.run, at_end, exchange.stopped)
         finally:
             thread.underway = None

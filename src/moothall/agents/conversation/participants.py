@@ -13,10 +13,10 @@ from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Handover, Order, as_order
 from moothall.agents.conversation.termination import Condition, as_condition
 from moothall.agents.loop.recording import catch_up_models
-from moothall.agents.replies.checked_parts import Participant, check_part, records
+from moothall.agents.replies.checked_parts import Participant, check_part, is_recording
 from moothall.agents.replies.events import Done, TurnStarted
 from moothall.agents.replies.group import ask_member, in_thread, own_cancellation
-from moothall.agents.replies.read_record import of_group
+from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Utterance
 from moothall.agents.replies.reply_context import as_asked
@@ -81,7 +81,7 @@ class Setup:
 
     def program(self) -> dict[str, Any]:
         """Return the program of the conversation and its participants."""
-        return of_group(
+        return group_program(
             self.agents.values(),
             agent=[KIND, self.id],
             agents=list(self.agents),
@@ -267,7 +267,7 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
         data, key = entry.data, entry.data.get("key", "")
         told_id = key.split(".", 2)[2] if key.startswith("told.") else ""  # to whom it was told
         agent: Any = setup.agents.get(told_id or data.get("agent", ""))
-        if not records(agent):
+        if not is_recording(agent):
             continue
         if entry.kind == "started" and "part" in data:
             await agent.restore_part(record.member(data["part"], data["agent"]), budget)

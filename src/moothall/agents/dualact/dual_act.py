@@ -18,15 +18,15 @@ from moothall.agents.dualact.config import (
 )
 from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.dualact.rounds import Rounds
-from moothall.agents.replies.checked_parts import records
+from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import ConclusionReached, DecisionMade
 from moothall.agents.replies.group import Group, in_thread
-from moothall.agents.replies.read_record import of_group
+from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
-from moothall.agents.replies.resume import end_of, has_ended, run_recorded
+from moothall.agents.replies.resume import end_data, has_ended, run_recorded
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import check_function
@@ -120,10 +120,10 @@ class DualActAgent(Group):
 
     def _share_memory(self) -> None:
         """Let H and every R use the memory of the first R, in each thread."""
-        first, *more = self.config.reactives
-        for agent in (self.config.human, *more):
-            both = hasattr(first, "memory_in") and hasattr(agent, "memory_in")
-            agent.memory = first.memory_in if both else first.memory
+        first_worker, *others = self.config.reactives
+        for agent in (self.config.human, *others):
+            have_threads = hasattr(first_worker, "memory_in") and hasattr(agent, "memory_in")
+            agent.memory = first_worker.memory_in if have_threads else first_worker.memory
 
     def set_decision_func(self, fn: DecisionFunc | None) -> None:
         """Set a function, sync or async, that decides in H's place; None restores H.
@@ -165,7 +165,7 @@ class DualActAgent(Group):
         if self.config.shared_memory:
             self._share_memory()
 
-    def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
+    def _resume_request(self, schema: Any, thread: str | int | None) -> ReplyRequest:
         progress: DualActState | None = self.all_threads.get(thread_id(thread)).own
         if progress is None:
             in_thread = "" if thread is None else f" in thread {str(thread)!r}"
@@ -181,8 +181,8 @@ class DualActAgent(Group):
             )
         request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
         if request.answer is not None and progress.requested is None:  # it was loaded
-            progress.read_values(request.answer, len(self.config.reactives) > 1)
-        progress.want(schema)
+            progress.parse_values(request.answer, len(self.config.reactives) > 1)
+        progress.set_schema(schema)
         return request
 
     # -- the work ----------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class DualActAgent(Group):
         """Return its program, independent of the request."""
         config = self.config
         rule = review_rule(config.review)
-        return of_group(
+        return group_program(
             self.member_agents,
             agent=[self.run_kind, str(self.id)],
             human=str(config.human.id),
@@ -218,10 +218,10 @@ class DualActAgent(Group):
 
     async def _restore_members(self, record: Record[DualActState], budget: Budget | None) -> None:
         members = {str(each.id): each for each in self.member_agents}
-        for name, turn in record.members.items():
-            member = members.get(turn["agent"])
-            if member is not None and records(member):
-                await member.restore_part(record.member(name, turn["agent"]), budget)
+        for name, entry in record.members.items():
+            member = members.get(entry["agent"])
+            if member is not None and is_recording(member):
+                await member.restore_part(record.member(name, entry["agent"]), budget)
 
     async def recorded_reply(self, request: ReplyRequest, record: Record[DualActState]) -> Reply:
         """Answer, or resume from the record."""
@@ -233,7 +233,7 @@ class DualActAgent(Group):
             progress = DualActState(request.content, request.thread, request.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
-            progress.want(request.schema)
+            progress.set_schema(request.schema)
             request.state.own = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped during a turn, which begins anew.
@@ -242,8 +242,8 @@ class DualActAgent(Group):
         rounds = Rounds(self, self.config, progress, request, record, *model_names)
         if request.state.underway is None:
             request.state.underway = rounds
-        at_end = partial(end_of, record, progress, "progress")
-        return await run_recorded(record, rounds.run, at_end, rounds.stopped)
+        at_end = partial(end_data, record, progress, "progress")
+        return await run_recorded(record, rounds.run, at_end, rounds.reply_stopped)
 
     async def _resumed(self, record: Record[DualActState], request: ReplyRequest) -> Reply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""
@@ -251,10 +251,10 @@ class DualActAgent(Group):
         if progress is not None:
             progress.run_id = record.run_id  # a fork has the original's
             note_sources(request, progress.outside)
-            progress.want(request.schema)
+            progress.set_schema(request.schema)
             if answer_schema is not None:
-                progress.read_values(answer_schema, len(self.config.reactives) > 1)
-            self._tell_past(progress, request)
+                progress.parse_values(answer_schema, len(self.config.reactives) > 1)
+            self._emit_past_events(progress, request)
         is_final = has_ended(record)
         try:
             await self._restore_members(record, request.budget)
@@ -271,7 +271,7 @@ class DualActAgent(Group):
         request.resumed = True
         return None
 
-    def _tell_past(self, progress: DualActState, request: ReplyRequest) -> None:
+    def _emit_past_events(self, progress: DualActState, request: ReplyRequest) -> None:
         for n, (decision, conclusion) in enumerate(
             zip_longest(progress.decisions, progress.conclusions), 1
         ):

@@ -88,7 +88,7 @@ class DualActState:
             self.tell(came[0]["content"], came.pop(0)["by_r"])
         return messages
 
-    def want(self, schema: Any) -> None:
+    def set_schema(self, schema: Any) -> None:
         """Set the schema or type of the answer."""
         self.requested = schema
         self.schema = schema if schema is None or isinstance(schema, dict) else True
@@ -164,7 +164,7 @@ class DualActState:
             outside=(*self.outside,),
         )
 
-    def read_values(self, requested: AnswerSchema, has_several: bool) -> None:
+    def parse_values(self, requested: AnswerSchema, has_several: bool) -> None:
         """Convert the values from JSON to the requested type."""
 
         def typed(value: Any, summary: str = "") -> Any:

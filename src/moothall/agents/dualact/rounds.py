@@ -92,7 +92,7 @@ class Rounds:
             sources = {"outside": outside} if outside else {}
             self._record.hear({"content": text, "by_r": bool(listening), **sources})
 
-    def stopped(self, stop: Stop) -> Reply:
+    def reply_stopped(self, stop: Stop) -> Reply:
         """Return the reply as it stands, with the reason to stop."""
         self._progress.outside = sources_of_thread(self._request)
         self._progress.finish(stop.reason, stop.detail)

@@ -365,17 +365,17 @@ class ReActAgent(Looping):
             request.memory = memory_of_fork(request.memory, record)
         run = LoopRun(self, request, request.memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.
-        parked = request.record is None and record.run.parked
-        if self.discover is not None or parked:
-            return self._reply_as_prepared(run, record, parked)
+        waiting_runs = request.record is None and record.run.waiting_runs
+        if self.discover is not None or waiting_runs:
+            return self._reply_as_prepared(run, record, waiting_runs)
         return run.reply()
 
     async def _reply_as_prepared(
-        self, run: LoopRun, record: Record[LoopState], parked: object
+        self, run: LoopRun, record: Record[LoopState], waiting_runs: object
     ) -> Reply:
         if self.discover is not None and self.space_mailbox is not None:
             await self.discover_actions(run.thread)
-        if parked:
+        if waiting_runs:
             await show_open(self, run.request, record, run.memory)
         return await run.reply()
 

@@ -357,7 +357,7 @@ async def show_open(
     A memory that has nothing of such a run is that of another conversation without a name.
     """
     thread = request.state
-    for run_id, last in record.run.parked:
+    for run_id, last in record.run.waiting_runs:
         if thread.parked.get(run_id, 0) >= last:
             continue
         assert agent.journal is not None

@@ -37,7 +37,7 @@ def is_untracked(agent: Any) -> bool:
     return getattr(agent, "is_untracked", False)
 
 
-def records(agent: Any) -> bool:
+def is_recording(agent: Any) -> bool:
     """Return whether an agent's replies can be recorded."""
     return isinstance(agent, Replier) and agent.is_recorded
 

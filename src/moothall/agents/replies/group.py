@@ -18,7 +18,7 @@ from moothall.actions.provenance.origin import union
 from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
-from moothall.agents.replies.checked_parts import records
+from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.record import Record, StepHandle, dump_state, load_state
 from moothall.agents.replies.recorded_agent import RecordedAgent
@@ -88,11 +88,11 @@ class Group(RecordedAgent):
             StateError: there is nothing to resume, or the answer was requested by a type that is
                 not passed
         """
-        request = self._to_resume(schema, thread)
+        request = self._resume_request(schema, thread)
         request.resumed = True
         return await self.reply_to_request(request)
 
-    def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
+    def _resume_request(self, schema: Any, thread: str | int | None) -> ReplyRequest:
         """Return the request of the reply to resume."""
         return ReplyRequest("", schema, thread)
 
@@ -250,7 +250,7 @@ async def ask_member(
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply
 
-    if records(agent):
+    if is_recording(agent):
         setup = ReplySetup(agent, record.member(part, str(agent.id), **labels), offered)
         with as_asked(setup=setup):
             reply = await _request(agent, content, options, request, emit)

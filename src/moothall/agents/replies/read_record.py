@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
-from moothall.agents.replies.checked_parts import records
+from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.state import APPENDED, LIVE, load_state
 from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
@@ -187,13 +187,13 @@ def fingerprint(**parts: Any) -> dict[str, str]:
     return texts
 
 
-def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
+def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     """Return the fingerprint of a group, with those of its members."""
     programs = []
     for member in members:
         id = str(member.id)
         type_only = fingerprint(agent=[type(member).__qualname__, id])
-        own = member.describe_program() if records(member) else type_only
+        own = member.describe_program() if is_recording(member) else type_only
         programs.append([id, own])
     return {**fingerprint(**parts), _MEMBERS: programs}
 

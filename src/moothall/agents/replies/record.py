@@ -303,7 +303,7 @@ class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
-    run: Any = SimpleNamespace(resumes_later=False, parked=(), cut_off=(), past_entries={})
+    run: Any = SimpleNamespace(resumes_later=False, waiting_runs=(), cut_off=(), past_entries={})
 
     def __init__(self) -> None:
         self.state = self.start = self._end = self.at_end = None

@@ -146,7 +146,7 @@ def _rests(record: Record[Any]) -> bool:
     return record.over is not None and record.over["reason"] == "waiting" and not record.entry_count
 
 
-def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
+def end_data(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end."""
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in FINAL:

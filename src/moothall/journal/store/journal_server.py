@@ -21,7 +21,7 @@ from moothall.foundation.errors import JournalError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.pool import Lease, PostgresPool
 from moothall.journal.store.leases import Leases
-from moothall.journal.store.store import Place, Store, Unfinished
+from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.tables import SERVER_MIGRATIONS
 
 _LAST_RUN: Final = 2**31 - 1
@@ -50,7 +50,7 @@ class ServerLeases:
         self._server = server
         # None: a writer that asks for a lease and a thread that gives one back would wait for each
         # other.
-        self.guard: AbstractContextManager[object] = nullcontext()
+        self.lock: AbstractContextManager[object] = nullcontext()
 
     def take(self, run: int) -> bool:
         """Take the lease of a run; return False if it is taken."""
@@ -102,7 +102,7 @@ class JournalServer(PostgresPool[JournalError], Store):
             migrations=SERVER_MIGRATIONS,
             lock_table="entries",
             error=JournalError,
-            unfinished_error=Unfinished,
+            unfinished_error=WriteUncertain,
         )
         self.runs: int = self.oid("runs")
         self.budgets: int = self.oid("budgets")
@@ -131,7 +131,7 @@ class JournalServer(PostgresPool[JournalError], Store):
         """Return the leases, which are locks of the connection that writes."""
         return ServerLeases(self)
 
-    def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
+    def check_held(self, db: Database, run: int, id: str, place: RunEnd) -> None:
         """Raise if another process has worked on a run since the connection was lost."""
         if self.has_lost(self.lease(run)):
             raise self._taken_over(id)

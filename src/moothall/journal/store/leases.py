@@ -23,7 +23,7 @@ class Leases(Protocol):
     """
 
     @property
-    def guard(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """The lock that a thread holds while it uses the leases."""
         ...
 
@@ -70,7 +70,7 @@ class FileLeases:
         self._fd = -1
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._leased: set[int] = set()
-        self.guard: AbstractContextManager[object] = guard()
+        self.lock: AbstractContextManager[object] = guard()
         # A child inherits the open file, and would keep the locks after its parent's death.
         in_child(self.close)
 

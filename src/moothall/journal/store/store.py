@@ -19,7 +19,7 @@ from moothall.foundation.database import CHANGES, Database, Lock
 from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun
 from moothall.foundation.text import escaped
 from moothall.journal.entry import Entry, RunDamaged
-from moothall.journal.stop_reason import OPEN
+from moothall.journal.stop_reason import OPEN_STATES
 from moothall.journal.store.leases import Leases
 from moothall.journal.store.shapes import Shapes
 from moothall.journal.store.values import (
@@ -55,7 +55,7 @@ _TEXT: Final = (
 )
 
 
-class Unfinished(JournalError):
+class WriteUncertain(JournalError):
     """The connection to the server was lost, so it is not known whether a commit took effect."""
 
 
@@ -149,7 +149,7 @@ class Store(ABC):
     def close(self) -> None:
         """Close its connections."""
 
-    def check_held(self, db: Database, run: int, id: str, place: Place) -> None:
+    def check_held(self, db: Database, run: int, id: str, place: RunEnd) -> None:
         """Raise if this process has lost the lease of a run that it has written up to a place."""
         return  # a living process cannot lose a lease of a file
 
@@ -264,12 +264,12 @@ class Store(ABC):
         self,
         db: Database,
         run: int,
-        end: Place,
+        end: RunEnd,
         entries: Iterable[tuple[str, str, str]],
         state: str | None,
         work: Work,
         times: Iterable[float] | None = None,
-    ) -> Place:
+    ) -> RunEnd:
         """Append entries, each of path, kind and data as JSON text; return where the run ends."""
         sequence, sum = end
         now = time.time()
@@ -287,17 +287,17 @@ class Store(ABC):
         if state is None:
             db.execute(_WORKED_ON, (*values, run))
         else:
-            db.execute(_IN_DOUBT if state in OPEN else _AT_END, (*values, state, run))
+            db.execute(_IN_DOUBT if state in OPEN_STATES else _AT_END, (*values, state, run))
         if tally.reply is not None:
             (task,) = self._of_run(db, run, "task")
-            self.describe(db, run, search_text(task, tally.reply))
+            self.index_text(db, run, search_text(task, tally.reply))
         return sequence, sum
 
-    def describe(self, db: Database, run: int, text: str) -> None:
+    def index_text(self, db: Database, run: int, text: str) -> None:
         """Set the text in which a search for runs looks."""
         db.execute(_TEXT, (run, text))
 
-    def end(self, db: Database, run: int) -> Place:
+    def end(self, db: Database, run: int) -> RunEnd:
         """Return where a run ends."""
         last, sum = self._of_run(db, run, "last, sum")
         return last, bytes(sum)
@@ -312,7 +312,7 @@ class Store(ABC):
             )
         return row
 
-    def sum_of(self, end: Place, path: str, kind: str, data: str, at: float) -> Place:
+    def sum_of(self, end: RunEnd, path: str, kind: str, data: str, at: float) -> RunEnd:
         """Return where a run ends after another entry, as `write` counts."""
         return end[0] + 1, _sum(end[1], end[0] + 1, path, kind, str(at), data)
 
@@ -391,7 +391,7 @@ class Store(ABC):
 
 Work = tuple[Tally, float, int]
 """What entries add to a run: what they spent, seconds of work, and how many of its calls wait."""
-Place = tuple[int, bytes]
+RunEnd = tuple[int, bytes]
 """Where a run ends: the number of its last entry, and the checksum of that entry."""
 
 

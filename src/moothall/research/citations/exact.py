@@ -14,7 +14,7 @@ MARKED: Final = re.compile(r"(?<=[“ ])\*\*(\S.*?)\*\*(?=[” ])")
 _WINDOW: Final = 3  # sentences
 
 
-def exact(sentence: str, passage: str, title: str = "") -> Support:
+def exact_support(sentence: str, passage: str, title: str = "") -> Support:
     """Return what is found without a model."""
     sentence = sentence[:_LONGEST]
     overlap, (start, end) = _rests_on(sentence, passage_of(passage, title))

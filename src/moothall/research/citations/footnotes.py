@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from moothall.research.citations.comparison import SEPARATOR
-from moothall.research.citations.exact import exact
+from moothall.research.citations.exact import exact_support
 from moothall.research.findings import Citation, Passage, Support, SupportLabel
-from moothall.research.sentences import FOOTNOTE, UNDERLINED, sentences
+from moothall.research.sentences import FOOTNOTE, TITLE_UNDERLINE, sentences
 
 UNSUPPORTED = "[unsupported]"
 """The mark after a sentence of which each of its citations lacks something."""
@@ -23,7 +23,7 @@ NO_SOURCE = "[no source]"
 
 _MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
 _ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
-COPY = 80
+MIN_COPIED_CHARS = 80
 """Characters of a text that two addresses do not have by chance."""
 _MAX_TOGETHER = 8  # passages that are tried together for one sentence, at most
 _MIN_SHARE = 0.6  # of a sentence's words that a section must have to take the place of those cited
@@ -49,7 +49,7 @@ _NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
 # Text that would become a footnote once a footnote inside it is dropped.
 _OUTER_BRACKET = re.compile(r"\[\^(?=[^\]\[\n]*\[)")
 _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
-_MARK = re.compile(
+_MARK_PATTERN = re.compile(
     r"\s{0,20}\\?\[\s{0,9}(?:unsupported|no\s{1,9}source|partly\s{1,9}supported|not\s{1,9}checked)\s{0,9}\\?\]\Z",
     re.IGNORECASE,
 )
@@ -60,33 +60,33 @@ _MARK_LENGTH = 80
 _DEFINITION = re.compile(
     r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
 )
-_NAMES = (
+_HEADINGS = (
     r"(?:sources?|references?|footnotes?|citations?|bibliography|works cited|further reading|"
     r"quellen(?:verzeichnis|angaben)?|literatur(?:verzeichnis)?|fußnoten|einzelnachweise|"
     r"références|bibliographie|fuentes|referencias|bibliografía|fonti|riferimenti|bibliografia|"
     r"bronnen|referências|источники|(?:список )?литератур[аы]|参考文献|المراجع)"
     r"(?: used| cited| and notes)?"
 )
-_LIST = re.compile(  # a heading; else a label above items, or with what it lists behind it
-    rf"^[ \t]*(?:(?:#{{1,6}}[ \t]*|\*\*|__){_NAMES}[ \t]*:?(?:\*\*|__)?:?[ \t#]*"
-    rf"(?=\n|\Z|\\?\[|https?:)|{_NAMES}[ \t]*:?[ \t]*\n(?:[-=]{{3,}}[ \t]*\n)?"
-    rf"(?=\s*(?:[-*+]|\d{{1,3}}[.)]|\\?\[|https?:|<))|{_NAMES}[ \t]*:[ \t]*(?=[^\n]*\n*\Z))",
+_LIST_START = re.compile(  # a heading; else a label above items, or with what it lists behind it
+    rf"^[ \t]*(?:(?:#{{1,6}}[ \t]*|\*\*|__){_HEADINGS}[ \t]*:?(?:\*\*|__)?:?[ \t#]*"
+    rf"(?=\n|\Z|\\?\[|https?:)|{_HEADINGS}[ \t]*:?[ \t]*\n(?:[-=]{{3,}}[ \t]*\n)?"
+    rf"(?=\s*(?:[-*+]|\d{{1,3}}[.)]|\\?\[|https?:|<))|{_HEADINGS}[ \t]*:[ \t]*(?=[^\n]*\n*\Z))",
     re.MULTILINE | re.IGNORECASE,
 )
 _ITEMS = re.compile(r"\d|https?:|^[ \t]*[-*+][ \t]", re.MULTILINE)
 _NO_LIST = re.compile(r"^[ \t]*#|(?<!^\d)(?<!^\d\d)[.!?…][\"”’)*_]*[ \t]?\[\^\d", re.MULTILINE)
 """What stands below no list of sources: a heading, a sentence with a footnote. “2. [^1^]” has an
 item's number in front."""
-_RULE = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")
+_HORIZONTAL_RULE = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")
 
 
 def without_list(text: str) -> str:
     """Return a text of a model without the list of sources at its end."""
-    for match in _LIST.finditer(text):
+    for match in _LIST_START.finditer(text):
         end = match.end()
         is_list = not text[end:].strip() or _ITEMS.search(text, end)
         if is_list and not _NO_LIST.search(text, end):
-            return _RULE.sub("\n", text[: match.start()])
+            return _HORIZONTAL_RULE.sub("\n", text[: match.start()])
     return text
 
 
@@ -150,7 +150,7 @@ def check(
                 supports, reason = _supporting(bare, cited_passages, {})
         if keeps_all:
             supports = {
-                n: supports.get(n) or exact(bare, p.text, p.title)
+                n: supports.get(n) or exact_support(bare, p.text, p.title)
                 for n, p in cited_passages.items()
             }
         # What was judged of the same sentence elsewhere, with other footnotes, is cited here too.
@@ -158,13 +158,13 @@ def check(
             zip(cited_passages, supports, strict=False)
         )
         citations.extend(Citation(n, bare, passages[n], supports[n]) for n in numbers.values())
-        marked = _with_notes(sentence, numbers)
+        marked_sentence = _with_notes(sentence, numbers)
         if not supports:
             unsupported.append((bare, reason))
-            marked = f"{marked} {UNSUPPORTED}"
+            marked_sentence = f"{marked_sentence} {UNSUPPORTED}"
         elif not keeps_all:  # all have the same label
-            marked += _MARKS.get(next(iter(supports.values())).label, "")
-        pieces.append(marked)
+            marked_sentence += _MARKS.get(next(iter(supports.values())).label, "")
+        pieces.append(marked_sentence)
     pieces.append(_NOTE.sub("", text[at:]))
     return Checked("".join(pieces), citations, unsupported, uncited)
 
@@ -210,7 +210,7 @@ def _without_source(markdown: str) -> Iterator[tuple[int, int]]:
 def _claims_nothing(text: str, start: int, end: int) -> bool:
     """Return whether a sentence is a heading or a question."""
     line = text[text.rfind("\n", 0, start) + 1 : start]
-    is_heading = line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end) is not None
+    is_heading = line.lstrip(" >").startswith("#") or TITLE_UNDERLINE.match(text, end) is not None
     return is_heading or text[start:end].rstrip("*_ \n").endswith(("?", "\uff1f"))
 
 
@@ -225,7 +225,7 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
     for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
         if number in passages:
             text = " ".join(passages[number].text.split())
-            key = ("" if len(text) >= COPY else passages[number].url, text)
+            key = ("" if len(text) >= MIN_COPIED_CHARS else passages[number].url, text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
     in_text = [each for each in citations if each.number in new]
     renumbered_marks = [replace(each, number=new[each.number]) for each in in_text]
@@ -243,7 +243,7 @@ def _unmarked(markdown: str, *, marks: bool) -> str:
             while parts and len(tail) < _MARK_LENGTH:
                 tail = parts.pop() + tail
             parts.append(tail[:-_MARK_LENGTH] if len(tail) > _MARK_LENGTH else "")
-            parts.append(_MARK.sub("", tail[-_MARK_LENGTH:]))
+            parts.append(_MARK_PATTERN.sub("", tail[-_MARK_LENGTH:]))
     return _OUTER_BRACKET.sub("", "".join(parts))
 
 
@@ -266,7 +266,7 @@ def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, V
     """Return the passages of the best label with what was found; if none has any, the reason."""
 
     def support_of(numbers: list[int]) -> Support:
-        return exact(sentence, *as_one_text(cited[number] for number in numbers))
+        return exact_support(sentence, *as_one_text(cited[number] for number in numbers))
 
     if sentence in judged and cited:
         supports, reason = judged[sentence]

@@ -23,7 +23,7 @@ from moothall.build import (
     shorten,
 )
 from moothall.research.citations.checks import misquoted, verbatim
-from moothall.research.citations.exact import exact
+from moothall.research.citations.exact import exact_support
 from moothall.research.citations.footnotes import Verdict, as_one_text
 from moothall.research.findings import Passage, Support
 
@@ -90,7 +90,7 @@ def support(
     for name, value in (("sentence", sentence), ("passage", passage), ("title", title)):
         if not isinstance(value, str):
             raise DefinitionError(f"support(): {name}= must be a text, got {value!r:.80}")
-    result = exact(sentence, passage, title)
+    result = exact_support(sentence, passage, title)
     claim = Claim(sentence, {1: Passage.of("", passage, "", title)})
     if judge is None or is_decided(claim):
         return result
@@ -162,7 +162,7 @@ def verdict(claim: Claim, judgement: dict[str, Any]) -> Verdict:
     numbers = [each for each in claim.cited if each in judgement["passages"]] or [*claim.cited]
     supporting = {number: claim.cited[number] for number in numbers}
     return {
-        number: _judged(exact(claim.sentence, each.text, each.title), judgement)
+        number: _judged(exact_support(claim.sentence, each.text, each.title), judgement)
         for number, each in supporting.items()
     }, ""
 

@@ -154,7 +154,7 @@ class QuestionWords:
         return counts
 
 
-def nearest(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage, float]:
+def similarity_scores(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage, float]:
     """Return the passages that have any word of some texts, each with its highest score."""
     distinct = [*dict.fromkeys(passages)]
     best: dict[Passage, float] = {}

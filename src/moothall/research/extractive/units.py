@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from moothall.research.pool import HEADING_NUMBER
-from moothall.research.sentences import UNDERLINED, blocks, sentences_in
+from moothall.research.sentences import TITLE_UNDERLINE, blocks, sentences_in
 
 Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term", "entry"]
 
@@ -102,7 +102,7 @@ def _kind(text: str, start: int, end: int, kind: Kind, heading: str) -> Kind:
     """Return what kind of unit a sentence is, of prose or of an item."""
     content, bare = text[start:end], HEADING_NUMBER.sub("", heading)
     cut = bare.endswith("…") and content.startswith(bare[:-1])  # of a long title
-    if content in (heading, bare) or cut or UNDERLINED.match(text, end):
+    if content in (heading, bare) or cut or TITLE_UNDERLINE.match(text, end):
         return "head"
     if " | " in content and "\n" not in content:
         return "row"

@@ -43,7 +43,7 @@ from moothall.build import (
 from moothall.foundation.http.addresses import hosts_of
 from moothall.models import HeadersLike
 from moothall.models.settings import check_base_url, check_headers
-from moothall.serving.a2a.client import Broken, MissingMethod, Server
+from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, Server
 from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
 
@@ -188,14 +188,14 @@ class A2AAgent(ConversationalAgent):
         conversation.observed.clear()
         self._counted[0] += 1
         try:
-            return await self._replied(request, conversation, messages)
+            return await self._exchange_until_read(request, conversation, messages)
         except BaseException as error:  # what the server has not is sent with the next request
             conversation.observed = deque((*messages, *conversation.observed), _MOST_OBSERVED)
             self._counted[1] += 1
             self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
             raise
 
-    async def _replied(
+    async def _exchange_until_read(
         self, request: ReplyRequest, conversation: _RemoteConversation, new_messages: list[str]
     ) -> Reply:
         parts = [*map(text_part, new_messages), *_parts_of(request.content)]
@@ -239,7 +239,7 @@ class A2AAgent(ConversationalAgent):
         """Send a message, and return when the task has ended or asks what nobody answers."""
         task.id, conversation.task = conversation.task, ""
         while True:
-            await self._exchanged(request, conversation, parts, task)
+            await self._exchange(request, conversation, parts, task)
             conversation.context = task.context or conversation.context
             if task.message is not None or task.state == COMPLETED:
                 return
@@ -250,7 +250,7 @@ class A2AAgent(ConversationalAgent):
                     f"agent {self.id!r}: its task is {state}" + (reason and f": {reason}")
                 )
             try:
-                answer_part = await self._answered(request, task)
+                answer_part = await self._answer_part(request, task)
             except BaseException:
                 await self._cancel(task)
                 raise
@@ -259,7 +259,7 @@ class A2AAgent(ConversationalAgent):
                 return
             parts = [answer_part]
 
-    async def _exchanged(
+    async def _exchange(
         self,
         request: ReplyRequest,
         conversation: _RemoteConversation,
@@ -271,7 +271,7 @@ class A2AAgent(ConversationalAgent):
         message |= {"contextId": conversation.context} if conversation.context else {}
         message |= {"taskId": task.id} if task.id else {}
         task.state = ""  # that of a task which is answered now is over
-        work = asyncio.ensure_future(self._followed(request, message, task))
+        work = asyncio.ensure_future(self._follow_task(request, message, task))
         try:
             async with asyncio.timeout(self._timeout_s):
                 await asyncio.shield(work)
@@ -280,13 +280,13 @@ class A2AAgent(ConversationalAgent):
             late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
             raise ModelError(late) from None
         except BaseException as error:
-            if task.id and not task.state and isinstance(error, Broken):
+            if task.id and not task.state and isinstance(error, ConnectionBroken):
                 conversation.task = task.id  # it still waits for an answer
             else:
                 await self._cancel(task, work)
             raise
 
-    async def _followed(
+    async def _follow_task(
         self, request: ReplyRequest, message: dict[str, Any], task: RemoteTask
     ) -> None:
         options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json", "*/*"]}
@@ -298,14 +298,14 @@ class A2AAgent(ConversationalAgent):
             except MissingMethod:
                 if streams := await self._server.streams():
                     raise
-            except Broken:
+            except ConnectionBroken:
                 if not task.id:
                     raise
         if not streams:
             options["returnImmediately"] = True
             self._take(request, task, await self._server.call("SendMessage", params))
         pause_s = _FIRST_PAUSE_S
-        while not task.rests:
+        while not task.is_at_rest:
             if not task.id:
                 raise ModelError(f"agent {self.id!r}: the server told of no task")
             await asyncio.sleep(pause_s)
@@ -326,8 +326,8 @@ class A2AAgent(ConversationalAgent):
                 async for update in following:
                     self._take(request, task, update)
                     # Some servers keep the stream open, and some tell the artifacts afterwards.
-                    rests = task.rests and task.message is None
-                    limit.reschedule(loop.time() + _REST_S if rests else None)
+                    is_at_rest = task.is_at_rest and task.message is None
+                    limit.reschedule(loop.time() + _REST_S if is_at_rest else None)
 
     def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:
@@ -337,7 +337,7 @@ class A2AAgent(ConversationalAgent):
         if added and request.emit is not None:
             request.emit(TextPiece(added, str(self.id), **request.of_run))
 
-    async def _answered(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
+    async def _answer_part(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
         """Ask for what a task requires, and return the part that answers; None with nobody."""
         for part in task.status_parts:
             approval = part.get("data")
@@ -382,7 +382,7 @@ class A2AAgent(ConversationalAgent):
                 id_known.cancel()
                 work.cancel()
             await asyncio.wait((work,))
-        if not task.id or (task.rests and task.state != INPUT_REQUIRED):
+        if not task.id or (task.is_at_rest and task.state != INPUT_REQUIRED):
             return
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(_CANCEL_S):

@@ -32,7 +32,7 @@ _BUSY_S: Final = 5.0
 """How long a look for a task waits where a rate limit does not say how long."""
 
 
-class Broken(ModelError):
+class ConnectionBroken(ModelError):
     """The answer has not come, or not all of it: what the server does is unknown."""
 
     wait_s: float | None = None
@@ -84,7 +84,7 @@ class Server:
         """Call a method, and return its result.
 
         Raises:
-            Broken: the answer has not come
+            ConnectionBroken: the answer has not come
             ModelError: the server refuses the call, or answers with what is no answer
         """
         response = await self._send(method, params, False)
@@ -96,7 +96,7 @@ class Server:
         while True:
             try:
                 return await self.call("GetTask", {"id": id, "historyLength": 0})
-            except Broken as error:
+            except ConnectionBroken as error:
                 broken += error.wait_s is None
                 if broken == _MOST_BROKEN:
                     raise
@@ -124,7 +124,7 @@ class Server:
         try:
             return await response.read()
         except HTTPError as error:
-            raise Broken(f"{self._name}: {error}") from None
+            raise ConnectionBroken(f"{self._name}: {error}") from None
 
     async def _send(self, method: str, params: dict[str, Any], stream: bool) -> HTTPResponse:
         url, _ = await self._endpoint()
@@ -150,7 +150,7 @@ class Server:
                 )
             except HTTPError as error:
                 self._card_endpoint = None  # the server may have another address by now
-                raise Broken(f"{self._name}: {error}") from None
+                raise ConnectionBroken(f"{self._name}: {error}") from None
             wait_s = response.wait_s
             if response.status != 429 or wait_s is None or wait_s > self._client.timeout_s:
                 break
@@ -164,7 +164,7 @@ class Server:
                 text += " (a token belongs in headers=, or the one there is wrong)"
             if not response.may_pass:
                 raise ModelError(text)
-            broken = Broken(text)
+            broken = ConnectionBroken(text)
             broken.wait_s = _BUSY_S if wait_s is None and response.status == 429 else wait_s
             raise broken
         return response
@@ -179,7 +179,7 @@ class Server:
                 code = error.get("code")
                 self._card_endpoint = None  # the card may say something else by now
                 problem = f"{one_line(str(error.get('message')), 500)} ({code!r:.20})"
-                kinds = {MissingMethod: _MISSING, Broken: _PASSING}
+                kinds = {MissingMethod: _MISSING, ConnectionBroken: _PASSING}
                 kind = next((each for each, codes in kinds.items() if code in codes), ModelError)
                 raise kind(f"{self._name}: the server refuses {method}: {problem}")
             if "result" in answer:

@@ -29,7 +29,7 @@ class RemoteTask:
         self._count = 0  # of the parts of all artifacts
 
     @property
-    def rests(self) -> bool:
+    def is_at_rest(self) -> bool:
         """Whether the server does nothing more by itself."""
         return self.message is not None or self.state in TERMINAL | PAUSED
 

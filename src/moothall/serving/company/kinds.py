@@ -78,7 +78,7 @@ def _mcp(name: str, options: dict[str, Any], folder: Path) -> Agent:
 
 KINDS: Final[dict[str, Maker]] = {
     "chatty": _with_model("moothall.agents.ready.chatty", "ChattyAI"),
-    "function": _with_model("moothall.agents.ready.function", "OpenAIFunctionAgent"),
+    "function": _with_model("moothall.agents.ready.function_agent", "OpenAIFunctionAgent"),
     "react": _with_model("moothall.agents.loop.react", "ReActAgent"),
     "host": _host,
     "mcp": _mcp,

@@ -85,7 +85,7 @@ class Probe:
             if journal is not None:
                 journal.file.check()
                 with journal.file.writing(lock=RUNS) as db:
-                    journal.file.describe(db, _NO_RUN, str(time.monotonic()))
+                    journal.file.index_text(db, _NO_RUN, str(time.monotonic()))
         except MoothallError as error:
             fault = str(error)
             if fault != self._fault:

@@ -249,7 +249,7 @@ class Tasks:
     async def live(self, agent: str, sender: str, id: str) -> Task | None:
         """Return a caller's task of this process, or None."""
         task = self._tasks.get(id)
-        if task is None or task.rests or not is_of(id, agent, sender):
+        if task is None or task.is_at_rest or not is_of(id, agent, sender):
             return None
         return next(iter(await self._left_of(agent, [task])), None)
 

@@ -84,7 +84,7 @@ class Task:
         )
 
     @property
-    def rests(self) -> bool:
+    def is_at_rest(self) -> bool:
         """Whether its run waits in the journal, or is in doubt: it has no part in it any more."""
         return self.state == INPUT_REQUIRED and not self.asking.open
 

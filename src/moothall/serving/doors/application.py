@@ -26,7 +26,7 @@ from moothall.serving.doors.checks import (
     in_thread,
     path_of,
 )
-from moothall.serving.doors.front import ANY_HOST, FRONT_OPTIONS, NO_FRONT, Front, FrontOptions
+from moothall.serving.doors.front import FRONT_OPTIONS, NO_FRONT, WILDCARD, Front, FrontOptions
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
@@ -126,7 +126,7 @@ def application(
         resumes: whether it resumes the runs of its agents that have waited; else others do
         drain_s: the seconds that tasks of A2A have to end when the server ends
     """
-    if callers.tokens is None and (front.origin or ANY_HOST in front.pages):
+    if callers.tokens is None and (front.origin or WILDCARD in front.pages):
         subject = f"{front.origin} can be reached" if front.origin else "every web page may call"
         raise ConfigError(f"{subject} from elsewhere: give token=, too")
     a2a = A2ADoor(served, title, callers.tokens is not None, front, drain_s)

@@ -175,7 +175,7 @@ class Callers:
             _check(budget, caller)
         return budget
 
-    def note_place(self, place: str) -> None:
+    def note_server_address(self, place: str) -> None:
         """Keep an address at which a request has come, for a page."""
         if place not in self._places and len(self._places) < _PLACES:
             self._places[place] = None

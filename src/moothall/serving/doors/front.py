@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from moothall import ConfigError
 
-ANY_HOST: Final = "*"
+WILDCARD: Final = "*"
 """The origin that stands for all."""
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -54,11 +54,11 @@ class Front:
         origin_list = [origins] if isinstance(origins, str) else [*origins]
         pages = []
         for each in origin_list:
-            page, path = (ANY_HOST, "/") if each == ANY_HOST else _parts_of(each, "origins=")
+            page, path = (WILDCARD, "/") if each == WILDCARD else _parts_of(each, "origins=")
             if path != "/" or str(each).endswith("/"):
                 raise ConfigError(
                     "origins= must be origins such as https://app.example, without a path, "
-                    f"or {ANY_HOST!r} for all, got {each!r:.80}"
+                    f"or {WILDCARD!r} for all, got {each!r:.80}"
                 )
             pages.append(page)
         parts = ("", "/") if public_url is None else _parts_of(public_url, "public_url")
@@ -71,7 +71,7 @@ class Front:
 
     def has_page(self, origin: str | None) -> bool:
         """Whether pages of an origin may use the server."""
-        return origin is not None and (origin in self.pages or ANY_HOST in self.pages)
+        return origin is not None and (origin in self.pages or WILDCARD in self.pages)
 
 
 NO_FRONT: Final = Front()

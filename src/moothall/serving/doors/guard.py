@@ -27,7 +27,7 @@ from moothall.serving.doors.checks import (
     path_of,
     replayed,
 )
-from moothall.serving.doors.front import ANY_HOST, NO_FRONT, Front
+from moothall.serving.doors.front import NO_FRONT, WILDCARD, Front
 from moothall.serving.doors.protocols import DOORS, TooOften, answer_to, protocol_at
 
 MOST_BYTES: Final = 4 << 20
@@ -69,7 +69,7 @@ class DoorGuard:
         self._begin = begin
         self._hosts = Hosts("127.0.0.1")
         self._attempts = Attempts()
-        self._outer: Any = self._answered
+        self._outer: Any = self._handle_request
         if front.pages:
             from starlette.middleware.cors import CORSMiddleware
 
@@ -77,7 +77,7 @@ class DoorGuard:
                 self._outer,
                 allow_origins=front.pages,
                 allow_methods=("GET", "POST", "DELETE"),
-                allow_headers=(ANY_HOST,),
+                allow_headers=(WILDCARD,),
                 expose_headers=("mcp-session-id", "mcp-protocol-version", "retry-after"),
             )
         if front.proxies:
@@ -95,11 +95,11 @@ class DoorGuard:
         else:  # no door has a socket
             await send({"type": "websocket.close"})
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, body = path_of(scope).rstrip("/"), b""
         try:
             caller = self._check(scope, path)
-            self._callers.note_place(self._place(scope))
+            self._callers.note_server_address(self._server_address(scope))
             note_caller(scope, caller)
             body = await body_of(receive, MOST_BYTES)
             # A probe of /health must not be refused for what callers ask.
@@ -125,7 +125,7 @@ class DoorGuard:
         check_once(scope, _TOKEN_HEADERS)
         check_length(scope, MOST_BYTES)
         host, has_tokens = header(scope, "host") or "", self._callers.tokens is not None
-        if not has_tokens and not (self._hosts.has(host) and _is_here(scope)):
+        if not has_tokens and not (self._hosts.has(host) and _is_from_this_machine(scope)):
             raise RequestRefused(
                 403, f"{host[:80]!r} is not a host of this server, which has no token"
             )
@@ -152,7 +152,7 @@ class DoorGuard:
             self._attempts.note(scope)
         raise RequestRefused(401, "the token is missing or wrong")
 
-    def _place(self, scope: Scope) -> str:
+    def _server_address(self, scope: Scope) -> str:
         """Return the address at which the server got a request, for a page."""
         if self._front.origin:
             return f"{self._front.origin}{self._front.base[:-1]}"
@@ -178,7 +178,7 @@ def _unbuffered(send: Send) -> Send:
     return sending
 
 
-def _is_here(scope: Scope) -> bool:
+def _is_from_this_machine(scope: Scope) -> bool:
     """Return whether a request comes from this machine; a Unix socket has no address."""
     client = scope.get("client")
     if not client:

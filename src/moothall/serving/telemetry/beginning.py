@@ -72,7 +72,7 @@ class DerivedIds:
         return bool(other is not None and other())
 
 
-class Beginning:
+class SpanStarter:
     """Begins spans with one provider's tracer, and measures with another's meter."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Beginning:
         return OpenSpan(SpanScope(span, context, trace.get_current_span(), base, conversation), end)
 
 
-def stated_by(span: OpenSpan) -> dict[str, str]:
+def trace_headers(span: OpenSpan) -> dict[str, str]:
     """Return the context of a span in W3C's form, as the `meta` of a message has it."""
     headers: dict[str, str] = {}
     _W3C.inject(headers, span.scope.otel)

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from moothall.build import Envelope, tracing
 from moothall.serving.telemetry import names
-from moothall.serving.telemetry.beginning import Beginning, context_of, stated_by
+from moothall.serving.telemetry.beginning import SpanStarter, context_of, trace_headers
 from moothall.serving.telemetry.ids import span_id_of
 from moothall.serving.telemetry.scope import OpenSpan
 
@@ -21,7 +21,7 @@ class Meta(dict[str, Any]):
     """Whether the ids of what handles it follow from the sender's."""
 
 
-class MessageSpans(Beginning):
+class MessageSpans(SpanStarter):
     """Makes the spans of messages."""
 
     def outgoing(self, envelope: Envelope) -> Envelope:
@@ -44,14 +44,14 @@ class MessageSpans(Beginning):
             f"{names.SEND} {envelope.to}", attributes, kind=SpanKind.PRODUCER, label=label
         )
         sent.end()
-        new_meta = Meta(meta or (), **stated_by(sent))
+        new_meta = Meta(meta or (), **trace_headers(sent))
         new_meta.derived = sent.scope.base is not None
         return envelope._replace(meta=new_meta)
 
     def answering(self, delivery: Any) -> dict[str, Any] | None:
         """Return the `meta` of the answer to a message."""
         handled = getattr(delivery, "span", None)
-        return None if handled is None else {**stated_by(handled)}
+        return None if handled is None else {**trace_headers(handled)}
 
     def handling(self, delivery: Any) -> OpenSpan:
         """Begin the span of a message that is handled."""

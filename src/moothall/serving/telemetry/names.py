@@ -119,4 +119,4 @@ METRICS: Final = {
         "s", "How long the first piece of a streamed answer took.", _FIRST_CHUNK_BUCKETS
     ),
 }
-"""To add one, record its values by `Beginning.measure`."""
+"""To add one, record its values by `SpanStarter.measure`."""

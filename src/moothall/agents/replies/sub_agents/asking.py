@@ -16,7 +16,7 @@ from moothall.actions.message import REPLYING
 from moothall.actions.provenance.reading import reading_here
 from moothall.agents.context import Context
 from moothall.agents.replies.charging import budget_in_call
-from moothall.agents.replies.checked_parts import records
+from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
@@ -71,7 +71,7 @@ def asking(
             before, earlier = caller.memory.get_memories(), caller.state.results
             results = None if earlier is None else earlier.copy()
         part = run_id = None
-        if caller is not None and call is not None and call.key and records(agent):
+        if caller is not None and call is not None and call.key and is_recording(agent):
             part, before = _recorded_in(caller.recorded, call.key, agent, before)
         if caller is not None and part is not None:
             run_id = caller.run_id
@@ -90,7 +90,7 @@ def asking(
     id = str(agent.id)
     about_agent = description or agent.description or f"Ask the agent {id}."
     action = Action(id if name is None else name, ask, about_agent, guard=())
-    action.origin = ActionOrigin(agent=agent, is_part=is_fresh and records(agent))
+    action.origin = ActionOrigin(agent=agent, is_part=is_fresh and is_recording(agent))
     return action
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.actions import Action
-from moothall.agents.replies.checked_parts import members_of, records
+from moothall.agents.replies.checked_parts import is_recording, members_of
 from moothall.agents.replies.resume import asked_in, fork_id_of
 from moothall.foundation.errors import RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
@@ -66,13 +66,13 @@ def agents_that_resume(agent: Any) -> list[Any]:
         agents += [
             a for a in next_agents if a is not None and all(a is not other for other in agents)
         ]
-    return [each for each in agents if records(each) and each.journal is not None]
+    return [each for each in agents if is_recording(each) and each.journal is not None]
 
 
 def who_resumes(agent: Any) -> list[Any]:
     """Return whom to call `resume_decided` of, for an agent of any kind to go on: it, or others."""
     agents = agents_that_resume(agent)
-    return [agent] if agents and records(agent) else agents
+    return [agent] if agents and is_recording(agent) else agents
 
 
 def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:

@@ -30,7 +30,7 @@ def faults(store: Store) -> list[str]:
             try:
                 for _ in store.read(db, number, id):
                     pass
-                values_of(store, db, number)
+                value_hashes(store, db, number)
             except JournalError as error:
                 problems.append(str(error))
     return problems
@@ -102,7 +102,7 @@ def back_up(store: Store, path: Path) -> None:
         raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
 
 
-def values_of(store: Store, db: Database, number: int) -> list[str]:
+def value_hashes(store: Store, db: Database, number: int) -> list[str]:
     """Return the hashes of all values that a run names, and that these name."""
     hashes: dict[str, None] = {}
     pending: list[str] = []

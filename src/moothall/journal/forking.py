@@ -14,7 +14,7 @@ from moothall.foundation.arguments import check_boolean, check_integer, check_te
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import Entry, copied
+from moothall.journal.entry import Entry, rekeyed_entries
 from moothall.journal.store.store import Store
 from moothall.journal.tally import Tally, search_text
 
@@ -45,7 +45,7 @@ def forked(
         entries = _without_permissions(entries)
     copies = [
         (entry.path, entry.kind, store.encoded(data)[0])
-        for entry, data in zip(entries, copied(entries, key), strict=True)
+        for entry, data in zip(entries, rekeyed_entries(entries, key), strict=True)
     ]
     with store.writing() as db:
         store.number(db, run_id)  # it may have been deleted since
@@ -64,12 +64,12 @@ def forked(
         end = Entry.end_of(entries)
         reply = "" if end is None else end.data.get("text")
         text = search_text(task, reply if isinstance(reply, str) else "")
-        store.describe(db, fork, text)
+        store.index_text(db, fork, text)
         times = [entry.at for entry in entries]
-        work = Tally(), 0.0, 0
+        totals = Tally(), 0.0, 0
         state = state_of(entries)
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
-        store.write(db, fork, (0, b""), copies, state, work, times)
+        store.write(db, fork, (0, b""), copies, state, totals, times)
     return new_id
 
 
@@ -93,7 +93,7 @@ def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entr
                 f"fork: results= takes the numbers of entries in which a step ended with a result, "
                 f"got {number!r:.80}: {problem}"
             )
-    ends = {number: _end(entries, by_number[number]) for number in results}
+    ends = {number: _last_independent(entries, by_number[number]) for number in results}
     first = min(results)
     if (last := max(results)) > ends[first]:
         raise ConfigError(
@@ -102,7 +102,7 @@ def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entr
         )
     dropped = {f"post_acting.{by_number[number].data['key']}" for number in results}
     return [
-        replace(each, data={**each.data, "result": _changed(each, results[each.sequence])})
+        replace(each, data={**each.data, "result": _recorded_result(each, results[each.sequence])})
         if each.sequence in results
         else each
         for each in entries[: min(ends.values())]
@@ -120,7 +120,7 @@ def _without_permissions(entries: list[Entry]) -> list[Entry]:
     ]
 
 
-def _end(entries: list[Entry], changed: Entry) -> int:
+def _last_independent(entries: list[Entry], changed: Entry) -> int:
     """Return the number of the last entry that does not depend on a step's result."""
     if "action" not in changed.data.get("about", {}):
         return changed.sequence
@@ -133,9 +133,9 @@ def _end(entries: list[Entry], changed: Entry) -> int:
     return len(entries) if end is None else end.sequence - 1
 
 
-def _changed(entry: Entry, value: Any) -> Any:
+def _recorded_result(entry: Entry, value: Any) -> Any:
     """Return the recorded form of a result."""
-    label, details, was = (
+    label, details, old_data = (
         f"fork: results[{entry.sequence}]",
         entry.data.get("about", {}),
         entry.data,
@@ -145,9 +145,9 @@ def _changed(entry: Entry, value: Any) -> Any:
     except NotJSON as error:
         raise ConfigError(f"{label} is not JSON: {error}") from error
     if "action" in details:
-        return {**was["result"], "result": {"tool_executed": True, "result": new_value}}
+        return {**old_data["result"], "result": {"tool_executed": True, "result": new_value}}
     if "model" not in details:
         return new_value
     if not isinstance(new_value, str):
         raise ConfigError(f"{label} must be the text of a model's answer, got {value!r:.80}")
-    return {**was["result"], "text": new_value, "calls": [], "finish_reason": None}
+    return {**old_data["result"], "text": new_value, "calls": [], "finish_reason": None}
