@@ -12,7 +12,7 @@ DRAWN = (
     (
         "ATTRIBUTES: Final = {",
         '"boat": Attribute((None, "a boat"), lambda params, seed, members: '
-        '(belows(100, seed, members.ids, 0, "people.boat") < 60) * (members.age >= 18)), ',
+        '(draw_below(100, seed, members.ids, 0, "people.boat") < 60) * (members.age >= 18)), ',
     ),
 )
 KEPT = (

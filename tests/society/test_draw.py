@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moothall.foundation.errors import ConfigError
 from moothall.society import CitizenAgent, Draws
-from moothall.society.kernel.draw import belows, choices, integers, uniforms
+from moothall.society.kernel.draw import choices, draw_below, integers, uniforms
 
 words = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1])
 
@@ -45,7 +45,7 @@ def test_rows_draw_what_each_citizen_draws(
 @given(words, st.integers(1, 2**32) | st.sampled_from([1, 2, 2**31, 2**32 - 1, 2**32]))
 def test_draws_below_are_in_range_and_the_same_for_rows(seed: int, n: int) -> None:
     rows = np.arange(20, dtype=np.uint64)
-    found = belows(n, seed, rows, 1, "p").tolist()
+    found = draw_below(n, seed, rows, 1, "p").tolist()
     assert found == [Draws(seed, citizen, 1).below(n, "p") for citizen in range(20)]
     assert all(0 <= value < n for value in found)
 
@@ -106,7 +106,7 @@ def test_draws_below_need_a_count(wrong: int) -> None:
     with pytest.raises(ConfigError, match="n must be a whole number from 1 to"):
         Draws(0, 0, 0).below(wrong, "p")
     with pytest.raises(ConfigError, match="n must be a whole number from 1 to"):
-        belows(wrong, 0, np.arange(3, dtype=np.uint64), 0, "p")
+        draw_below(wrong, 0, np.arange(3, dtype=np.uint64), 0, "p")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_citizens_of_rows_are_whole_numbers_from_0_up(wrong: np.ndarray) -> None
 @pytest.mark.parametrize("wrong", ([1.0, 2.0], [1], [0, 1], [1, 2**32]))
 def test_counts_of_rows_are_whole_numbers_one_for_each(wrong: list[float]) -> None:
     with pytest.raises(ConfigError, match="n must be whole numbers"):
-        belows(np.array(wrong), 0, np.arange(2), 0, "p")
+        draw_below(np.array(wrong), 0, np.arange(2), 0, "p")
     with pytest.raises(ConfigError, match="purpose must be a text, got 3"):
         Draws(0, 0, 0).integer(3)  # type: ignore[arg-type]
 

@@ -27,7 +27,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.care import CHILD
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import draw_below
 
 _DUTIES: Final = (0, ACTS.index("work"), ACTS.index("study"))
 _DESKS: Final = [1 + OCCUPATIONS.index(each) for each in DESKS]
@@ -109,7 +109,7 @@ def _skeleton(self: Any, rows: Rows, ids: Any, day: Day, is_child: Any) -> tuple
     kinds = town.kind_numbers(rows)
     lunch, dinner, begins, ends = day.lunch_at, day.dinner_at, day.begins, day.ends
     if "restaurant" in kinds:
-        dines = belows(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
+        dines = draw_below(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
         dines &= ~is_child
         opens = town.opens_at(rows, "restaurant", dinner) > 0
         table[dines & opens] = KINDS + kinds["restaurant"]
@@ -128,7 +128,7 @@ def _skeleton(self: Any, rows: Rows, ids: Any, day: Day, is_child: Any) -> tuple
         (eat, there, lunch, lunch_end),
         (eat, table, dinner, late),
         (eat, HOME, day.wake, day.wake + day.breakfast),
-        (sleep, HOME, day.asleep, day.wake),
+        (sleep, HOME, day.sleep_start, day.wake),
         (sleep, HOME, day.bed, DAY_S),
     )
     marks = np.zeros((count, 14), np.int32)
@@ -169,13 +169,13 @@ def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
 def hours_of(self: Any, rows: Rows, ids: Any, duty: Any, at_desk: Any, place: Any) -> Day:
     """Return the hours of this day: of citizens by id, with duties at places (−1: none known)."""
     desk, some = np.zeros(len(ids), bool), np.flatnonzero(place >= 0)
-    open_, which = None, np.zeros(len(ids), np.int64)
+    place_windows, which = None, np.zeros(len(ids), np.int64)
     if len(some):
         kind = town.kind_numbers(rows).get("work", -1)
         desk[some] = town.kinds_of(rows)[place[some]] == kind
         if hasattr(rows.city, "is_open"):
             places, which[some] = np.unique(place[some], return_inverse=True)
-            open_ = windows(town.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
+            place_windows = windows(town.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
     return day_of(
         self.params,
         rows.population.seed,
@@ -183,9 +183,9 @@ def hours_of(self: Any, rows: Rows, ids: Any, duty: Any, at_desk: Any, place: An
         rows.step,
         free=bool(getattr(rows.clock, "is_weekend", False)),
         duty=duty,
-        desk=desk & at_desk,
-        open_=open_,
-        is_of_place=which,
+        can_work_remotely=desk & at_desk,
+        place_windows=place_windows,
+        place_index=which,
     )
 
 
@@ -217,12 +217,12 @@ def _piece(
     away, do, where, sums = choice
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
     open_ = open_ * ~is_child
-    share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
+    share = draw_below(sums[open_, -1], seed, ids, step, "plan.leisure", start)
     index = (sums.T.take(open_, axis=1) <= share).sum(axis=0)
     activity = do[index]
     shops = activity == code("shop")
     least, more = (
         np.where(shops, a, b) for a, b in zip(params.shopping, params.piece, strict=True)
     )
-    drawn = least + belows(more, seed, ids, step, "plan.length", start)
+    drawn = least + draw_below(more, seed, ids, step, "plan.length", start)
     return activity, where[index], start + np.minimum(end - start, drawn * SLOT)

@@ -34,16 +34,16 @@ from pydantic import AfterValidator, Field
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.block import CitizenBlockParams
 from moothall.society.clock import DAY_S
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import draw_below
 
 HOUR: Final = 3600
 SLOT: Final = 900
 SLOTS: Final = DAY_S // SLOT
 NONE, WORK, STUDY = range(3)
-_HALF: Final = 1800
+_HALF_HOUR: Final = 1800
 _NIGHT: Final = 22 * HOUR
-_SCHOOL: Final = 7 * HOUR
-_NIGHT_SLEEP: Final = 7 * HOUR + _HALF  # a night worker's sleep
+_SCHOOL_DAY: Final = 7 * HOUR
+_NIGHT_SLEEP: Final = 7 * HOUR + _HALF_HOUR  # a night worker's sleep
 _STARTS: Final = (
     *(0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 15, 29),  # until 5:30
     *(44, 84, 104, 145, 123, 105, 25, 28, 25, 12, 10, 5),  # 6:00 to 11:30
@@ -108,8 +108,8 @@ class HoursParams(CitizenBlockParams):
     remote: int = _share(560, "who works at home on a day, in offices and professions")
     lessons: int = _time(8 * HOUR, "when school begins")
     attends: int = _share(940, "who is at school on a weekday")
-    lunch_time: int = _time(12 * HOUR + _HALF, "when it has lunch")
-    dinner_time: int = _time(18 * HOUR + _HALF, "when it has dinner")
+    lunch_time: int = _time(12 * HOUR + _HALF_HOUR, "when it has lunch")
+    dinner_time: int = _time(18 * HOUR + _HALF_HOUR, "when it has dinner")
     breakfast: int = _time(1800, "the longest breakfast")
     lunch: int = _time(1800, "the longest lunch")
     dinner: int = _time(2700, "the longest dinner")
@@ -119,27 +119,30 @@ class Windows(NamedTuple):
     """The open quarters of an hour of places, (quarters, places)."""
 
     next: Any  # the next open quarter; the day's first if there is no later one
-    run: Any  # how many open ones follow, itself included
-    since: Any  # how many open ones go before it
+    open_ahead: Any  # how many open ones follow, itself included
+    open_before: Any  # how many open ones go before it
     any: Any  # whether the place opens at all
 
 
 def windows(is_open: Any) -> Windows:
     """Return the windows of places from whether they are open, (quarters of an hour, places)."""
-    every = np.arange(SLOTS)[:, None]
-    later = np.minimum.accumulate(np.where(is_open, every, SLOTS)[::-1], axis=0)[::-1]
-    closes = np.minimum.accumulate(np.where(is_open, SLOTS, every)[::-1], axis=0)[::-1]
-    closed = np.maximum.accumulate(np.where(is_open, -1, every), axis=0)
+    slot_numbers = np.arange(SLOTS)[:, None]
+    later = np.minimum.accumulate(np.where(is_open, slot_numbers, SLOTS)[::-1], axis=0)[::-1]
+    closes = np.minimum.accumulate(np.where(is_open, SLOTS, slot_numbers)[::-1], axis=0)[::-1]
+    closed = np.maximum.accumulate(np.where(is_open, -1, slot_numbers), axis=0)
     first = is_open.argmax(axis=0)
     return Windows(
-        np.where(later == SLOTS, first, later), closes - every, every - closed - 1, is_open.any(0)
+        np.where(later == SLOTS, first, later),
+        closes - slot_numbers,
+        slot_numbers - closed - 1,
+        is_open.any(0),
     )
 
 
 class Day(NamedTuple):
     """The hours of a day, an array each, in seconds after midnight."""
 
-    asleep: Any  # when sleep begins that ends with `wake`
+    sleep_start: Any  # when sleep begins that ends with `wake`
     wake: Any
     bed: Any
     duty: Any  # NONE, WORK or STUDY
@@ -153,9 +156,9 @@ class Day(NamedTuple):
     dinner: Any
 
 
-def _weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Array:
+def _draw_weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Array:
     sums = np.cumsum(weights)
-    drawn = belows(int(sums[-1]), seed, ids, 0, f"plan.{purpose}")
+    drawn = draw_below(int(sums[-1]), seed, ids, 0, f"plan.{purpose}")
     return np.searchsorted(sums, drawn, side="right")
 
 
@@ -167,14 +170,14 @@ def day_of(
     *,
     free: bool,  # whether it is a day of a weekend
     duty: Any,  # what each has: NONE, WORK or STUDY
-    desk: Any,  # who may work at home
-    open_: Windows | None,  # of the places of duty; None if places have no hours
-    is_of_place: Any,  # which of these is of the person's place; anything without a duty
+    can_work_remotely: Any,  # who may work at home
+    place_windows: Windows | None,  # of the places of duty; None if places have no hours
+    place_index: Any,  # which of these is of the person's place; anything without a duty
 ) -> Day:
     """Return the hours of a day."""
 
     def below(n: int, purpose: str, at: int = step) -> Any:
-        return belows(n, seed, ids, at, f"plan.{purpose}")
+        return draw_below(n, seed, ids, at, f"plan.{purpose}")
 
     def vary(time: int, spread: int, purpose: str) -> Any:
         return time + (below(2 * (spread // SLOT) + 1, purpose) - spread // SLOT) * SLOT
@@ -190,40 +193,42 @@ def day_of(
     works = duty == WORK
     begins = np.full(len(ids), params.begins or 0)
     if params.begins is None:
-        begins = _weighted(params.starts, seed, ids, "starts") * _HALF
+        begins = _draw_weighted(params.starts, seed, ids, "starts") * _HALF_HOUR
     lasts = np.full(len(ids), params.hours or 0)
     if params.hours is None:
-        lasts = (_weighted(params.lengths, seed, ids, "lengths") + 1) * _HALF
-    begins, lasts = np.where(works, begins, params.lessons), np.where(works, lasts, _SCHOOL)
+        lasts = (_draw_weighted(params.lengths, seed, ids, "lengths") + 1) * _HALF_HOUR
+    begins, lasts = np.where(works, begins, params.lessons), np.where(works, lasts, _SCHOOL_DAY)
     night = works & (begins >= _NIGHT) & (params.begins is None)
     begins = np.where(night, begins - _NIGHT + 8 * HOUR, begins)  # by day, where that is closed
-    if open_ is not None:
-        night &= open_.run[0, is_of_place] > 0
+    if place_windows is not None:
+        night &= place_windows.open_ahead[0, place_index] > 0
     begins = np.where(night, 0, begins)
     ends = np.minimum(begins + lasts, DAY_S)
-    if open_ is not None:
-        slot = open_.next[np.minimum(-(-begins // SLOT), SLOTS - 1), is_of_place]
+    if place_windows is not None:
+        slot = place_windows.next[np.minimum(-(-begins // SLOT), SLOTS - 1), place_index]
         needs = np.maximum(1, -(-lasts // SLOT))
         if params.begins is None:  # a shift that would end after the place closes begins earlier
-            short = np.where(works, np.maximum(needs - open_.run[slot, is_of_place], 0), 0)
-            slot = slot - np.minimum(open_.since[slot, is_of_place], short)
-        begins, ends = slot * SLOT, (slot + np.minimum(needs, open_.run[slot, is_of_place])) * SLOT
-        duty = np.where(open_.any[is_of_place], duty, NONE)
+            ahead = place_windows.open_ahead[slot, place_index]
+            short = np.where(works, np.maximum(needs - ahead, 0), 0)
+            slot = slot - np.minimum(place_windows.open_before[slot, place_index], short)
+        slots = np.minimum(needs, place_windows.open_ahead[slot, place_index])
+        begins, ends = slot * SLOT, (slot + slots) * SLOT
+        duty = np.where(place_windows.any[place_index], duty, NONE)
     night &= duty != NONE
-    has = (duty != NONE) & ~night
-    remote = (duty == WORK) & desk & (below(1000, "remote") < params.remote)
+    has_day_duty = (duty != NONE) & ~night
+    remote = (duty == WORK) & can_work_remotely & (below(1000, "remote") < params.remote)
     most = params.habit // SLOT
-    owl = (below(most + 1, "owl", 0) + below(most + 1, "lark", 0) - most) * SLOT
-    wake = vary(params.wake, params.spread, "wake") + owl
-    wake = np.where(has, np.minimum(wake, begins - HOUR), wake + params.lie_in)
+    chronotype_shift = (below(most + 1, "owl", 0) + below(most + 1, "lark", 0) - most) * SLOT
+    wake = vary(params.wake, params.spread, "wake") + chronotype_shift
+    wake = np.where(has_day_duty, np.minimum(wake, begins - HOUR), wake + params.lie_in)
     wake = np.clip(wake, 0, DAY_S - 2 * HOUR)
-    bed = np.maximum(vary(params.bed, params.spread, "bed") + owl, wake + HOUR)
+    bed = np.maximum(vary(params.bed, params.spread, "bed") + chronotype_shift, wake + HOUR)
     if params.hours is None:  # after a late shift
-        bed = np.where(has & (ends > bed - HOUR), ends + HOUR, bed)
-    asleep = np.minimum(np.maximum(bed - DAY_S, 0), wake)
+        bed = np.where(has_day_duty & (ends > bed - HOUR), ends + HOUR, bed)
+    sleep_start = np.minimum(np.maximum(bed - DAY_S, 0), wake)
     bed = np.minimum(bed, DAY_S)
-    asleep = np.where(night, np.minimum(ends + HOUR, 12 * HOUR), asleep)
-    wake, bed = np.where(night, asleep + _NIGHT_SLEEP, wake), np.where(night, DAY_S, bed)
+    sleep_start = np.where(night, np.minimum(ends + HOUR, 12 * HOUR), sleep_start)
+    wake, bed = np.where(night, sleep_start + _NIGHT_SLEEP, wake), np.where(night, DAY_S, bed)
     begins = np.where(night, begins, np.maximum(begins, wake + HOUR))
     ends = np.minimum(ends, bed)
     duty = np.where(begins < ends, duty, NONE)
@@ -233,7 +238,7 @@ def day_of(
     dinner_at = vary(params.dinner_time, 2 * params.spread, "dinner")
     dinner_at = np.minimum(np.maximum(dinner_at, wake + HOUR), np.maximum(bed - dinner, 0))
     return Day(
-        asleep,
+        sleep_start,
         wake,
         bed,
         duty,

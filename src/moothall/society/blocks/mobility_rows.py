@@ -18,7 +18,7 @@ from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.wants import Move
 
 VISITED: Final = 8  # the places of a kind that a citizen remembers at most
@@ -208,9 +208,11 @@ def _drawn_mode(params: Any, rows: Any, codes: Any, times: Any) -> Any:
         weight = tastes[mode] * _FADES[mode][np.minimum(seconds // 60, _LONGEST - 1)]
         sums += np.maximum(weight, 1) * (seconds >= 0)
         weights[at] = sums
-    usual = belows(1000, rows.seed, rows.ids, rows.step, "mobility.habit") < params.habit
+    usual = draw_below(1000, rows.seed, rows.ids, rows.step, "mobility.habit") < params.habit
     total = np.maximum(sums, 1)
-    drawn = [belows(total, rows.seed, rows.ids, each, "mobility.mode") for each in (0, rows.step)]
+    drawn = [
+        draw_below(total, rows.seed, rows.ids, each, "mobility.mode") for each in (0, rows.step)
+    ]
     share = np.where(usual, *drawn)
     return np.minimum((weights <= share).sum(axis=0), len(codes) - 1)
 
@@ -332,7 +334,7 @@ def _drawn(params: Any, rows: Any, candidates: Candidates) -> Any:
     chances = [
         explores(many, params.rho, params.gamma) for many in range(candidates.many.max() + 1)
     ]
-    explore = belows(1000, rows.seed, rows.ids, rows.step, "mobility.explore")
+    explore = draw_below(1000, rows.seed, rows.ids, rows.step, "mobility.explore")
     returns = visited.any(axis=0) & (explore >= np.array(chances)[candidates.many])
     new = candidates.fits & (candidates.visits == 0)
     new |= candidates.fits & ~new.any(axis=0)
@@ -350,7 +352,7 @@ def _drawn(params: Any, rows: Any, candidates: Candidates) -> Any:
             weights *= new.take(some, axis=1)
         for rank in range(1, len(weights)):
             weights[rank] += weights[rank - 1]
-        share = belows(weights[-1], rows.seed, rows.ids[some], rows.step, purpose)
+        share = draw_below(weights[-1], rows.seed, rows.ids[some], rows.step, purpose)
         chosen[some] = (weights <= share).sum(axis=0)
     return candidates.place[chosen, np.arange(len(chosen))]
 

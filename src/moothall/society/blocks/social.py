@@ -22,7 +22,7 @@ from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
 from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting
 from moothall.society.kernel.perception import Perception
-from moothall.society.kernel.wants import PARTY
+from moothall.society.kernel.wants import AGENT_ID
 
 LONGEST: Final = 280  # the characters of a message at most
 _SAME_WORDS: Final = 8  # in a row that were said before make a sentence one that repeats
@@ -161,7 +161,7 @@ class SocialBlock(TalkBlock):
         super().to_status(population, row, status)
         codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
         strengths = {
-            population.decoded(PARTY, code - 1 if code > 0 else code): strength
+            population.decoded(AGENT_ID, code - 1 if code > 0 else code): strength
             for code, strength in zip(codes, close, strict=True)
             if code
         }

@@ -38,7 +38,7 @@ from moothall.build import check_integer
 from moothall.society.arrays import Array, np
 from moothall.society.city.map import Place, Road
 from moothall.society.clock import DAY_S
-from moothall.society.kernel.draw import belows, choices, integers
+from moothall.society.kernel.draw import choices, draw_below, integers
 
 _HOUSEHOLDS = (29, 35, 15, 12, 6, 2, 1)
 _SPACING = 100
@@ -111,7 +111,7 @@ class _TownPlan:
         return np.arange(count, dtype=np.uint64)
 
     def _below(self, n: int, count: int, purpose: str) -> Array:
-        return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
+        return draw_below(n, self._seed, self._rows(count), 0, f"city.{purpose}")
 
     def _spread(self, purpose: str, count: int, metres: int) -> tuple[list[int], list[int]]:
         """Return each object's drawn displacement along x and y."""

@@ -11,7 +11,7 @@ from moothall.build import check_integer, check_text, excerpt
 from moothall.society.arrays import Array, import_package, np
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
-from moothall.society.kernel.draw import Draws, belows, uniforms
+from moothall.society.kernel.draw import Draws, draw_below, uniforms
 from moothall.society.kernel.wants import id_order
 
 _MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
@@ -197,7 +197,7 @@ class Network(SteppedPlaces):
         check_integer("n", n, 2, 10_000_000)
         _check_degree(degree, n)
         edges = np.arange(int(n * degree / 2), dtype=np.uint64)
-        a, b = (belows(n, seed, edges, 0, f"network.{end}") for end in ("from", "to"))
+        a, b = (draw_below(n, seed, edges, 0, f"network.{end}") for end in ("from", "to"))
         return cls.from_numbers(n, a[a != b], b[a != b])
 
     @classmethod

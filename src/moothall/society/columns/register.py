@@ -13,7 +13,7 @@ from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.kernel.draw import number_of
-from moothall.society.kernel.wants import INT, PARTY, PLACE, WORD, id_order
+from moothall.society.kernel.wants import AGENT_ID, INT, PLACE, TEXT, id_order
 
 STRANGER: Final = -(1 << 30)
 _PART: Final = 1 << 16
@@ -127,7 +127,7 @@ class Register:
         """Return the number that stands for a value in wants. Raises ConfigError: none does."""
         if content == PLACE:
             return self.place_number(value)
-        if content == WORD:
+        if content == TEXT:
             if value is None:
                 return -1
             number = self.word_numbers.get(value) if isinstance(value, str) else None
@@ -137,7 +137,7 @@ class Register:
                     "rows can want it"
                 )
             return number
-        if content == PARTY:
+        if content == AGENT_ID:
             if str(value) in self.services:
                 return -1 - self.services.index(str(value))
             return self.row_of(value)
@@ -149,7 +149,7 @@ class Register:
         """Return the value that a number stands for."""
         if content == INT:
             return number
-        if content == PARTY:
+        if content == AGENT_ID:
             if number <= STRANGER:
                 return self.strangers[STRANGER - number]
             return self.services[-1 - number] if number < 0 else self.id_of(number)
@@ -220,7 +220,7 @@ class Register:
             status["moving"] = {
                 "to": self.places[to],
                 "arrives": int(arrays["arrives"][row]),
-                "mode": self.decoded(WORD, int(arrays["mode"][row])),
+                "mode": self.decoded(TEXT, int(arrays["mode"][row])),
                 "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
                 "left": int(arrays["left"][row]),
             }

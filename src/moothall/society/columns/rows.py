@@ -281,7 +281,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
 
     def below(self, n: Any, purpose: str, draw_: int = 0) -> Array:
         """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
-        return draw.belows(n, self.population.seed, self.ids, self.step, purpose, draw_)
+        return draw.draw_below(n, self.population.seed, self.ids, self.step, purpose, draw_)
 
     def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> Array:
         """Return `draws.choice` of each, all by the same weights: int64."""

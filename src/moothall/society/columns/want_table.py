@@ -9,21 +9,21 @@ from typing import Annotated, Any, Final
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
 from moothall.society.columns.register import Register
-from moothall.society.kernel import wants as kernel
-from moothall.society.kernel.wants import KINDS, PARTY, WORD, Answer, Want, fields_in_rows
+from moothall.society.kernel import wants
+from moothall.society.kernel.wants import AGENT_ID, KINDS, TEXT, Answer, Want, field_kinds
 
 
 @dataclass(frozen=True, slots=True)
 class Say(Want):
     """A message of rows to a citizen, delivered in the next step without settling."""
 
-    to: Annotated[str, PARTY]
+    to: Annotated[str, AGENT_ID]
     text: str
     topic: str = ""
     opinion: int = 0
 
 
-REFUSED: Final = (
+REFUSAL_REASONS: Final = (
     "",
     "it has too little money",
     "there is no agent of that id",
@@ -38,7 +38,7 @@ REFUSED: Final = (
 )
 """Why something was refused, by the number that stands for it."""
 POOR, NOBODY, FULL, NO_WAY, ON_WAY, NO_PLACE, NO_SERVICE, BY_SERVICE, NONE_LEFT, NO_CENTS = range(
-    1, len(REFUSED)
+    1, len(REFUSAL_REASONS)
 )
 
 
@@ -49,7 +49,7 @@ class Table:
     kind: type[Want]
     sender: Array  # the row of who wants it, rising; int64
     fields: dict[str, Any]  # by name, each int64
-    reason: Any = None  # 0 where it was done, else the number of `REFUSED`; int8
+    reason: Any = None  # 0 where it was done, else the number of `REFUSAL_REASONS`; int8
     value: Any = None  # what came of it; int64
     has_value: bool = False  # whether anything did; 0 stands for nothing
 
@@ -62,11 +62,11 @@ class Table:
         self.has_value = value is not None
         self.reason[...], self.value[...] = reason, value if self.has_value else 0
 
-    def done(self, entries: Array, done: Any, value: Any = None) -> None:
+    def done(self, entries: Array, is_done: Any, value: Any = None) -> None:
         """Record which entries a service has done, and their values, if they have any."""
-        self.reason[entries] = ~done * np.int8(BY_SERVICE)
+        self.reason[entries] = ~is_done * np.int8(BY_SERVICE)
         if value is not None:
-            self.value[entries], self.has_value = done * value, True
+            self.value[entries], self.has_value = is_done * value, True
 
     def rows_of(self, first: int, until: int) -> slice:
         """Return the slice of entries by rows `first` … `until` − 1."""
@@ -77,47 +77,47 @@ class Table:
         """Return a citizen's entries as answers."""
         part = self.rows_of(row, row + 1)
         entries = range(part.start, part.stop)
-        return [self.answer(at, self.want(at, population), population) for at in entries]
+        return [self.answer(index, self.want(index, population), population) for index in entries]
 
-    def answer(self, at: int, want: Want, population: Register) -> Answer:
+    def answer(self, index: int, want: Want, population: Register) -> Answer:
         """Return the answer to an entry, which stands for a want."""
-        why = int(self.reason[at])
-        value = int(self.value[at]) if self.has_value and not why else None
-        words = _in_words(why, want, int(self.sender[at]), population)
-        return Answer(want, not why, words, value)
+        reason_code = int(self.reason[index])
+        value = int(self.value[index]) if self.has_value and not reason_code else None
+        words = _in_words(reason_code, want, int(self.sender[index]), population)
+        return Answer(want, not reason_code, words, value)
 
-    def want(self, at: int, population: Register) -> Any:
+    def want(self, index: int, population: Register) -> Any:
         """Return the want of an entry."""
-        kinds = fields_in_rows(self.kind)
+        kinds = field_kinds(self.kind)
         fields = {
-            name: population.decoded(kinds[name], int(values[at]))
+            name: population.decoded(kinds[name], int(values[index]))
             for name, values in self.fields.items()
         }
         return self.kind(**fields)
 
 
-def _in_words(why: int, want: Want, row: int, population: Register) -> str:
+def _in_words(reason_code: int, want: Want, row: int, population: Register) -> str:
     """Return why a want of a row was refused; of a move in words of its own."""
-    if isinstance(want, kernel.Move) and why in (FULL, NO_WAY, ON_WAY):
+    if isinstance(want, wants.Move) and reason_code in (FULL, NO_WAY, ON_WAY):
         at, to = (
-            population.decoded(kernel.PLACE, int(population.arrays[name][row]))
+            population.decoded(wants.PLACE, int(population.arrays[name][row]))
             for name in ("place", "moving_to")
         )
         words = {FULL: f"{want.to} is full", ON_WAY: f"on the way to {to}"}
         try:
-            if why == NO_WAY and at is not None:
+            if reason_code == NO_WAY and at is not None:
                 population.city.seconds(at, want.to, want.mode)
         except ConfigError as error:  # there is no such mode
             return str(error)
-        return words.get(why, f"there is no way from {at} to {want.to}")
-    return REFUSED[why]
+        return words.get(reason_code, f"there is no way from {at} to {want.to}")
+    return REFUSAL_REASONS[reason_code]
 
 
 def join_wants(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
     """Return one table of the wants of shards, by sender, in each sender's order."""
     sender = np.concatenate([part[0] for part in parts])
     fields = {}
-    for name in fields_in_rows(kind):
+    for name in field_kinds(kind):
         values = [part[1][name] for part in parts]
         if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
             fields[name] = _repeated(values[0], len(sender))
@@ -143,8 +143,8 @@ def encoded(want: Want, population: Register, *, texts: bool = True) -> list[int
     """Return the numbers of an agent's want, without `texts`; None if there is none for it."""
     try:
         return [
-            population.encoded(content, getattr(want, name)) if texts or content != WORD else -1
-            for name, content in fields_in_rows(type(want)).items()
+            population.encoded(each, getattr(want, name)) if texts or each != TEXT else -1
+            for name, each in field_kinds(type(want)).items()
         ]
     except (KeyError, ConfigError):
         return None
@@ -156,17 +156,17 @@ def checked_fields(
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:
         raise ConfigError(f"rows can want {', '.join(KINDS)}, or a kind of yours; got {kind!r:.80}")
-    contents = fields_in_rows(kind)
-    strange = set(values) - set(contents)
+    kinds = field_kinds(kind)
+    strange = set(values) - set(kinds)
     if strange:
         raise ConfigError(f"{kind.__name__} has no field {sorted(strange)[0]!r}")
     arrays = {}
-    for name, content in contents.items():
+    for name, field_kind in kinds.items():
         value = values.get(name, values)
         if value is values and (value := kind.__dataclass_fields__[name].default) is MISSING:
             raise ConfigError(f"{kind.__name__} needs {name}=")
         if value is None or isinstance(value, str):
-            value = population.encoded(content, value)
+            value = population.encoded(field_kind, value)
         array = np.asarray(value)
         if array.dtype.kind not in "iub" or array.shape not in ((), (count,)):
             raise ConfigError(

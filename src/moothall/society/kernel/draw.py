@@ -123,7 +123,7 @@ def uniforms(seed: int, citizens: Array, step: int, purpose: str, draw: int = 0)
     return uniform
 
 
-def belows(n: Any, seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0) -> Array:
+def draw_below(n: Any, seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0) -> Array:
     """Return `Draws.below` of many citizens, int64; `n` is one number, or one for each."""
     many = getattr(n, "shape", ()) != ()
     if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
@@ -150,7 +150,7 @@ def choices(
     shares: Any
     indexes: Array
     if type(sums[-1]) is int:
-        shares = belows(sums[-1], seed, citizens, step, purpose, draw)
+        shares = draw_below(sums[-1], seed, citizens, step, purpose, draw)
         indexes = np.searchsorted(np.asarray(sums, dtype=np.int64), shares, side="right")
     else:
         shares = uniforms(seed, citizens, step, purpose, draw) * sums[-1]
@@ -163,7 +163,7 @@ def choices_by(
     sums: Any, seed: int, citizens: Array, step: int, purpose: str, draw: int = 0
 ) -> Array:
     """Return an index for each citizen, by whole weights of its own: a row each of their sums."""
-    shares = belows(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
+    shares = draw_below(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
     indexes: Array = (sums <= shares[:, None]).sum(axis=1)
     return indexes
 

@@ -16,9 +16,9 @@ from moothall import Action, ConfigError, InvalidArguments, action
 from moothall.foundation.lazily import is_ours
 from moothall.society.kernel.draw import turn_key
 
-PARTY: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
+AGENT_ID: Final = "who"  # a citizen's row; −1, −2, … a service, by id; `STRANGER` down: others
 PLACE: Final = "place"  # the number of a place, −1 for none
-WORD: Final = "word"  # the number of a text of the population's `words`, −1 for None
+TEXT: Final = "word"  # the number of a text of the population's `words`, −1 for None
 INT: Final = "int"
 _HELP: Final = ("description", "args")  # not what the class returns
 
@@ -76,7 +76,7 @@ class Pay(_NamesCitizen, Want):
 
     turn: ClassVar[int] = 20
     name_field: ClassVar[str] = "to"
-    to: Annotated[str, PARTY]
+    to: Annotated[str, AGENT_ID]
     cents: int
     what: str = ""
 
@@ -147,7 +147,7 @@ class Follow(_NamesCitizen, Want):
 
     turn: ClassVar[int] = 60
     name_field: ClassVar[str] = "id"
-    id: Annotated[str, PARTY]
+    id: Annotated[str, AGENT_ID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Unfollow(_NamesCitizen, Want):
 
     turn: ClassVar[int] = 65
     name_field: ClassVar[str] = "id"
-    id: Annotated[str, PARTY]
+    id: Annotated[str, AGENT_ID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +230,11 @@ def in_turn(kinds: Iterable[type[Want]]) -> list[type[Want]]:
 _IN_ROWS: Final[dict[type[Want], Mapping[str, str]]] = {}
 
 
-def fields_in_rows(kind: type[Want]) -> Mapping[str, str]:
+def field_kinds(kind: type[Want]) -> Mapping[str, str]:
     """Return what a number in each field of a kind is. ConfigError: a number stands for none."""
     if kind in _IN_ROWS:
         return _IN_ROWS[kind]
-    by_type = {int: INT, str: WORD, str | None: WORD}
+    by_type = {int: INT, str: TEXT, str | None: TEXT}
     contents = {}
     try:
         hints = get_type_hints(kind, include_extras=True)
@@ -244,7 +244,7 @@ def fields_in_rows(kind: type[Want]) -> Mapping[str, str]:
         hint = hints[each.name]
         content = PLACE if each.name == "place" else by_type.get(hint)
         content = next(
-            (w for w in getattr(hint, "__metadata__", ()) if w in (PARTY, PLACE)), content
+            (w for w in getattr(hint, "__metadata__", ()) if w in (AGENT_ID, PLACE)), content
         )
         if content is None:
             raise ConfigError(

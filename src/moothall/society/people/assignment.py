@@ -28,7 +28,7 @@ from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows, choices_by, integers
+from moothall.society.kernel.draw import choices_by, draw_below, integers
 from moothall.society.people.household import LARGEST
 from moothall.society.people.params import PeopleParams
 from moothall.society.services.firm import STAFF
@@ -209,7 +209,7 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
     jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = free & (age >= 18) & (age < 67) & (arrays["home"] >= 0)
-    seeks &= belows(100, seed, ids, 0, "people.employed") < params.employed
+    seeks &= draw_below(100, seed, ids, 0, "people.employed") < params.employed
     unplaced = np.flatnonzero(seeks)
     spots = _spots(population)
     for turn in range(_ROUNDS):
@@ -221,7 +221,7 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
             some = unplaced[first : first + _AT_ONCE]
             own, total = ids[some], int(sums[-1])
             each = range(turn * params.offers, (turn + 1) * params.offers)
-            offers = (belows(total, seed, own, 0, "people.offer", k) for k in each)
+            offers = (draw_below(total, seed, own, 0, "people.offer", k) for k in each)
             reach = sums.searchsorted(np.stack([*offers], axis=1), side="right")
             apart = spots[reach] - spots[arrays["home"][some]][:, None]
             metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.ties import KIND
-from moothall.society.kernel.draw import belows, choices, choices_by
+from moothall.society.kernel.draw import choices, choices_by, draw_below
 from moothall.society.people.params import PeopleParams, Row, Rows
 
 ALONE, COUPLE, LONE, EXTENDED, FLAT, FAMILY, _OTHER = range(7)
@@ -165,17 +165,17 @@ def composed(
     kind, role = roles(params, seed, head, rank, size)
 
     def own_draw(n: int, purpose: str) -> Array:
-        return belows(n, seed, ids, 0, f"people.{purpose}")
+        return draw_below(n, seed, ids, 0, f"people.{purpose}")
 
     pair = (kind == COUPLE) | (kind == FAMILY) | (kind == EXTENDED)
-    woman = belows(100, seed, head, 0, "people.head") < np.array(params.women_heads)[kind]
+    woman = draw_below(100, seed, head, 0, "people.head") < np.array(params.women_heads)[kind]
     first = np.where(genders[1] > 0, genders[1], 2 - woman)
-    same = belows(1000, seed, head, 0, "people.same") < params.same_gender
+    same = draw_below(1000, seed, head, 0, "people.same") < params.same_gender
     second = np.where(genders[2] > 0, genders[2], np.where(same, first, 3 - first))
     of_kind = np.cumsum(params.head_ages, axis=1)[kind]
     group = choices_by(of_kind, seed, head, 0, "people.age")
     years = np.array(YEARS)
-    age = years[group] + belows(np.diff(years)[group], seed, head, 0, "people.years")
+    age = years[group] + draw_below(np.diff(years)[group], seed, head, 0, "people.years")
     gap = choices(params.couple_gaps, seed, head, 0, "people.gap") + _LEAST_GAP
     gap = np.where(first == 2, gap, -gap)  # how much older the head is than the partner
     age = np.where(pair & (first == 2), np.clip(age + gap, _FIRST, OLDEST), age)
@@ -238,8 +238,10 @@ def links(
         for first in range(0, count, _SLICE):
             rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
             own, to = ids[rows], ((rows + np.int64(_FRIEND_OFFSET + step)) % count).astype(np.int32)
-            new = np.flatnonzero(belows(params.rewired, seed, own, 0, "people.rewired", step) == 0)
-            to[new] = belows(count, seed, own[new], 0, "people.friend", step)
-            tie = (least + belows(200, seed, own, 0, "people.strength", step)).astype(np.int16)
+            new = np.flatnonzero(
+                draw_below(params.rewired, seed, own, 0, "people.rewired", step) == 0
+            )
+            to[new] = draw_below(count, seed, own[new], 0, "people.friend", step)
+            tie = (least + draw_below(200, seed, own, 0, "people.strength", step)).astype(np.int16)
             other = to != rows
             yield rows[other], to[other], tie[other], tie[other]

@@ -23,8 +23,8 @@ from moothall.build import excerpt
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
 from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
+from moothall.society.people.census_columns import NUMBERS, plain_numbers
 from moothall.society.people.means import ATTRIBUTES
-from moothall.society.people.offices import NUMBERS, plain_numbers
 from moothall.society.people.table import COLUMNS, read_table
 
 _HOUSEHOLD_ATTRIBUTES: Final = {

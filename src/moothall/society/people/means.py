@@ -15,7 +15,7 @@ from moothall.society import math
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import FIRST_VALUES, OCCUPATIONS, VALUES
 from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
-from moothall.society.kernel.draw import belows, choices, choices_by, integers
+from moothall.society.kernel.draw import choices, choices_by, draw_below, integers
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 
 
@@ -41,7 +41,7 @@ class Attribute(NamedTuple):
 
 def skills(params: PeopleParams, seed: int, ids: Array, education: Any) -> Any:
     """Return the skills of adults, by ids and indices in `EDUCATION`."""
-    spread = np.array(params.skill_spread)[belows(20, seed, ids, 0, "people.skill")]
+    spread = np.array(params.skill_spread)[draw_below(20, seed, ids, 0, "people.skill")]
     return np.array(params.skill)[education] * spread // 1000
 
 
@@ -53,7 +53,7 @@ def _occupations(params: PeopleParams, seed: int, members: Members) -> Array:
 def _licences(params: PeopleParams, seed: int, members: Members) -> Any:
     since, share = np.array(params.licences).T
     has = share[np.searchsorted(since, members.age, side="right") - 1]
-    return (belows(1000, seed, members.ids, 0, "people.licence") < has).astype(np.int64)
+    return (draw_below(1000, seed, members.ids, 0, "people.licence") < has).astype(np.int64)
 
 
 def _cars(params: PeopleParams, seed: int, members: Members) -> Array:
@@ -63,11 +63,13 @@ def _cars(params: PeopleParams, seed: int, members: Members) -> Array:
 
 def _bicycles(params: PeopleParams, seed: int, members: Members) -> Any:
     share = np.array(params.bicycles)[np.minimum(members.size, len(params.bicycles)) - 1]
-    return members.size * (belows(100, seed, members.head, 0, "people.bicycles") < share)
+    return members.size * (draw_below(100, seed, members.head, 0, "people.bicycles") < share)
 
 
 def _renters(params: PeopleParams, seed: int, members: Members) -> Array:
-    return (belows(100, seed, members.head, 0, "people.rents") < params.renters).astype(np.int64)
+    return (draw_below(100, seed, members.head, 0, "people.rents") < params.renters).astype(
+        np.int64
+    )
 
 
 def _values(params: PeopleParams, seed: int, members: Members) -> Any:
@@ -108,7 +110,7 @@ def sought_since(params: PeopleParams, seed: int, ids: Array) -> Any:
     """Return the day since when the jobless seek work; below −1: so many days before the start."""
     group = choices(params.searches, seed, ids, 0, "people.searches")
     least, until = np.array(_SEARCHES).T[:, group]
-    return -least - belows(until - least, seed, ids, 0, "people.sought")
+    return -least - draw_below(until - least, seed, ids, 0, "people.sought")
 
 
 def usual_income(params: PeopleParams, pay: Any, skill: Any, is_pensioner: Any, rents: Any) -> Any:

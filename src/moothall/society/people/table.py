@@ -14,7 +14,7 @@ from moothall import ConfigError, MoothallError
 from moothall.build import address, check_integer, error_text, excerpt
 from moothall.society.arrays import csv_rows, import_package
 from moothall.society.blocks.needs import NEEDS
-from moothall.society.people.offices import NUMBERS, OFFICES, standard_columns
+from moothall.society.people.census_columns import CENSUS_COLUMN_NAMES, NUMBERS, standard_columns
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
@@ -59,7 +59,7 @@ def read_people(
       text of up to 2,000 characters. A name that is nearly one of the above is refused as a slip
 
     Names and codes of the U.S. Census Bureau's PUMS and of IPUMS USA are read, too
-    (`people/offices.py`), and numbers as `52,000`, `1,25` or `52.000,50`.
+    (`people/census_columns.py`), and numbers as `52,000`, `1,25` or `52.000,50`.
 
     Args:
         path: a `.parquet` file, or a `.csv` or `.tsv` one with a header, in UTF-8, or UTF-16 with
@@ -235,7 +235,7 @@ def _check_attribute(name: Any, source: str) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
         rule = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
         raise ConfigError(f"{source}: {rule}")
-    if name.lower() in OFFICES:  # another column of its meaning came first
+    if name.lower() in CENSUS_COLUMN_NAMES:  # another column of its meaning came first
         return
     if near := difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.8):
         raise ConfigError(

@@ -13,7 +13,7 @@ from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns.want_table import BY_SERVICE, NO_SERVICE, Table
 from moothall.society.kernel.commit import Books, Service, Submission
-from moothall.society.kernel.wants import WORD, Answer
+from moothall.society.kernel.wants import TEXT, Answer
 from moothall.society.population.agent_register import AgentRegister
 
 _RICHEST: Final = 1 << 62
@@ -130,7 +130,7 @@ class AgentBooks(Books):
             population.put(name, row, population.place_number(place))
         population.put("arrives", row, moving.get("arrives", 0))
         population.put("left", row, moving.get("left", 0))
-        population.put("mode", row, population.encoded(WORD, moving.get("mode")))
+        population.put("mode", row, population.encoded(TEXT, moving.get("mode")))
 
     def hand_over(self, id: str, status: dict[str, Any]) -> None:
         """Let an agent have another status from now on, completed by what it had."""

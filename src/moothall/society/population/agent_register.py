@@ -10,7 +10,7 @@ from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.care import ADULT
 from moothall.society.kernel.draw import number_of, words_of
-from moothall.society.kernel.wants import PLACE, WORD, id_order
+from moothall.society.kernel.wants import PLACE, TEXT, id_order
 
 _READ: Final = {
     "work": Column(PLACE, None),
@@ -110,7 +110,7 @@ class AgentRegister(Register):
 
     def encoded(self, content: str, value: Any) -> int:
         """Return the number that stands for a value in wants; a new text is given one."""
-        if content == WORD and isinstance(value, str) and value not in self.word_numbers:
+        if content == TEXT and isinstance(value, str) and value not in self.word_numbers:
             self.word_numbers[value] = len(self.words)
             self.words.append(value)
         return super().encoded(content, value)

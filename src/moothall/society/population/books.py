@@ -23,7 +23,7 @@ from moothall.society.kernel.wants import (
     Move,
     Pay,
     Want,
-    fields_in_rows,
+    field_kinds,
     id_order,
     in_turn,
     wants_by_kind,
@@ -138,7 +138,7 @@ class RowBooks(AgentBooks):
             combined = tables.get(kind)
             if single:
                 parts = [] if combined is None else [(combined.sender, combined.fields)]
-                fields = zip(fields_in_rows(kind), np.array(numbers, np.int64).T, strict=True)
+                fields = zip(field_kinds(kind), np.array(numbers, np.int64).T, strict=True)
                 parts.append((np.array([row for row, _ in single]), dict(fields)))
                 combined = join_wants(kind, parts)
             if combined is not None:

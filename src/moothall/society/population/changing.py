@@ -18,7 +18,7 @@ from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
 from moothall.society.kernel.commit import Books
 from moothall.society.kernel.draw import number_of, words_of
-from moothall.society.kernel.wants import PARTY, PLACE, fields_in_rows, id_order
+from moothall.society.kernel.wants import AGENT_ID, PLACE, field_kinds, id_order
 from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
@@ -243,10 +243,10 @@ def _renumber(society: Any, moved: Array) -> None:
     tables = (*books.answers.values(), *(society.want_tables or {}).values())
     for table in {id(each): each for each in tables}.values():  # settled wants are answers
         stays = moved[table.sender] >= 0
-        kinds = fields_in_rows(table.kind)
+        kinds = field_kinds(table.kind)
         table.fields = {
             name: _renamed(population, values[stays], moved)
-            if kinds[name] == PARTY
+            if kinds[name] == AGENT_ID
             else values[stays]
             for name, values in table.fields.items()
         }

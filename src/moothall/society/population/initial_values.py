@@ -13,8 +13,8 @@ from moothall import ConfigError
 from moothall.society.arrays import Array, np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra
+from moothall.society.people.census_columns import NUMBERS, standard_columns
 from moothall.society.people.generator import NEEDS, completed
-from moothall.society.people.offices import NUMBERS, standard_columns
 from moothall.society.people.params import PeopleParams
 from moothall.society.people.table import NUMBER, read_people
 

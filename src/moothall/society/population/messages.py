@@ -14,7 +14,7 @@ from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.draw import number_of, turn_keys, words_of
 from moothall.society.kernel.router import Sent
-from moothall.society.kernel.wants import PARTY
+from moothall.society.kernel.wants import AGENT_ID
 from moothall.society.population.population import Population
 from moothall.spaces.delivery import SEND
 
@@ -150,7 +150,7 @@ def messages_of(society: Any, row: int) -> list[Sent]:
 def sent_of(population: Population, table: Table, at: int) -> Sent:
     """Return what a row says as a real message."""
     say = table.want(at, population)
-    sender = str(population.decoded(PARTY, int(table.sender[at])))
+    sender = str(population.decoded(AGENT_ID, int(table.sender[at])))
     args = {"content": say.text or ""}
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}

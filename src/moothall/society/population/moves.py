@@ -16,9 +16,9 @@ from moothall.society.columns import want_table as wants
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.care import ADULT, ALONG, BUSY, CHILD
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.perception import item_of
-from moothall.society.kernel.wants import WORD
+from moothall.society.kernel.wants import TEXT
 
 _CARE: Final = {"age", "along", "item_do", "work"}
 _PARENT: Final = KIN.index("parent")
@@ -177,7 +177,7 @@ def _take_along(books: Any, movers: Any) -> None:
     leavers = (goes[parent] > 0) & (origin[parent] == here[kid])
     takes = leavers & (goes[parent] == 1)
     stays = has(place[parent] == here[kid])
-    coin = belows(2, books.seed, population.ids[kids], books.step, ALONG) == 0
+    coin = draw_below(2, books.seed, population.ids[kids], books.step, ALONG) == 0
     joins = has(takes) & np.where(along, ~stays, free & (~stays | coin))
     # Its parent has gone to work.
     _set_along(books, kids[along & ~joins & ~stays & has(leavers)], False)
@@ -232,7 +232,7 @@ def seconds_of(books: Any, place: Array, to: Array, mode: Any) -> Array:
     seconds = np.where(place < 0, 0, np.int64(-1))
     is_same = (mode == mode[:1]).all()
     for by in (mode[:1] if is_same else np.unique(mode)).tolist():
-        at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(WORD, by)
+        at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(TEXT, by)
         with suppress(ConfigError):  # there is no such mode
             seconds[at] = town.ways(books, place[at], to[at], [name])[:, 0]
     return seconds

@@ -17,7 +17,7 @@ from moothall.society.columns.ledger import PENSION_AGE
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows, choices, uniforms
+from moothall.society.kernel.draw import choices, draw_below, uniforms
 from moothall.society.people import assignment, generator, means
 from moothall.society.people import household as home_of
 from moothall.society.people.params import PeopleParams
@@ -63,8 +63,8 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
     if {"work", "jobless"} <= missing and "age" in arrays:
         free = (arrays["work"] < 0) & (arrays["age"] >= 18) & (arrays["age"] < 67)
         seed, ids = population.seed, population.ids
-        seeks = belows(100, seed, ids, 0, "people.employed") < params.employed
-        seeks |= belows(1000, seed, ids, 0, "people.jobless") < params.jobless
+        seeks = draw_below(100, seed, ids, 0, "people.employed") < params.employed
+        seeks |= draw_below(1000, seed, ids, 0, "people.jobless") < params.jobless
         free &= seeks
         arrays["jobless"][free] = means.sought_since(params, seed, ids[free])
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
@@ -119,7 +119,7 @@ def _some_persons(
     head, second, rank, size = (each[part] for each in lives[:4])
 
     def below(n: Any, purpose: str, number: int = 0) -> Any:
-        return belows(n, seed, ids, 0, f"people.{purpose}", number)
+        return draw_below(n, seed, ids, 0, f"people.{purpose}", number)
 
     def put(name: str, values: Any) -> None:
         if name in missing:

@@ -11,7 +11,7 @@ from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import in_rows
 from moothall.society.columns.want_table import Table, encoded
 from moothall.society.kernel.commit import Service, ask_service
-from moothall.society.kernel.wants import Answer, Want, Work, fields_in_rows, id_order
+from moothall.society.kernel.wants import Answer, Want, Work, field_kinds, id_order
 from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
@@ -106,13 +106,13 @@ def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
     if row is not None and numbers is not None:
         values = np.array([numbers], np.int64).T
         table = Table(
-            type(want), np.array([row]), dict(zip(fields_in_rows(type(want)), values, strict=True))
+            type(want), np.array([row]), dict(zip(field_kinds(type(want)), values, strict=True))
         )
         table.set_outcomes(wants.BY_SERVICE)
         service.settle_rows(books, table, np.array([0]))
         if not table.reason[0]:
             return Answer(want, True, value=table.value.item(0) if table.has_value else None)
-    reason = service.refusal(books, sender, want) or wants.REFUSED[wants.BY_SERVICE]
+    reason = service.refusal(books, sender, want) or wants.REFUSAL_REASONS[wants.BY_SERVICE]
     return Answer(want, False, reason)
 
 

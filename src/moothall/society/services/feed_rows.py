@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall.society.arrays import Array, np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
-from moothall.society.kernel.wants import PARTY, WORD, Want, fields_in_rows, id_order
+from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds, id_order
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -70,11 +70,11 @@ class RowFeed:
     def encoded(self, want: Want, citizens: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a want in arrays of a number, −1 where none stands for a value."""
         fields = {}
-        for name, content in fields_in_rows(type(want)).items():
+        for name, content in field_kinds(type(want)).items():
             value = getattr(want, name)
-            if content == PARTY:
+            if content == AGENT_ID:
                 value = self.population.number_of(value) if value in citizens else -1
-            elif content == WORD:
+            elif content == TEXT:
                 value = self._number(value)
             elif type(value) is not int or not 0 <= value < 1 << 31:
                 value = -1
@@ -104,7 +104,7 @@ class RowFeed:
 
     def _text(self, number: int) -> str | None:
         text = self._texts.get(number)
-        return self.population.decoded(WORD, number) if text is None else text
+        return self.population.decoded(TEXT, number) if text is None else text
 
     def _number(self, text: Any) -> int:
         """Return the number of a text; store a text that is not among the words."""
@@ -118,7 +118,7 @@ class RowFeed:
         return self._last_text
 
     def _id(self, number: int) -> str:
-        return str(self.population.decoded(PARTY, number))
+        return str(self.population.decoded(AGENT_ID, number))
 
     def _ids(self, numbers: Any) -> list[str]:
         each, at = np.unique(numbers, return_inverse=True)

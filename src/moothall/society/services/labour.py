@@ -22,7 +22,7 @@ from typing import Any, Final
 from moothall.build import check_integer
 from moothall.society.arrays import Array, np
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.draw import belows, turn_keys
+from moothall.society.kernel.draw import draw_below, turn_keys
 from moothall.society.services.accounts import citizens_of, pay_citizens
 from moothall.society.services.firm import STAFF, Firm, wage_for
 
@@ -158,7 +158,7 @@ class LabourMarket(Service):
         work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
         def chance(of_: int, total: int, purpose: str) -> Any:
-            drawn = belows(total, self.seed, ids, books.step, f"labour.{purpose}", number)
+            drawn = draw_below(total, self.seed, ids, books.step, f"labour.{purpose}", number)
             holds: Any = drawn < of_
             return holds
 
@@ -178,7 +178,7 @@ class LabourMarket(Service):
         new: Any = np.full(len(work), -1)
         if len(some) and sums[-1]:
             where = (self.seed, ids[some], books.step, "labour.offer", number)
-            share = belows(int(sums[-1]), *where)
+            share = draw_below(int(sums[-1]), *where)
             offer = sums.searchsorted(share, side="right")
             order = np.lexsort((turn_keys(books.seed, ids[some], books.step), offer))
             own = offer[order]

@@ -27,7 +27,7 @@ _DOTS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 _GAPS: Final = re.compile(r"(?<=[0-9])['’ \u00a0\u202f](?=[0-9]{3}(?![0-9]))")
 _MONEY: Final = re.compile(r"^\s*(?:[$€£]|USD|EUR)\s*|\s*(?:[$€£]|USD|EUR)\s*$")
 _TEXTS: Final = ("id", "name", "home", "work", "school", "interests", "opinions", "relations")
-NUMBERS: Final = ("income", "household_income", "weight", "cars", "bicycles")
+NUMBERS: Final[tuple[str, ...]] = ("income", "household_income", "weight", "cars", "bicycles")
 """Columns beside those of a citizen that must be numbers: dollars a year, of how many persons a row
 stands for, and what its household has."""
 
@@ -64,7 +64,7 @@ def _worded(words: Sequence[str | None], spellings: Mapping[str, str]) -> Callab
 
 
 _NONE, _SECONDARY, _VOCATIONAL, _BACHELOR, _MASTER = EDUCATION
-_OFFICE, _SERVICE, _SALES, _BUILDS, _MAKES, _OTHER = OCCUPATIONS
+_OFFICE, _SERVICE, _SALES, _CONSTRUCTION, _PRODUCTION, _OTHER = OCCUPATIONS
 _SCHL: Final = {1: _NONE, 16: _SECONDARY, 20: _VOCATIONAL, 21: _BACHELOR, 22: _MASTER, 25: ...}
 _EDUC: Final = {0: _NONE, 6: _SECONDARY, 8: _VOCATIONAL, 10: _BACHELOR, 11: _MASTER, 12: ...}
 _EDUC_MISSING: Final = {99: None, 100: ...}
@@ -83,8 +83,8 @@ _OCCP: Final = {
     10: _OFFICE,
     3601: _SERVICE,
     4700: _SALES,
-    6000: _BUILDS,
-    7700: _MAKES,
+    6000: _CONSTRUCTION,
+    7700: _PRODUCTION,
     9800: _OTHER,
     9920: None,
     9921: ...,
@@ -93,8 +93,8 @@ _SOCP: Final = {
     11: _OFFICE,
     31: _SERVICE,
     41: _SALES,
-    45: _BUILDS,
-    51: _MAKES,
+    45: _CONSTRUCTION,
+    51: _PRODUCTION,
     55: _OTHER,
     56: ...,
     99: None,
@@ -102,11 +102,11 @@ _SOCP: Final = {
 }
 _VEHICLES: Final = {0: None, **{cars: cars for cars in range(1, 8)}, 8: ..., 9: 0, 10: ...}
 _SEX: Final = {1: "male", 2: "female", 3: ..., 9: None, 10: ...}
-_GENDERS: Final = {
+_GENDER_SPELLINGS: Final = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "females"), "female"),
     **dict.fromkeys(("m", "man", "men", "boy", "males"), "male"),
 }
-_TAUGHT: Final = {
+_EDUCATION_SPELLINGS: Final = {
     **dict.fromkeys(("no schooling", "primary", "less than high school"), _NONE),
     **dict.fromkeys(("high school", "high school diploma", "ged", "some college"), _SECONDARY),
     **dict.fromkeys(("associate", "associate's degree", "apprenticeship"), _VOCATIONAL),
@@ -136,10 +136,10 @@ _FLAGS: Final = {
     **dict.fromkeys(("1", "yes", "true"), True),
     **dict.fromkeys(("0", "no", "false"), False),
 }
-_gender: Final = _worded(GENDERS, _GENDERS)
+_gender: Final = _worded(GENDERS, _GENDER_SPELLINGS)
 
 
-def _without(*codes: int) -> Callable[[Any], Any]:
+def _missing_codes(*codes: int) -> Callable[[Any], Any]:
     """Return what leaves out the codes for no number."""
 
     def meaning(value: Any) -> Any:
@@ -154,10 +154,10 @@ def _unchanged(value: Any) -> Any:
 
 
 _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
-    "age": {"age": _without(999), "agep": _unchanged},
+    "age": {"age": _missing_codes(999), "agep": _unchanged},
     "gender": {"gender": _gender, "sex": _sex},
     "education": {
-        "education": _worded(EDUCATION, _TAUGHT),
+        "education": _worded(EDUCATION, _EDUCATION_SPELLINGS),
         "schl": _coded("SCHL of the ACS", _SCHL),
         "educd": _coded("EDUCD of IPUMS", _EDUCD),
         "educ": _coded("EDUC of IPUMS", _EDUC | _EDUC_MISSING),
@@ -165,11 +165,11 @@ _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
     "income": {
         "income": _unchanged,
         **dict.fromkeys(("pincp", "pernp", "wagp"), _unchanged),
-        "inctot": _without(9_999_999, 9_999_998),
+        "inctot": _missing_codes(9_999_999, 9_999_998),
         "incearn": _unchanged,
-        "incwage": _without(999_999, 999_998),
+        "incwage": _missing_codes(999_999, 999_998),
     },
-    "household_income": {"hincp": _unchanged, "hhincome": _without(9_999_999, 9_999_998)},
+    "household_income": {"hincp": _unchanged, "hhincome": _missing_codes(9_999_999, 9_999_998)},
     "occupation": {
         "occp": _coded("the 2018 Census Occupation Code List", _OCCP),
         "occ": _coded("the 2018 Census Occupation Code List", _OCCP),
@@ -186,13 +186,13 @@ _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
     "household_id": {"household_id": _unchanged, "serialno": _unchanged, "serial": _unchanged},
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
-OFFICES: Final = frozenset(name for readers in _MEANINGS.values() for name in readers)
+CENSUS_COLUMN_NAMES: Final = frozenset(name for parsers in _MEANINGS.values() for name in parsers)
 """The names that offices have, in small letters."""
-_ONLY_OURS: Final = (
+_CASE_SENSITIVE_NAMES: Final = (
     *("gender", "education", "income", "weight", "household_id", "occupation"),
     *("cars", "licence", "rents"),
 )
-_PERSON: Final = (("serialno", "sporder"), ("serial", "pernum"))
+_PERSON_ID_COLUMNS: Final = (("serialno", "sporder"), ("serial", "pernum"))
 
 
 def standard_columns(
@@ -209,15 +209,16 @@ def standard_columns(
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
     meanings: dict[str, tuple[str, Callable[[Any], Any]]] = {}
-    for name, readers in _MEANINGS.items():
+    for name, parsers in _MEANINGS.items():
         by_lower_name = {
-            low: each
+            lower_name: each
             for each in columns
-            if (low := each.lower()) in readers and (each == low or low not in _ONLY_OURS)
+            if (lower_name := each.lower()) in parsers
+            and (each == lower_name or lower_name not in _CASE_SENSITIVE_NAMES)
         }
-        first = next((low for low in readers if low in by_lower_name), None)
+        first = next((lower_name for lower_name in parsers if lower_name in by_lower_name), None)
         if first is not None:
-            meanings[by_lower_name[first]] = (name, readers[first])
+            meanings[by_lower_name[first]] = (name, parsers[first])
     result: dict[str, Sequence[Any]] = {}
     for column, cells in columns.items():
         name, meaning = meanings.get(column, (column, _unchanged))
@@ -226,7 +227,7 @@ def standard_columns(
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
         result[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
-    if "id" not in result and any(_has(columns, *pair) for pair in _PERSON):
+    if "id" not in result and any(_has(columns, *pair) for pair in _PERSON_ID_COLUMNS):
         result["id"] = range(1, len(next(iter(columns.values()))) + 1)
     return result
 
@@ -288,7 +289,7 @@ def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) ->
 def _mark(numbers: Iterable[str], *, comma: bool, is_money: bool) -> str:
     """Return the decimal mark of some numbers; empty if they contradict each other."""
     certain: set[str] = set()
-    open_: set[str] = set()  # marks before three digits, which may be either
+    ambiguous: set[str] = set()  # marks before three digits, which may be either
     for each in numbers:
         marks = [mark for mark in ",." if mark in each]
         if len(marks) == 2:
@@ -306,7 +307,7 @@ def _mark(numbers: Iterable[str], *, comma: bool, is_money: bool) -> str:
             elif grouped and is_money:
                 certain.add("." if mark == "," else ",")
             elif grouped:
-                open_.add(mark)
+                ambiguous.add(mark)
             else:
                 certain.add(mark)
     if len(certain) > 1:
