@@ -120,8 +120,8 @@ class DualActAgent(Group):
 
     def _share_memory(self) -> None:
         """Let H and every R use the memory of the first R, in each thread."""
-        first_worker, *others = self.config.reactives
-        for agent in (self.config.human, *others):
+        first_worker, *other_workers = self.config.reactives
+        for agent in (self.config.human, *other_workers):
             have_threads = hasattr(first_worker, "memory_in") and hasattr(agent, "memory_in")
             agent.memory = first_worker.memory_in if have_threads else first_worker.memory
 
