@@ -22,7 +22,7 @@ import numpy as np
 
 from moothall import Society
 from moothall.society import Column, Grid, Move, Population, RowBlock, Rows, math
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import draw_below
 
 
 class SugarscapeBlock(RowBlock):
@@ -199,14 +199,14 @@ def sugarscape(
 
     def drawn(purpose: str, low: int, high: int) -> Any:
         """Return a number of each trader, and 0 of each cell."""
-        each = low + belows(high - low + 1, seed, rows, 0, f"sugarscape.{purpose}")
+        each = low + draw_below(high - low + 1, seed, rows, 0, f"sugarscape.{purpose}")
         return np.where(is_trader, each, 0)
 
     def of_cells(table: Any) -> Any:
         """Return what a table has in each cell, and 0 of each trader."""
         return np.concatenate([table[x, y], np.zeros(traders)])
 
-    place = belows(cells, seed, rows, 0, "sugarscape.place")
+    place = draw_below(cells, seed, rows, 0, "sugarscape.place")
     table = {
         "trader": is_trader,
         "place": np.where(is_trader, place, rows).astype(np.int32),

@@ -219,7 +219,7 @@ class Trial:
             channel = connection.channel()
             queue = channel.queue_declare(self.names.queue("agent", ID), passive=True)
             left: int = queue.method.message_count
-            while (got := channel.basic_get(self.names.dead_letters))[0] is not None:
+            while (got := channel.basic_get(self.names.dead_queue))[0] is not None:
                 dead.add(json.loads(got[2])["action"]["args"]["key"])
         return left, dead
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from moothall import Journal, Society
+from moothall import Clock, Journal, Society
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.society import (
     Answer,
@@ -488,6 +488,18 @@ def test_part_of_a_model_that_kept_nothing_begins_other_societies() -> None:
         with Society(Population(3, grid, [Counts()])) as society:
             society.run_sync(steps=1)
     assert copy.deepcopy(grid).ids() == grid.ids()
+
+
+def test_service_whose_method_gives_the_facts_lives_in_several_runs() -> None:
+    class Board(Service):
+        def facts(self, clock: Clock) -> dict[str, Any]:
+            return {"news": f"step {clock.index}"}
+
+    board = Board("board")
+    with rows(Counts(), facts=board.facts, services=[board]) as society:
+        society.run_sync(steps=2)
+        society.run_sync(steps=1)
+        assert society.number == 3
 
 
 def test_state_with_a_full_agent_of_other_blocks_is_refused() -> None:

@@ -193,15 +193,20 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
 
 def owners_of(society: Any) -> dict[str, Any]:
     """Return all that may keep something between two steps, but agents and their blocks."""
-    population, services = society.population, society.services.items()
-    owners: dict[str, Any] = {f"service {id!r}": s for id, s in services if not says_itself(s)}
-    if population is not None:
+    services = society.services.items()
+    owners = {f"service {id!r}": each for id, each in services if not says_itself(each)}
+    return {**owners, **_parts_of(society), "the society": society}
+
+
+def _parts_of(society: Any) -> dict[str, Any]:
+    """Return what is neither a service nor the society, of the owners."""
+    owners: dict[str, Any] = {}
+    if (population := society.population) is not None:
         owners |= by_number(population.blocks)
         owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
         if population.network is not None:
             owners["the network"] = population.network
-    owners |= {"facts": society.facts, "the places": society.changed.own_city()}
-    return {**owners, "the society": society}
+    return {**owners, "facts": society.facts, "the places": society.changed.own_city()}
 
 
 def take_parts(society: Any, *, with_state: bool = False) -> None:
@@ -217,9 +222,10 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
             )
-    for key, owner in owners_of(society).items():
-        attributes: Any = getattr(root_of(owner), "__dict__", None)
-        if owner is society or isinstance(owner, Service) or type(attributes) is not dict:
+    for key, owner in _parts_of(society).items():
+        root = root_of(owner)  # of a method, which may be that of a service
+        attributes: Any = getattr(root, "__dict__", None)
+        if isinstance(root, Service) or root is society or type(attributes) is not dict:
             continue
         lived_in, first = attributes.get(OWNER) or (None, image_of(owner))
         if lived_in is token:
