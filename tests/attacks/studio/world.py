@@ -81,11 +81,11 @@ class World:
         towns = self.port.studio.society
         assert towns.town is not None
         return {
-            "/studio/act/{change}": [
-                {"change": "steer", "run": self.waiting},
-                {"change": "pause", "run": self.waiting},
-                {"change": "unpause", "run": self.waiting},
-                {"change": "resume", "run": self.done, "more": {"max_tokens": 9}},
+            "/studio/act/{command}": [
+                {"command": "steer", "run": self.waiting},
+                {"command": "pause", "run": self.waiting},
+                {"command": "unpause", "run": self.waiting},
+                {"command": "resume", "run": self.done, "more": {"max_tokens": 9}},
             ],
             "/studio/doors/accept": [{"id": "sums"}],
             "/studio/static/tabs/{name}.js": [{"name": "runs"}],
