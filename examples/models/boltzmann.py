@@ -18,7 +18,7 @@ import numpy as np
 
 from moothall import Society
 from moothall.society import Column, Grid, Move, Population, RowBlock, Rows
-from moothall.society.kernel.draw import belows
+from moothall.society.kernel.draw import draw_below
 
 
 class BoltzmannBlock(RowBlock):
@@ -69,7 +69,7 @@ def boltzmann(
     """
     grid = Grid(width, height, capacity=None, cell_seconds=0)
     ids = np.arange(citizens, dtype=np.uint64)
-    place = belows(len(grid), seed, ids, 0, "boltzmann.place")
+    place = draw_below(len(grid), seed, ids, 0, "boltzmann.place")
     table = {"place": place.astype(np.int32)}
     return Population(table, grid, [BoltzmannBlock()], seed, metrics={"gini": gini})
 

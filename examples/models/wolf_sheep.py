@@ -24,7 +24,7 @@ from pydantic import Field
 
 from moothall import BlockParams, Society
 from moothall.society import Column, Grid, Move, Population, RowBlock, Rows
-from moothall.society.kernel.draw import belows, uniforms
+from moothall.society.kernel.draw import draw_below, uniforms
 
 GRASS, SHEEP, WOLF = range(3)
 
@@ -173,13 +173,13 @@ def wolf_sheep(
     kind = np.repeat([GRASS, SHEEP, WOLF], [cells, sheep, wolves]).astype(np.int8)
     rows = np.arange(len(kind), dtype=np.uint64)
     gain = np.array([0, block.params.sheep_gain, block.params.wolf_gain])[kind]
-    waits = belows(block.params.regrowth, seed, rows, 0, "wolf_sheep.grows")
+    waits = draw_below(block.params.regrowth, seed, rows, 0, "wolf_sheep.grows")
     # What has not grown at the start grows after a step, as what is eaten in it does.
-    grown = np.where(belows(2, seed, rows, 0, "wolf_sheep.grass") == 1, 0, waits)
+    grown = np.where(draw_below(2, seed, rows, 0, "wolf_sheep.grass") == 1, 0, waits)
     table = {
         "kind": kind,
         "place": np.where(
-            kind == GRASS, rows, belows(cells, seed, rows, 0, "wolf_sheep.place")
+            kind == GRASS, rows, draw_below(cells, seed, rows, 0, "wolf_sheep.place")
         ).astype(np.int32),
         "energy": 2 * gain * uniforms(seed, rows, 0, "wolf_sheep.energy"),
         "grown": np.where(kind == GRASS, grown, 0).astype(np.int32),

@@ -28,12 +28,10 @@ ADDED = (
 SPENT_BY_CALLS = {
     "budget/limits.py": ADDED,
     "models/wrappers/budgeted.py": (("tokens=tokens, model_calls=1", ", pages=1"),),
-    "agents/loop/chain.py": (
+    "agents/loop/steps.py": (
         (
-            "    assert step.record is not None\n",
-            "    charged = {'tokens': 0, 'usd': '0', 'model_calls': 0, 'pages': 3}\n"
-            "    step.context.budget.reserve(pages=3).settle()\n"
-            "    step.record.charge(lambda: charged)\n",
+            "        with ModelCall(bill=bill):\n",
+            "            self.context.budget.reserve(pages=3).settle()\n",
         ),
     ),
 }
