@@ -116,8 +116,12 @@ class Scheduler:
                 _log_ahead(call, last, now)
                 last = now
                 continue
-            if await self._is_made_elsewhere(call):
-                continue  # times have passed meanwhile
+            try:
+                if await self._is_made_elsewhere(call):
+                    continue  # times have passed meanwhile
+            except JournalError as error:
+                self.fired(call.name, type(error).__name__)  # as if it had been fired
+                raise
             if call.schedule.missed == "all":
                 times = call.schedule.due(last, now)
             else:
