@@ -54,10 +54,27 @@ def first(schedule: Schedule, moment: str, count: int) -> list[str]:
             "2026-10-24T12:00:00",  # on the 25th there are two
             ["2026-10-25T00:30:00", "2026-10-26T01:30:00"],
         ),
+        (
+            Schedule(cron="0 */2 * * *", timezone="Australia/Lord_Howe"),
+            "2026-04-04T13:00:00",  # at 2:00 the clocks go back by half an hour
+            ["2026-04-04T15:30:00", "2026-04-04T17:30:00"],
+        ),
+        (
+            Schedule(cron="45 * * * *", timezone="Australia/Lord_Howe"),
+            "2026-04-04T14:00:00",  # there are two 1:45, half an hour apart
+            ["2026-04-04T14:45:00", "2026-04-04T15:15:00"],
+        ),
+        (
+            Schedule(cron="*/20 2 * * *", timezone="Australia/Lord_Howe"),
+            "2026-10-03T14:00:00",  # at 2:00 the clocks go forward to 2:30
+            ["2026-10-03T15:40:00", "2026-10-04T15:00:00"],
+        ),
     ),
 )
 def test_schedule_fires_at_its_times(schedule: Schedule, moment: str, times: list[str]) -> None:
     assert first(schedule, moment, 2) == times
+    for each in map(at, times):
+        assert schedule.latest(at(moment), each + timedelta(seconds=59)) == each
 
 
 @pytest.mark.parametrize("rule", ({"every": 3600.0}, {"cron": "0 * * * *"}))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from itertools import islice, takewhile
+from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from moothall import ConfigError, MissingExtra
-
-if TYPE_CHECKING:
-    from cronsim import CronSim
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
 """Which of the missed times fire later; a time is missed if it passes while no process runs."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_CHANGE: Final = timedelta(hours=3)
+"""So much a clock goes back at most."""
 
 MAX_TIMES: Final = 1000
 """The most missed times that fire later."""
@@ -81,10 +81,7 @@ class Schedule:
             while True:
                 yield self._time(number)
                 number += 1
-        for each in self._simulated(moment.astimezone(self._zone)):
-            at = each.astimezone(UTC)
-            if at > moment:
-                yield at
+        yield from (at for each in self._simulated(moment) if (at := each.astimezone(UTC)) > moment)
 
     def due(self, last: datetime, now: datetime) -> list[datetime]:
         """Return the times after `last` up to `now` at which to fire, by the rule for missed ones.
@@ -109,14 +106,13 @@ class Schedule:
         _check_moment(now)
         if self.every is not None:
             at = self._time(self._number(now))
-        else:
-            back = self._simulated(now.astimezone(self._zone), reverse=True)
-            # The simulation begins before `now`: a firing at this very moment comes first.
-            at = next((each.astimezone(UTC) for each in back), last)
-            forward = next(self.after(at), None)
-            if forward is not None and forward <= now:
-                at = forward
-        return at if last < at <= now else None
+            return at if last < at <= now else None
+        since, hours, latest = now, 1, None
+        while latest is None and since > last:  # the nearest first: a cron may fire each minute
+            since = max(last, now - timedelta(hours=hours))
+            latest = max(takewhile(now.__ge__, self.after(since)), default=None)
+            hours *= 24
+        return latest
 
     def _time(self, number: int) -> datetime:
         """Return the time of a firing, which the number of intervals since 1970 names."""
@@ -132,11 +128,28 @@ class Schedule:
     def _microseconds(self) -> Fraction:
         return Fraction(repr(self.every)) * 1_000_000
 
-    def _simulated(self, moment: datetime, reverse: bool = False) -> CronSim:
+    def _simulated(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the times of `cron` after a moment, and perhaps some before it, in order."""
         from cronsim import CronSim
 
         assert self.cron is not None
-        return CronSim(self.cron, moment, reverse=reverse)
+        local = moment.astimezone(self._zone)
+        simulation = CronSim(self.cron, local)
+        if simulation.fixup_tz is not None:  # at set times of the day, each once a day
+            yield from simulation
+            return
+        # CronSim leaves times out where a clock changes by half an hour, so it gets none here.
+        second_times: deque[datetime] = deque()
+        for wall in CronSim(self.cron, local.replace(tzinfo=None) - _LONGEST_CHANGE):
+            first, second = (
+                wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
+            )
+            while second_times and second_times[0] < first:
+                yield second_times.popleft()
+            if first <= second:  # else the clock leaves it out
+                yield first
+            if first < second:
+                second_times.append(second)
 
     def _checked_cron(self) -> None:
         MissingExtra.unless("a schedule with cron", "company", "cronsim")
@@ -148,7 +161,7 @@ class Schedule:
                 f'week, such as "0 7 * * mon", got {self.cron!r:.80}'
             )
         try:
-            first = next(self._simulated(datetime(2024, 1, 1, tzinfo=self._zone)), None)
+            first = next(self._simulated(datetime(2024, 1, 1, tzinfo=UTC)), None)
         except CronSimError as error:
             raise ConfigError(f"cron {self.cron!r:.80}: {str(error).lower()}") from None
         if first is None:
