@@ -17,8 +17,10 @@ from moothall import (
     Budget,
     Call,
     CallbackApprover,
+    Conversation,
     Journal,
     Later,
+    MaxTurns,
     ModelReply,
     ReActAgent,
     ScriptedModel,
@@ -191,14 +193,56 @@ async def test_fork_sees_of_the_thread_in_a_file_what_its_run_had_seen(tmp_path:
         await say("two", "s")
         await say("one", looked)
         again = journal.fork(looked)
-        late = journal.fork(looked, upto=turns[1])
+        late, early = (journal.fork(looked, upto=each) for each in (turns[1], turns[0]))
         prompts.clear()
         for run_id in (begun, late, again):
             await say("one", run_id)
         await say("three", "last")
+        last = prompts[-1]
+        await say("one", early)
     before = ["zero", "", "seen", "r0 ends", "one"]
     assert prompts[:3] == [before, [*before, "", "seen"], [*before, "", "seen"]]
-    assert {"two", "s ends", f"{looked} ends", f"{begun} ends"} <= {*prompts[-1]}
+    assert {"two", "s ends", f"{looked} ends", f"{begun} ends"} <= {*last}
+    assert prompts[-2:] == [before, [*before, "", "seen"]]
+
+
+@pytest.mark.parametrize("place", ("file", "process"))
+@pytest.mark.parametrize("shape", ("agent", "group"))
+@on_a_loop
+async def test_fork_sees_no_later_turns_of_its_thread(
+    tmp_path: Path, shape: str, place: str
+) -> None:
+    prompts: list[list[str]] = []
+
+    def member(id: str, **options: Any) -> ReActAgent:
+        def answer(messages: list[dict[str, Any]], _: Any) -> str:
+            prompts.append([str(each["content"]) for each in messages])
+            return f"{id} has {len(messages)}"
+
+        memory = SQLiteMemory(tmp_path / f"{id}.db") if place == "file" else None
+        return ReActAgent(id, ScriptedModel(answer), memory=memory, **options)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent: Any = member("a", journal=journal)
+        if shape == "group":
+            members = [member("a"), member("b")]
+            agent = Conversation(members, until=MaxTurns(3), id="talk", journal=journal)
+        await agent.reply("zero", thread="t")
+        await agent.reply("one", run_id="r", thread="t")
+        turns = [e for e in journal.entries("r") if e.kind == "state" and not e.path]
+        fork = journal.fork("r", upto=turns[shape == "group"].sequence)
+        await agent.reply("two", thread="t")
+        prompts.clear()
+        await agent.reply("one", run_id=fork, thread="t")
+        forked = [*prompts]
+        await agent.reply("three", thread="t")
+    if shape == "agent":
+        assert forked == [["zero", "a has 1", "one"]]
+    else:
+        heard = ["zero", "a: a has 1", "b has 2", "a: a has 3", "one", "a: a has 5"]
+        own = ["zero", "a has 1", "b: b has 2", "a has 3", "one", "a has 5", "b: b has 6"]
+        assert forked == [heard, own]
+    assert {"two", f"a has {len(forked[-1])}", "three"} <= {*prompts[-1]}
 
 
 @on_a_loop

@@ -255,5 +255,9 @@ def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, An
         # the part is copied: memories and budgets know that much by the other run's key.
         path = entry.path
         other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
-        before = entry.data.get("copied", [])
+        units = ("messages", "entries")
+        before = [
+            {**each, **{unit: min(each[unit], other[unit]) for unit in units}}
+            for each in entry.data.get("copied", ())
+        ]
         yield {**entry.data, "fingerprint": None, "copied": [*before, other]}

@@ -101,6 +101,7 @@ class TokenBoundedMemory(Memory):
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
         thread = Memory.thread
+        view_of_fork = Memory.view_of_fork
 
     @property
     def tokens(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from sys import getrefcount
 from typing import Any, Final, Protocol, Self
@@ -57,6 +57,8 @@ class Memory:
     # Class attributes, and no look into `__dict__`, which makes Python 3.11 read an object slower.
     run_offsets: dict[str, int] | None = None  # how many messages of each run were added
     _threads: _ThreadMemories | None = None
+    _first_items: dict[str, dict[str, Any]] | None = None  # of each run; dropped ones may be in it
+    _viewed: Memory | None = None  # of the view of a fork: the memory of its thread
     _returned: list[dict[str, Any]] | None = None  # the long list that `get_memories` returned last
     only_grows: bool = True
     """Whether new messages come only at the end of what `get_memories` returns."""
@@ -68,7 +70,7 @@ class Memory:
         super().__init_subclass__(**options)
         own = cls.__dict__
         if "add_memory" in own or "get_memories" in own:
-            for name in ("add_once", "thread"):
+            for name in ("add_once", "thread", "view_of_fork"):
                 if name not in own:
                     setattr(cls, name, None)
             cls.only_grows = own.get("only_grows", False)
@@ -76,7 +78,7 @@ class Memory:
     def start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
-        self.run_offsets = self._returned = None
+        self.run_offsets = self._returned = self._first_items = None
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -116,10 +118,44 @@ class Memory:
         offsets = self.run_offsets
         if run not in offsets or -sequence <= offsets[run] <= sequence:
             self.add_memory(memory)
+            if run not in offsets:
+                self._note_first(run, memory)
+            if self._viewed is not None:
+                self._viewed.add_once(memory, run, sequence)
             offsets.pop(run, None)  # the last one that was told of stands last
             offsets[run] = sequence + 1
             if len(offsets) > _MOST_RUNS:
                 del offsets[next(iter(offsets))]
+
+    def _note_first(self, run: str, item: dict[str, Any]) -> None:
+        """Keep the first message of a run, and drop those that are no longer there."""
+        firsts = self._first_items or {}
+        if len(firsts) > len(self._items):
+            ids = set(map(id, self._items))
+            firsts = {key: each for key, each in firsts.items() if id(each) in ids}
+        firsts[run] = item
+        self._first_items = firsts
+
+    def view_of_fork(self, runs: Sequence[str], copied: Mapping[str, int], fork: str) -> Self:
+        """Return the memory as a fork of a run sees it: up to what it has copied, and its own.
+
+        What the run itself has added is left out, if the memory is not in a file: the fork adds it.
+
+        Args:
+            runs: the runs that it copies, the first one first: how the keys of their parts begin
+            copied: how many messages of each part it copies, by the part's key
+            fork: how the keys of its own parts begin
+        """
+        firsts = (self._first_items or {}).items()
+        first = {id(each) for run, each in firsts if run.startswith(runs[0])}
+        for place, item in enumerate(self._items):
+            if id(item) in first:
+                view = self._new_copy()
+                for each in self._items[:place]:
+                    view.add_memory(each)
+                view._viewed = self
+                return view
+        return self
 
     def take_cleared(self) -> list[int]:
         """Return which results were cleared since the last time, by their numbers."""
@@ -213,7 +249,7 @@ class Memory:
         if self._threads is not None:
             self._threads.forget(id)
 
-    def _new_copy(self) -> Memory:
+    def _new_copy(self) -> Self:
         other = copy.copy(self)
         other.start_empty()
         return other

@@ -64,8 +64,15 @@ ADD_CHANGED_COLUMN: Final = (
 """When something was added last; for what is there already, the time of the migration."""
 ADD_RUN_COLUMN: Final = "ALTER TABLE memories ADD COLUMN run {exact}"
 """The recorded run that added a message; NULL if none did, or an older moothall."""
+OF_RUN: Final = "run >= ? AND run < ?"
+"""Whether a part of a run added a message."""
 _BATCH: Final = 256
 _BATCH_CHARS: Final = 4_000_000
+
+
+def bounds_of_run(run: str) -> tuple[str, str]:
+    """Return the bounds of the keys of a run's parts, which begin with `run`, up to a `/`."""
+    return run, f"{run[:-1]}0"
 
 
 class MemoryTables(ABC):

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Self
@@ -27,7 +27,7 @@ from moothall.foundation.threads import guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread, last
-from moothall.memory.memory_tables import MemoryTables
+from moothall.memory.memory_tables import OF_RUN, MemoryTables, bounds_of_run
 from moothall.memory.recall import WAYS, Recall, RecallBy, insert, row_of
 
 _AT_ONCE: Final = 64
@@ -289,32 +289,34 @@ class StoredMemory(Memory):
         other._begin(id)
         return other
 
-    def view_of_fork(self, copied: Iterable[tuple[str, int]], run: str) -> Self:
-        """Return the thread as a fork of a run sees it: up to what it has copied, and its own.
-
-        Args:
-            copied: the keys of the runs that it copies, each with how many messages it has then
-            run: the key of the fork
-        """
-        terms, values, before = list[str](), list[Any](), 0
+    def view_of_fork(self, runs: Sequence[str], copied: Mapping[str, int], fork: str) -> Self:
+        """Return the thread as a fork sees it, as `Memory.view_of_fork` does."""
+        terms, values, added = list[str](), list[Any](), dict(copied)
         with self._tables.reading() as db:
             thread = self._tables.thread_number(db, self._id)
-            for key, count in copied:
-                last = (
-                    "SELECT number FROM memories WHERE thread = ? AND run = ? "
-                    "ORDER BY number LIMIT 1 OFFSET ?"
-                )
-                is_first, place = not terms, max(count - before - 1, 0)
-                row = db.execute(last, (thread, key, place)).fetchone()
-                if row is None and is_first:
+            for run in runs:
+                is_first, last = not terms, None
+                for number, key in db.execute(
+                    f"SELECT number, run FROM memories WHERE thread = ? AND {OF_RUN} "
+                    "ORDER BY number",
+                    (thread, *bounds_of_run(run)),
+                ):
+                    if last is None:
+                        last = number - 1
+                    if added.get(key, 0) > 0:
+                        added[key] -= 1
+                        last = number
+                if last is None and is_first:
                     return self  # it has nothing of the run, or an older moothall wrote it
-                if row is not None and (count > before or is_first):
-                    terms.append("number <= ?" if is_first else "(number <= ? AND run = ?)")
-                    values += [row[0] - (count == before)] if is_first else [row[0], key]
-                before = count
+                if last is not None:
+                    terms.append("number <= ?" if is_first else f"(number <= ? AND {OF_RUN})")
+                    values += [last] if is_first else [last, *bounds_of_run(run)]
         other = copy.copy(self)
         other._begin(self._id)
-        other._view = f"AND ({' OR '.join([*terms, 'run = ?'])})", (*values, run)
+        other._view = (
+            f"AND ({' OR '.join([*terms, f'({OF_RUN})'])})",
+            (*values, *bounds_of_run(fork)),
+        )
         return other
 
     def threads(self) -> list[str]:

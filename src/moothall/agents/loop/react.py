@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from moothall.actions import ACCESS_DENIED, Action, ActionRegistry
 from moothall.actions.environment import AnyEnvironment
 from moothall.actions.goal import Goal
+from moothall.actions.message import REPLYING
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
@@ -27,7 +28,6 @@ from moothall.agents.loop.recording import (
     KIND,
     LoopState,
     catch_up,
-    memory_of_fork,
     program_of,
     show_open,
 )
@@ -49,6 +49,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.resume import memory_of_fork
 from moothall.agents.replies.state import (
     check_memory_state,
     checked_state,
@@ -361,8 +362,8 @@ class ReActAgent(Looping):
         if request.conversation is not None:
             request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
-        if record.start is not None and record.copied:
-            request.memory = memory_of_fork(request.memory, record)
+        if record.run.past_entries:
+            request.memory = memory_of_fork(request.memory, record.run)
         run = LoopRun(self, request, request.memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.
         waiting_runs = request.record is None and record.run.waiting_runs
@@ -397,7 +398,8 @@ class ReActAgent(Looping):
         """Restore what it did in a part that is over."""
         record = Record(part, LoopState)
         if record.start is not None:
-            catch_up(self, record, self.memory_in(record.start["thread"]), budget_of(self, budget))
+            memory = memory_of_fork(self.memory_in(record.start["thread"]), record.run)
+            catch_up(self, record, memory, budget_of(self, budget))
             await restore_asked(record, budget_of(self, budget), self._registered)
 
     def _registered(self, name: str) -> Action | None:
@@ -411,7 +413,11 @@ class ReActAgent(Looping):
         once = self._as_once()
         add_once: Any = getattr(memory, "add_once", None)
         if once is not None and callable(add_once):
-            add_once(message, *once)
+            replies = REPLYING.get()
+            request = replies[-1].request if replies else None
+            if request is not None and request.recorded is not None:
+                memory = memory_of_fork(memory, request.recorded.run)
+            memory.add_once(message, *once)
         else:
             memory.add_memory(message)
 

@@ -18,7 +18,6 @@ from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import ReplayOffsets, overlap, reply_at_end
 from moothall.foundation.errors import MoothallError, RunHeld
-from moothall.journal.entry import CHANGED
 from moothall.memory.results import NUMBER_KEY
 from moothall.models.protocol import NO_USAGE, Usage
 
@@ -266,17 +265,6 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
             [*map(bare, memory.get_memories())], [*map(bare, messages)]
         )
     remember(memory, record, messages[after:], after)
-
-
-def memory_of_fork(memory: Memory, record: Record[LoopState]) -> Memory:
-    """Return a memory as a fork sees it; that of a changed program goes on in its run's place."""
-    view: Any = getattr(memory, "view_of_fork", None)
-    if view is None or record.run_id.endswith(CHANGED):
-        return memory
-    fork_view: Memory = view(
-        [(each["key"], each["messages"]) for each in record.copied], record.key
-    )
-    return fork_view
 
 
 def _known_count(target: Any, record: Record[Any], unit: Literal["entries", "messages"]) -> int:

@@ -7,8 +7,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import finalize
+from weakref import WeakKeyDictionary, finalize
 
 from moothall.actions.approval import Later
 from moothall.actions.message import MAX_ID
@@ -19,7 +20,7 @@ from moothall.foundation.errors import JournalError, MoothallError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
-from moothall.journal.entry import CHANGED, begin_data_of
+from moothall.journal.entry import CHANGED, ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL, REASONS, cut_off
 from moothall.models.protocol import Usage
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
     from moothall.journal import Entry, Journal
+    from moothall.journal.commits import OpenRun
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -166,6 +168,41 @@ def overlap(remembered: list[Any], messages: list[Any]) -> int:
 
 
 # -- a run that waits for another one --------------------------------------------------------------
+
+
+class _Fork:
+    """What a fork that is open has copied, and the memories as it sees them."""
+
+    def __init__(self, run: OpenRun) -> None:
+        beginning = begin_data_of(run.past_entries.get(ROOT, ())) or {}
+        self.runs = [each["key"] for each in beginning.get("copied", ())]
+        self.copied: dict[str, int] = {}
+        self.views: dict[int, tuple[Any, Any]] = {}  # by memory, which stays so
+        for entry in chain.from_iterable(run.past_entries.values()):
+            before = 0
+            for each in entry.data.get("copied", ()) if entry.kind == "begun" else ():
+                self.copied[each["key"]] = each["messages"] - before
+                before = each["messages"]
+            if (once := entry.data.get("about", {}).get("once")) is not None:
+                key = f"{once[0]}/{once[0].rpartition('/told/')[2]}"  # what somebody was told
+                self.copied[key] = self.copied.get(key, 0) + 1
+
+
+_FORKS: Final[WeakKeyDictionary[OpenRun, _Fork]] = WeakKeyDictionary()
+
+
+def memory_of_fork(memory: Any, run: OpenRun) -> Any:
+    """Return a memory as a fork sees it; that of a changed program goes on in its run's place."""
+    view = getattr(memory, "view_of_fork", None)
+    if view is None or run.id.endswith(CHANGED):
+        return memory
+    if (fork := _FORKS.get(run)) is None:
+        fork = _FORKS.setdefault(run, _Fork(run))
+    if not fork.runs:
+        return memory
+    if id(memory) not in fork.views:
+        fork.views[id(memory)] = memory, view(fork.runs, fork.copied, f"{run.key}/")
+    return fork.views[id(memory)][1]
 
 
 def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
