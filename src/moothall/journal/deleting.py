@@ -30,6 +30,22 @@ _ROWS: Final = 50
 _LONGEST_S: Final = 1e11
 _MOST_REMEMBERED: Final = 1000
 """So many runs of a conversation are looked for."""
+_TIMED: Final = (
+    "{0}.kind = 'Schedule' AND {0}.id LIKE '%Z' AND {0}.task NOT LIKE 'wanted by %' "
+    "AND NOT {0}.deleted"
+)
+_LAST_FIRING: Final = (
+    f"({_TIMED.format('r')} AND NOT EXISTS (SELECT 1 FROM runs n WHERE n.number > r.number "
+    f"AND n.agent = r.agent AND {_TIMED.format('n')}))"
+)
+"""Whether a run is the last firing of a schedule, from whose time the schedule goes on."""
+_TIME_NOTE: Final = (
+    "INSERT INTO runs (id, kind, agent, task, began, changed, state, open, key, unread) "
+    "SELECT agent || '@since ' || substr(id, length(agent) + 2), kind, agent, "
+    "'the last firing is deleted', began, changed, 'done', FALSE, key, FALSE "
+    f"FROM runs r WHERE number = ? AND id NOT LIKE '%@since %' AND {_LAST_FIRING} "
+    "ON CONFLICT (id) DO NOTHING"
+)
 _COMPACTING: Final = 2**60 - 1
 """The lease of who writes the journal anew, which is no run's."""
 
@@ -199,13 +215,15 @@ class Deletions:
         """Return why an old run is not pruned; empty if it is."""
         with self._store.reading() as db:
             row = db.execute(
-                "SELECT CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' ELSE state END "
-                "FROM runs WHERE number = ? AND NOT deleted AND changed < ?",
+                "SELECT CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' ELSE state END, "
+                f"{_LAST_FIRING} FROM runs r WHERE number = ? AND NOT deleted AND changed < ?",
                 (number, before),
             ).fetchone()
             if row is None:
                 return "it was worked on or deleted meanwhile"
-            (state,) = row
+            state, is_last_firing = row
+            if is_last_firing:
+                return "its schedule goes on from its time"
             forks = db.execute(
                 "SELECT number, id, state FROM runs WHERE forked_from = ? AND NOT deleted", (id,)
             ).fetchall()
@@ -359,6 +377,8 @@ def _left_of(db: Database, ids: Iterable[str]) -> set[str]:
 
 
 def _hide(db: Database, number: int) -> None:
+    """Mark a run as deleted; the time of a schedule's last firing stays, so that it fires once."""
+    db.execute(_TIME_NOTE, (number,))
     db.execute(
         "UPDATE runs SET forked_from = NULL WHERE forked_from = (SELECT id FROM runs WHERE "
         "number = ?)",

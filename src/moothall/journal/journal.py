@@ -406,8 +406,8 @@ class Journal:
     def prune(self, older_than: float | timedelta, *, keep: int = 0) -> Deleted:
         """Delete the runs that were not worked on for a time, as `delete` does.
 
-        It leaves a run that a process works on, that waits for a person (calls in doubt), or that
-        has a fork which has not ended.
+        It leaves a run that a process works on, that waits for a person (calls in doubt), that has
+        a fork which has not ended, or that is the last firing of a schedule.
 
         Args:
             older_than: how long ago the last entry was written, in seconds or as a timedelta

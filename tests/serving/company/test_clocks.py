@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from moothall import Journal
+from moothall import Journal, RunWaiting
 from moothall.serving import ScheduleControl
 from moothall.serving.company.schedule import Schedule
 from moothall.serving.company.scheduler import ScheduledCall, Scheduler
@@ -158,6 +158,34 @@ def test_times_changed_before_the_first_firing_do_not_fire_for_the_past(tmp_path
         return bool(after.made)
 
     assert after.fire(fired) == ["2126-11-26T13:00:00Z"]
+
+
+@pytest.mark.parametrize("deletes", (False, True), ids=("pruned", "deleted"))
+def test_schedule_does_not_fire_again_for_a_time_whose_run_is_gone(
+    tmp_path: Path, deletes: bool
+) -> None:
+    class Asking(Firings):
+        async def _make(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> None:
+            await super()._make(call, args, run_id)
+            if run_id.endswith("26T07:00:00Z"):  # the run of the day before stays
+                raise RunWaiting("waiting for eva")
+
+    firings = Asking(tmp_path, NOON.replace(hour=7) - 50 * MOMENT, cron="0 7 * * *")
+
+    def enough() -> bool:
+        firings.now += MOMENT
+        return bool(firings.made)
+
+    firings.fire(enough)
+    for day in (27, 28):
+        firings.now = NOON.replace(day=day, hour=7) - 50 * MOMENT
+        assert firings.fire(enough) == [f"2126-11-{day}T07:00:00Z"]
+        with Journal(firings.path) as journal:
+            if deletes:
+                assert journal.delete(f"tick@2126-11-{day}T07:00:00Z").left == {}
+            else:
+                left = journal.prune(0).left[f"tick@2126-11-{day}T07:00:00Z"]
+                assert left == "its schedule goes on from its time"
 
 
 @pytest.mark.parametrize("zone", ("UTC", "America/New_York"))

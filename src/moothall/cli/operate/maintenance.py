@@ -41,8 +41,9 @@ from moothall.journal import REASONS
 def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
     """Delete old runs, beside processes that use the journal.
 
-    A run stays if a process works on it, if it waits for a person (calls in doubt), or if it has a
-    fork that has not ended; the output says so. Others wait for some milliseconds at a time.
+    A run stays if a process works on it, if it waits for a person (calls in doubt), if it has a
+    fork that has not ended, or if it is the last firing of a schedule; the output says so. Others
+    wait for some milliseconds at a time.
 
     \b
     Examples:
