@@ -239,7 +239,7 @@ class Tables:
         """Return the citizens in id order by column: values, and the texts they number, or None."""
         if (population := society.own_population) is not None:
             own = {
-                name: (population.columns[name], population.declared[name].texts(population.places))
+                name: (population.columns[name], population.texts_of(name))
                 for name, values in population.arrays.items()
                 if values.ndim == 1
             }
@@ -268,7 +268,7 @@ class Tables:
             arrays = {
                 name: values
                 if texts is None
-                else self._arrow.array(texts).take(values % len(texts))
+                else self._arrow.array(texts, self._arrow.string()).take(values % len(texts))
                 for name, (values, texts) in columns.items()
             }
             self._parquet.write_table(self._arrow.table(arrays), to)

@@ -68,10 +68,7 @@ def types_of(society: Steps, values: Sequence[str]) -> dict[str, str]:
 def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
     """Return a value of each citizen: numbers, NaN for none; or numbers of texts, and these."""
     if (population := society.rows) is not None:
-        texts = population.declared[path].texts(population.places)
-        if path == "mode":  # of who is on the way
-            texts = [*population.words, None]
-        values = population.columns[path]
+        texts, values = population.texts_of(path), population.columns[path]
         return (values + 0.0, None) if texts is None else (values % len(texts), [*texts])
     cells = []
     for mailbox in society.citizen_mailboxes:

@@ -342,3 +342,21 @@ def test_trajectories_of_a_town_tell_the_modes_of_ways_in_words(tmp_path: Path) 
     assert on_the_way
     assert {row["mode"] for row in on_the_way} <= {"drive", "walk", "cycle", "transit"}
     assert {row["mode"] for row in rows if row["to"] is None} == {None}
+    before = {row["citizen"]: row["place"] for row in reversed(rows)}
+    for row in rows:  # also of a child that goes along
+        if row["place"] is not None:
+            assert row["tour"] or before[row["citizen"]] == row["place"], row
+            before[row["citizen"]] = row["place"]
+
+
+def test_table_of_a_town_has_texts_and_makes_the_same_town() -> None:
+    town = City.generate(seed=7, citizens=60)
+    with Society(Population(60, town, seed=7)) as society:
+        society.run_sync(days=1, step="1min", until=lambda row: row["moving"] > 3)
+        columns = dict(society.population.columns)
+        table = society.population.to_arrow()
+    assert set(table["mode"].to_pylist()) - {None} <= {"drive", "walk", "cycle", "transit"}
+    assert set(table["mode"].to_pylist()) > {None}
+    assert {"sleep", "work"} <= set(table["act"].to_pylist())
+    again = Population(table, town, seed=7).columns
+    assert [name for name, each in columns.items() if not np.array_equal(each, again[name])] == []

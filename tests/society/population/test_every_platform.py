@@ -36,7 +36,7 @@ b1b76da3 plan_now 26f8a65e plan_chosen ffc08beb plan_avoid f28384bc stuck 4aae78
 mended 46e578ba plan_home b2fca98d plan_duty b9e235ef work 7c61741d school cbf77bdf gender 9e667ed4
 education b51186e7 occupation 7a084de4 household bcee5599 values bc29f3df pay d04a2526 visited_park
 1e4870dc visits_park 64ffe748 visited_restaurant 906a4368 visits_restaurant bd257a47 visited_shop
-3aa14efd visits_shop d82a2488 licence c41706d6 cars 01931b1a bicycles 1268a1af tour 33bf2b73 along
+3aa14efd visits_shop d82a2488 licence c41706d6 cars 01931b1a bicycles 1268a1af tour 1eb392bf along
 8997b12f opinions 75a76d05 interest_topic f547cabd interest 8c82d7f0 friends c368fd7e friendship
 1be16650 faded a676216a skill 2b51179c earned 4e625af6 income 996181a3 purse 21b91dad savings
 0a6cd246 paid_day a676216a jobless 2017aa8c rents e41b1c99 services 49db1b8f

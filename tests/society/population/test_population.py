@@ -160,7 +160,7 @@ def test_population_table_names_places_and_has_lists_of_several_values() -> None
     for each in (made.to_arrow(), read.to_arrow()):
         assert each.to_pydict()["home"] == ["1,0", None, "0,0"]
         assert each.to_pydict()["two"] == [[1, 2], [3, 4], [5, 6]]
-        assert each.to_pydict()["mood"] == [2, 0, 1]
+        assert each.to_pydict()["mood"] == ["high", None, "low"]
     with pytest.raises(ConfigError, match='mood must be one of low, high, got "mad"'):
         Population({"mood": np.array(["low", "mad"])}, Grid(2, 1), [Kept()])
     for name, wrong, why in (

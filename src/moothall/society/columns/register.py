@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from moothall import ConfigError
@@ -188,6 +188,11 @@ class Register:
         """Note that the arrays are about to change between two steps."""
         if self.source is not None:
             self.source.changed()
+
+    def texts_of(self, name: str) -> Sequence[str | None] | None:
+        """Return the texts that a column's numbers stand for, −1 the last; None of plain ones."""
+        column = self.declared[name]
+        return [*self.words, None] if column is PLACES["mode"] else column.texts(self.places)
 
     def put(self, name: str, rows: Any, value: Any) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""

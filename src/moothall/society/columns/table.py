@@ -10,9 +10,9 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import error_text, excerpt
 from moothall.society.arrays import import_package, np
-from moothall.society.columns.column import Column
+from moothall.society.columns.column import PLACES, Column
 from moothall.society.columns.register import Register
-from moothall.society.kernel.wants import PLACE
+from moothall.society.kernel.wants import PLACE, TEXT
 
 _TABLES: Final = ("tables of a population", "tables")
 
@@ -74,7 +74,9 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             population.declared[name], population.arrays[name] = extra(name, values)
             continue
         own = population.arrays[name]
-        if values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
+        if values.dtype.kind in "OUT" and column is PLACES["mode"]:
+            values = np.array([population.encoded(TEXT, each) for each in values.tolist()])
+        elif values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
             number = population.place_number
             numbers = [column.number_of(name, each, number) for each in values.tolist()]
             values = np.array(numbers, own.dtype)
@@ -94,8 +96,8 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             raise ConfigError(f"column {name!r} must be finite numbers of {own.dtype}")
         if is_integer and (own != values).any():
             raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
-        texts = column.texts(population.places)
-        least = -(column.dtype == PLACE)
+        texts = population.texts_of(name)
+        least = -(not column.words)  # −1 is None
         if texts and ((own < least) | (own >= len(texts) + least)).any():
             most = len(texts) + least - 1
             raise ConfigError(f"column {name!r} must be texts, or numbers from {least} to {most}")
@@ -119,14 +121,10 @@ def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
     arrow = import_package("pyarrow", *_TABLES)
     arrays = {"id": population.ids}
-    ours = {name for block in population.blocks for name in getattr(block, "columns", ())}
     for name, values in columns.items():
-        if population.declared[name].dtype == PLACE and values.ndim == 1:
-            texts = arrow.array([*population.places])
-            indexes = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
-            arrays[name] = texts.take(indexes) if len(texts) else indexes
-        elif name not in ours and population.declared[name].words:
-            arrays[name] = arrow.array(population.declared[name].words).take(arrow.array(values))
+        texts = population.texts_of(name)
+        if texts and values.ndim == 1:
+            arrays[name] = arrow.array(texts, arrow.string()).take(arrow.array(values % len(texts)))
         elif values.ndim == 2:
             flat = arrow.array(values.reshape(-1))
             arrays[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moothall.society.arrays import np
+from moothall.society.blocks.mobility_rows import COLUMNS
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.care import ADULT
@@ -20,6 +21,7 @@ _READ: Final = {
     "income": Column(),
     "rents": Column(key=("profile", "rents")),
     "along": Column("bool"),
+    "tour": COLUMNS["tour"],
     "item_do": Column("uint8", own=True),
 }
 """What rules of the town read of a status."""

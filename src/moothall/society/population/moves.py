@@ -20,7 +20,7 @@ from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import TEXT
 
-_CARE: Final = {"age", "along", "item_do", "work"}
+_CARE: Final = {"age", "along", "item_do", "tour", "work"}
 _PARENT: Final = KIN.index("parent")
 _IS_BUSY: Final = np.isin(np.arange(256), [code(each) for each in BUSY])  # by `item_do`
 
@@ -180,7 +180,7 @@ def _take_along(books: Any, movers: Any) -> None:
     coin = draw_below(2, books.seed, population.ids[kids], books.step, ALONG) == 0
     joins = has(takes) & np.where(along, ~stays, free & (~stays | coin))
     # Its parent has gone to work.
-    _set_along(books, kids[along & ~joins & ~stays & has(leavers)], False)
+    _set(books, "along", kids[along & ~joins & ~stays & has(leavers)], False)
     if not joins.any():
         return
     by = np.full(len(kids), len(age))
@@ -190,8 +190,13 @@ def _take_along(books: Any, movers: Any) -> None:
     if books.capacity is not None:
         fits = _first_heard(books, kids, goal, books.capacity - books.at_place - books.coming_to)
         kids, by, goal = kids[fits], by[fits], goal[fits]
-    _depart(books, kids, goal, arrays["arrives"][by], arrays["mode"][by])
-    _set_along(books, kids, goal != home[kids])
+    modes = arrays["mode"][by]
+    _depart(books, kids, goal, arrays["arrives"][by], modes)
+    _set(books, "along", kids, goal != home[kids])
+    tours = population.declared["tour"].words
+    names = (*population.words[1:], None)
+    codes = [tours.index(each if each in tours else tours[-1]) for each in names]
+    _set(books, "tour", kids, np.array(codes)[np.maximum(modes, 0) - 1])
 
 
 def _parents(population: Any, kids: Array) -> tuple[Any, Any]:
@@ -217,14 +222,14 @@ def _parents(population: Any, kids: Array) -> tuple[Any, Any]:
     return kid, parent
 
 
-def _set_along(books: Any, rows: Array, values: Array | bool) -> None:
+def _set(books: Any, name: str, rows: Array, values: Array | bool) -> None:
     population = books.population
-    population.pull_column("along")[rows] = values
-    population.note_written("along")
+    population.pull_column(name)[rows] = values
+    population.note_written(name)
     if population.agents:
+        column, array = population.declared[name], population.arrays[name]
         for row in rows[population.full[rows]].tolist():
-            along = bool(population.arrays["along"][row])
-            population.status_of(row)["along"] = along
+            column.to_status(name, population.status_of(row), array[row], population.places)
 
 
 def seconds_of(books: Any, place: Array, to: Array, mode: Any) -> Array:
