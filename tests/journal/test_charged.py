@@ -331,8 +331,9 @@ def test_calls_of_asked_agents_count_in_the_process_that_goes_on(
 
 
 @pytest.mark.parametrize("how", ("no journal", "another journal", "asks", "asks and waits"))
+@pytest.mark.parametrize("process", ("another", "the same"))
 def test_calls_of_asked_agents_that_the_journal_lacks_count_in_the_process_that_goes_on(
-    tmp_path: Path, how: str
+    tmp_path: Path, how: str, process: str
 ) -> None:
     own = str(tmp_path / "own.db") if how == "another journal" else None
     asked: list[str] = []
@@ -344,8 +345,11 @@ def test_calls_of_asked_agents_that_the_journal_lacks_count_in_the_process_that_
 
         return ReActAgent(id, ScriptedModel(answer), **options)
 
-    def make(journal: Journal) -> tuple[ReActAgent, Budget]:
-        helper = one("helper", calls(1), calls(2), LAST, actions=[look], journal=own)
+    def make(journal: Journal) -> tuple[ReActAgent, list[Budget]]:
+        parent = Budget(actions=50)
+        child = parent if how.startswith("asks") else parent.child(model_calls=5)
+        options: Any = {"journal": own, "budget": child}
+        helper = one("helper", calls(1), calls(2), LAST, actions=[look], **options)
 
         async def ask(text: str, context: Context) -> Any:
             """Ask the helper."""
@@ -355,15 +359,16 @@ def test_calls_of_asked_agents_that_the_journal_lacks_count_in_the_process_that_
         pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
         action = Action("helper", ask) if how.startswith("asks") else helper.as_action()
         answers = Call("1", "helper", {"text": "Go."}), Call("2", "pay", {}), LAST
-        options: Any = {"journal": journal, "approver": Waiting(), "budget": Budget(actions=50)}
-        clerk = one("clerk", *answers, actions=[action, pay], **options)
-        return clerk, options["budget"]
+        options = {"journal": journal, "approver": Waiting(), "budget": parent}
+        return one("clerk", *answers, actions=[action, pay], **options), [parent, child]
 
     with Journal(tmp_path / "runs.db") as journal:
-        for _ in range(4):
-            clerk, spends = make(journal)
+        for place in range(4):
+            if not place or process == "another":
+                clerk, (spends, child) = make(journal)
             reply = clerk.reply_sync("Go.", run_id="R")
             assert spends.spent.model_calls == len(asked)
+            assert child is spends or child.spent.model_calls == asked.count("helper")
             for wait in journal.waiting():
                 journal.answer(wait.run, wait.key, True)
         assert (reply.stop_reason, spends.spent.actions) == ("done", 4)

@@ -15,7 +15,7 @@ from moothall.agents.loop.provenance import note_execution, note_foreign, source
 from moothall.agents.loop.results import as_result, error_of
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
-from moothall.agents.replies.sub_agents.asking import run_of_call
+from moothall.agents.replies.sub_agents.asking import new_to_call, run_of_call
 from moothall.budget.bill import Bill, ModelCall
 from moothall.foundation import tracing
 from moothall.foundation.jsonvalue import as_json, copy_json
@@ -215,6 +215,9 @@ class LoopActionStep:
         assert self.turn.budget is not None
         if self._has_record:
             return await call()
+        if self.action.origin.agent is not None:
+            record = self.record.record
+            new_to_call(self.action.origin.agent, self.turn.budget, record, self.key)
         bill = Bill(self.turn.budget.accounts[0])
         self.record.charge(bill.take)
         with ModelCall(bill=bill):

@@ -15,7 +15,7 @@ from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance.reading import reading_here
 from moothall.agents.context import Context
-from moothall.agents.replies.charging import budget_in_call
+from moothall.agents.replies.charging import budget_in_call, charge_spent
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
@@ -234,8 +234,35 @@ async def restore_asked(
     for past_step in () if budget is None else record.past():
         run, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
         agent = None if action is None else action.origin.agent
-        if run is not None and agent is not None:
+        if action is None or agent is None or budget is None:
+            continue
+        if run is not None:
             await _restore_run(agent, run, budget_in_call(agent, budget))
+        elif not action.origin.is_part:
+            key = past_step.key
+            entries = [
+                e for e in record.entries() if e.data.get("key") == key and e.kind != "started"
+            ]
+            for alone in new_to_call(agent, budget, record, key):
+                charge_spent(alone, None, entries)
+
+
+def new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> list[Budget]:
+    """Return the budgets below a caller's that an agent without a record spends from in a call.
+
+    Each is of one account, and is returned once: from then on the account has what the call takes.
+    """
+    own: Budget | None = getattr(agent, "budget", None)
+    if own is None or own is budget or not own.is_part_of(budget):
+        return []
+    calls = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
+    new_budgets = list[Any]()
+    for account, alone in own.accounts_alone():
+        if not any(map(account.is_same, budget.accounts)):
+            if not any(_RESTORED.get(account, each) for each in calls):
+                new_budgets.append(alone)
+            _RESTORED.set(account, calls[0], 1)
+    return new_budgets
 
 
 async def _restore_run(agent: Any, run: str, budget: Budget | None) -> None:
