@@ -337,6 +337,11 @@ def test_folder_wrong_arguments_are_refused(docs: Path, index: Path, tmp_path: P
         search_folder(docs, index=index, results=0)
     with pytest.raises(DefinitionError, match="pattern must be a text, got 5"):
         search_folder(docs, index=index, pattern=5)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="index must be a path, got 5"):
+        search_folder(docs, index=5)  # type: ignore[arg-type]
+    for exclude in (5, "cats.md", docs / "cats.md", [5]):
+        with pytest.raises(DefinitionError, match="exclude must be a list of paths, got "):
+            search_folder(docs, index=index, exclude=exclude)  # type: ignore[arg-type]
     with pytest.raises(FileError, match="does not exist"):
         search_folder(tmp_path / "none", index=index)
     search_folder(docs, index=index)
@@ -344,6 +349,16 @@ def test_folder_wrong_arguments_are_refused(docs: Path, index: Path, tmp_path: P
         search_folder(docs / "birds", index=index)
     with pytest.raises(FolderIndexError, match="with pattern=None: name another file"):
         search_folder(docs, index=index, pattern="*.md")
+
+
+def test_folder_that_was_made_anew_is_searched(docs: Path, index: Path) -> None:
+    search = search_folder(docs, index=index)
+    assert names(search, "cats")
+    docs.rename(docs.with_name("older"))
+    docs.mkdir()
+    (docs / "lynx.md").write_text("A lynx is a cat.")
+    assert names(search, "lynx") == ["lynx.md"]
+    assert names(search, "dogs") == []
 
 
 def test_folder_passages_of_one_file_are_a_quarter_at_most(docs: Path, index: Path) -> None:
@@ -413,7 +428,7 @@ def test_folder_packed_files_are_read_and_one_that_unpacks_to_much_is_named(
     assert names(search, "Where do badgers sleep?")[0] == "report.pdf.gz"
     assert "it unpacks to more than 20 MiB (bomb.txt.gz)" in caplog.text
     assert "the gzip file is damaged" in caplog.text
-    assert "1 × a kind that is not read, .gz (all.tar.gz)" in caplog.text
+    assert "1 × a kind that is not read, .tar.gz (all.tar.gz)" in caplog.text
 
 
 def test_research_does_not_search_for_the_line_where_a_passage_is(

@@ -344,26 +344,32 @@ def test_open_document_sheet_says_no_cell_that_is_struck_out() -> None:
     assert read("a.ods", packed(files)).text.startswith("a: x; c: 80")
 
 
-# What xlwt wrote: cells of the formats 0%, [$£-809]#,##0.00, yyyy-mm-dd and 0.00 "EUR".
+# What xlwt wrote: cells of the formats 0%, [$£-809]#,##0.00, yyyy-mm-dd and 0.00 "EUR"; struck out
+# are 100 in the row of B, and 1,000 and 9,000 before what stands there in their place.
 OF_EXCEL_97 = (
-    "c-rk)O-NKx6#nj;H{;CY&-gQf2IDZMm1#`5v4u@a<|;8EihihZW*|{V83)1^Wtp2G2wD|wB>US~ZTg`i-30|kErKA>"
-    "TDA%bTBxsc&b%>yCUBqx<9&~N?!D*SbMATfo;ml<dplJ)J^HYG2FtJ;Hq09?I2Q2~6<50B0m%)6o9Ws~#jvoh;BwMN"
-    "I_!9s_a=w;koS8A8XoAAM1jv#j-elIeesxo4bdz<gcbYHNL1klaq>|nUKI(A2rU+RUq(I`x<@#dg*MXIX>|lsp|+X^"
-    "Gl~yu0g>f{?LHQrkHXmjFJ5sJpSz+`W9?{4bcK5?!3u#-&&3!hXj)_OSc3ar+~TxwbkohchTyK_m9>?X!R^7IPcOi2"
-    "xPd`JU2kt)H0sk`xC0#^c@@j=vYZF|11$$T0@Em=NF2it!w-B<r<@7D#a~;#0`Y$?<>&l?@1(OK6W>Kqk%{l7pvc7E"
-    "K#`G&pG!fqoPSlL7#f0cQZmE{=LdT#i?t`ZBC&y4)N_PNp^>Lgg_Bez!pRs_k-mYX4Ty#ZNvFRj+!dz)Z=%xd=7UZW"
-    "qi0EC%#(zXOEiiCX%|Y`@X*W8-uw1$e`kB>gm8xBFiahpRqP}ToM#PE&KHSID0^EY8ry_k5UU%dT`shQ#!y||?ll|x"
-    "hGon}kyg_@^@8`I&5PPws6F!az!Trdm(W&fkGIa8DH;C|8byFMBue`H45L=ns_WMnPebWind$YD(6SY&)~R_+-wpF#"
-    "P=Go9{Spd=rh2?OYN4l@YnAHRsApT~>D1Fr%PNCqC6;-uUce`w7okG@xm3(66nM$jUyCKSp~(zOZD?Y{Av;+iE9f=%"
-    "z%U28u$N3v_%zthYOJ846g&AYq!r;2>(j~d8*W&zV8Ma~3l=P_M<}_PrLLp8c_DR}H)j5>Ge>3K`b_fQq62;OB<X)u"
-    "3*uBKFql>Rl)|pkw$v(h(%%aihiLW$y3r|qbY~sE^jAeKexFq<dj8%|DBJnxv+?sE&;JW)774o"
+    "c-rk)O-NKx6#nj;H_nfL<1c714P#l^7^7`;p_7KWO3a9&A8K?46m^twAZ$^Vxe0=(RnbPWqK(z2A1bO{P+-&|2m-BTtDvBTI"
+    "-PUo&7}1L2TG{kH{5gYIp>~p&)j?F+&Ay#OwsJ*?aDd)fM(dRm~<g$iA+&*r5O)MpG@*F-8-ozE&Nq*Iq4vC?0As>!og?A=R"
+    "F4vxAdn(f%nu7Vi+Amv8Znq(JC>7701v-RN*p73Q!?Y6$|YVS|aqO%zP+xn@G+IZKAoeYCmQ|9W@O`7Vp#iqALLVy(>0vMN)"
+    "?{JmV}raZaV?+R+m43lIG73TM^|6IWh64^yBtYmdgFapuc#l?%y%bysQ|f{ll&0##MPEy18yFT^#tfl)&3;9zYe!lLUeV!hA"
+    "bwx`QKi&9G0DSS!#fY0f=^u%Y$S68k;@~_L~j$g=~bb*-3U6crBayR9HnLL-0!AzcKvhD><2gZ;*B4uQPe)c2wRH@tD8;vIF"
+    "=FuzH8aJAGv^SifE*?%qsp}aUN!Wl$c$9302f}?Z%IOwrt+{Y&s0#!s9qX9_`Q);I@|on@ec^<!QIri#?WD{lrJL80lIvMka"
+    "`UAW<q?gbP{u`4kjNS4Z+v>Sv%52NSR`X|&89Bn_596{#7VXw;{wsxGqgr5HVZu^Uf0ODQfMj7p}xAa%oyw#mpP|JTTSb16}"
+    "%2@STf#7<B5;E?s+FZgf`K5x_$0g>GYe>B>c345whpcI07o5E?s2Y52br$6z+FID}E~CPR(P)o;02~3b7!22HFosisRi;8BR"
+    "0yD#h7|vt>A)INk89Ogt;`%zO0+UWvRIYbBmDCA>ra$L#&Ncw!%#i4RSD@F^bGnA52K)n_;z<v6cW5!fX5<<>T_b{H}0CNp%"
+    "I!KdD=72^&sM_1f;xM9J91q&7|Sg?=<lsrH|9z%5Fv5_BT9L9T{1!{}dYm$E!T^OQIg8nkKAx3>1qgmxoIqWL!ORdl*{l1W~"
+    "msXFXAKem1f7ba+e<;+_@3Ue<&+q#QWxM`jHgW#p^}hj#(i-j"
 )
 
 
 def test_sheet_of_excel_97_says_percentages_and_amounts_as_it_shows_them() -> None:
     document = read("a.xls", zlib.decompress(base64.b85decode(OF_EXCEL_97)))
     assert "what: A; rate: 7%; cost: £1250; day: 2023-03-15; plain: 0.5" in document.text
-    assert "what: B; cost: 12 EUR" in document.text
+    assert "what: B; cost: 12 EUR\n" in document.text
+
+
+def test_sheet_of_excel_97_says_nothing_that_is_struck_out() -> None:
+    text = read("a.xls", zlib.decompress(base64.b85decode(OF_EXCEL_97))).text
+    assert text.endswith("what: B; cost: 12 EUR\n\nwhat: 2,000\n\nwhat: C at 8,000")
 
 
 def test_sheet_names_the_columns_that_no_row_has_a_value_for() -> None:

@@ -58,6 +58,7 @@ from moothall.research import (
 )
 from moothall.research.extractive.index import QuestionWords
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
+from standing_clock import StandingClock
 
 
 def told(model: ScriptedModel, at: int) -> str:
@@ -1291,7 +1292,9 @@ def test_research_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> No
             await asyncio.Event().wait()
 
     steps: dict[str, Any] = {step: Hanging()}
-    researcher = Researcher("r", None, "alpha", tools(), budget=Budget(seconds=0.2), **steps)
+    researcher = Researcher(
+        "r", None, "alpha", tools(), budget=Budget(seconds=0.2, clock=StandingClock()), **steps
+    )
     report = researcher.report_sync()
     assert (report.stop_reason, report.iterations) == ("deadline", 0)
     assert report.detail.startswith("the run's time limit was reached")
@@ -1306,7 +1309,7 @@ def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None
         """Wait."""
         await asyncio.Event().wait()
 
-    timed = Budget(seconds=0.3)
+    timed = Budget(seconds=0.3, clock=StandingClock())
     researcher = Researcher("r", None, "alpha port", [look, hang], budget=timed)
     report = researcher.report_sync()
     assert (report.stop_reason, report.iterations) == ("deadline", 0)
@@ -1329,7 +1332,7 @@ def test_run_whose_plan_the_budget_cut_goes_on_with_the_rest_when_it_is_resumed(
     both = plan(("look", {"query": "a"}), ("look", {"query": "b"}))
     script = [both, evaluation({"alpha": 0.0}), both, "Alpha uses port 4711.[^1^]"]
     model = ScriptedModel([*script, evaluation({"alpha": 1.0})])
-    for budget in (Budget(actions=1, seconds=0.5), Budget(actions=9)):
+    for budget in (Budget(actions=1, seconds=0.5, clock=StandingClock()), Budget(actions=9)):
         researcher = Researcher(
             *("r", model, "alpha", [look]), journal=tmp_path / "runs.db", judge=False
         )
@@ -1355,7 +1358,7 @@ def test_report_of_a_model_that_the_time_limit_ends_amid_actions_says_that_pages
     script = [plan(("look", {"query": "a"}), ("hang", {"query": "b"}))] * 2
     script += ["Alpha uses port 4711.[^1^]", evaluation({"alpha": 0.2})]
     researcher = Researcher("r", ScriptedModel(script), "alpha", [look, hang], 1, judge=False)
-    report = researcher.report_sync(budget=Budget(seconds=0.3))
+    report = researcher.report_sync(budget=Budget(seconds=0.3, clock=StandingClock()))
     assert report.stop_reason == "deadline"
     assert "No report was written of what was read." in report.markdown
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from moothall import Block, Journal, Researcher, ScriptedModel
+from moothall import Action, Block, Journal, Researcher, ScriptedModel
 from moothall.journal import Entry
-from moothall.research import Narrative, Report
+from moothall.research import Narrative, Report, ResourcePool
 from moothall.research.recording import report_so_far
 from research.small_web import SCRIPT, tools
 
@@ -77,6 +77,26 @@ def test_report_so_far_of_a_run_whose_process_died_says_that_it_was_interrupted(
     assert report.stop_reason == "cancelled"
     assert [each.topic for each in report.objectives] == ["alpha"]
     assert "It ended after 0 iterations: it was interrupted." in report.markdown
+
+
+def test_report_so_far_of_an_iteration_that_was_cut_off_names_what_could_not_be_read(
+    tmp_path: Path,
+) -> None:
+    async def read(url: str, pool: ResourcePool) -> None:
+        """Read a page."""
+        pool.missing.append("page 7 is a picture")
+        if url.endswith("beta"):
+            raise OSError("503")
+
+    web = [tools()[0], Action("read", read, idempotent=True)]
+    with Journal(tmp_path / "runs.db") as journal:
+        researcher = Researcher("r", None, "alpha port", web, iterations=2, journal=journal)
+        whole = researcher.report_sync("R")
+        cut = [each for each in journal.entries("R") if each.kind != "over"]
+        while cut[-1].data.get("key") != "2.1":
+            cut.pop()
+    notes = ["page 7 is a picture", "failed: http://web.test/beta: 503"]
+    assert report_so_far("R", cut).notes == notes == whole.notes
 
 
 def test_report_so_far_before_the_model_has_answered_is_not_extractive(

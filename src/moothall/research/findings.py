@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from moothall import ConfigError, DefinitionError, StopReason, Usage
-from moothall.build import APPENDED
+from moothall.build import APPENDED, one_line
 
 
 @dataclass
@@ -344,6 +344,14 @@ class Progress:
     detail: str = ""
     title: str = ""  # of the report, if one was given
     failed: dict[str, str] = field(default_factory=dict)  # by the keys of tasks: what failed, why
+
+    def note_faults(self, results: Iterable[ResearchResult]) -> None:
+        """Note which tasks have failed, and why, and what others could not read."""
+        for each in results:
+            self.failed.pop(each.key, None)
+            if each.has_raised:
+                self.failed[each.key] = one_line(each.error or "", 200)
+            self.notes += [text for text in each.missing if text not in self.notes]
 
 
 class ProgressView:

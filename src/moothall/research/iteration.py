@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -150,10 +149,9 @@ async def _take_step(bench: Workbench, name: str) -> None:
 
 async def _within_time(bench: Workbench, name: str) -> Any:
     """Return a step's result; a step of the user's own may hang, so the deadline ends it."""
-    deadline = getattr(bench.budget, "deadline", None)
-    remaining = None if deadline is None else deadline - time.monotonic() + _GRACE_S
+    remaining = getattr(bench.budget, "remaining_seconds", lambda: None)()
     try:
-        async with asyncio.timeout(remaining) as limit:
+        async with asyncio.timeout(None if remaining is None else remaining + _GRACE_S) as limit:
             return await bench.agent.steps[name].forward(bench)
     except TimeoutError:
         if not limit.expired():
@@ -241,7 +239,7 @@ def _take(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
         # What has failed for the first time is tried again in a later iteration.
         to_repeat = {e.key for e in bench.results if e.has_raised} - bench.progress.failed.keys()
         bench.progress.done.extend(each for each in bench.tasks if each.key not in to_repeat)
-        bench.note_failures()
+        bench.progress.note_faults(bench.results)
     elif isinstance(result, Narrative) and result.markdown != bench.progress.narrative:
         bench.checked(result.markdown)
     elif isinstance(result, Findings):

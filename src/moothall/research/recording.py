@@ -9,7 +9,8 @@ from moothall import MoothallError, Reply, Usage
 from moothall.agents.replies.read_record import ReadRecord, fingerprint
 from moothall.build import as_json, load_state
 from moothall.journal.run_parts import ReadPart
-from moothall.research.findings import Objective, Progress, Resource
+from moothall.research.calling import result_of
+from moothall.research.findings import Objective, Progress, ResearchTask
 from moothall.research.pool import ResourcePool
 from moothall.research.report import Report, report_of
 
@@ -148,11 +149,11 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
         if past_step.state == "ended" and isinstance(past_step.result, dict):
             step = past_step.key.partition(".")[2]
             if step.isdecimal():  # a task
-                outcome = past_step.result.get("result")
-                result = outcome.get("result") if isinstance(outcome, dict) else None
-                resources = result.get("resources", ()) if isinstance(result, dict) else ()
-                for each in resources:
-                    pool.add(load_state(Resource, each, "a resource"))
+                tool, args = str(past_step.about.get("action")), past_step.result.get("args", {})
+                result = result_of(ResearchTask(tool, args, ""), past_step.result.get("result"))
+                progress.note_faults([result])
+                for each in result.resources:
+                    pool.add(each)
             elif step in ("plan", "narrate", "evaluate"):
                 take_step(progress, past_step.result)
     progress.stop = progress.stop or "cancelled"

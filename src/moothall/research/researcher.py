@@ -562,7 +562,7 @@ class Researcher(RecordedAgent, ProgressView):
         bench.resources = ResourcePool(beyond=bench.resources)
         for each in (each for result in bench.results for each in result.resources):
             bench.resources.add(each)
-        bench.note_failures()
+        progress.note_faults(bench.results)
         bench.forget_passages()
         if self._is_extractive and bench.results:
             from moothall.research import rules

@@ -79,8 +79,6 @@ class Update(Block):
         for result in researcher.results:
             for each in result.resources:
                 researcher.add(replace(each, objective=result.objective))
-            notes = researcher.progress.notes
-            notes += [text for text in result.missing if text not in notes]
 
 
 class Narrate(Block):

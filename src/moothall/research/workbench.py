@@ -25,7 +25,6 @@ from moothall.build import (
     ask_value,
     completed,
     log_failure,
-    one_line,
     shorten,
 )
 from moothall.research.calling import call_of, result_of
@@ -195,13 +194,6 @@ class Workbench(ProgressView):
         stored = self.resources.add(resource)
         self.progress.fresh += bool(stored.visited) and len(stored.content or "") > before
         self._passages.pop(stored.url, None)
-
-    def note_failures(self) -> None:
-        """Note which tasks of this iteration have failed, and why; what succeeds has not failed."""
-        for each in self.results:
-            self.progress.failed.pop(each.key, None)
-            if each.has_raised:
-                self.progress.failed[each.key] = one_line(each.error or "", 200)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
         """Return resources that no task tried, those that fit the topic or any objective first.

@@ -88,7 +88,9 @@ def not_read(path: str) -> str:
     major = (guess_type(path)[0] or "").partition("/")[0]
     if major in ("image", "audio", "video", "font"):
         return MEDIA
-    return f"a kind that is not read, {escaped(PurePath(path).suffix.lower())[:20] or 'no suffix'}"
+    packed = PACKED * path.lower().endswith(PACKED)
+    suffix = PurePath(path[: len(path) - len(packed)]).suffix.lower() + packed
+    return f"a kind that is not read, {escaped(suffix)[:20] or 'no suffix'}"
 
 
 def _is_indexed(name: str) -> bool:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from sqlite3 import Connection
 from typing import Any, Final
 
-from moothall import Action, ConfigError, FolderIndexError, SearchError
+from moothall import Action, ConfigError, FileError, FolderIndexError, SearchError
 from moothall.agents import Folder
 from moothall.build import (
     SQLiteFile,
@@ -103,7 +103,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # pages without readers' comments, with what a tab shows
     _EMPTIED,  # rich text; Markdown without its front matter
     _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
-    *9 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
+    *10 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -144,16 +144,26 @@ def search_folder(
         link_base: the address below which readers find the files, in the place of `file:///…`
 
     Raises:
-        DefinitionError: `results` is not a positive number, or `pattern` is not a text
+        DefinitionError: an argument is of the wrong type, or `results` is not a positive number
         FileError: the folder does not exist, or is not a folder
         FolderIndexError: the index cannot be used, or belongs to another folder or program
     """
     check_integer("search_folder: results", results)
     if not isinstance(pattern, str | None):
         raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
+    if not isinstance(index, str | os.PathLike | None):
+        raise ConfigError(f"search_folder: index must be a path, got {index!r:.80}")
+    if isinstance(exclude, str | os.PathLike) or not isinstance(exclude, Iterable):
+        raise ConfigError(f"search_folder: exclude must be a list of paths, got {exclude!r:.80}")
     base = None if link_base is None else checked_base(link_base)
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern, base)
-    excluded = {os.path.relpath(os.path.realpath(each), os.path.realpath(path)) for each in exclude}
+    excluded = set[str]()
+    for each in exclude:
+        if not isinstance(each, str | os.PathLike):
+            raise ConfigError(
+                f"search_folder: exclude must be a list of paths, got {each!r:.80} in it"
+            )
+        excluded.add(os.path.relpath(os.path.realpath(each), files.root))
 
     @tracing.searches(os.path.basename(files.root))
     def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
@@ -257,7 +267,7 @@ class FolderIndex:
             if time.monotonic() < self._next:
                 return
             start = time.monotonic()
-            self._folder.require_root()
+            self._folder = self._folder_now()
             with self._pool.reading() as db:
                 rows = db.execute("SELECT path, size, mtime_ns, read_ns FROM files")
                 stored = {os.fsdecode(path): row for path, *row in rows}
@@ -279,6 +289,12 @@ class FolderIndex:
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
+
+    def _folder_now(self) -> Folder:
+        """Return the folder that has the path now: it may have been made anew, as by a build."""
+        if not os.path.isdir(self.root) or os.path.realpath(self.root) != self.root:
+            raise FileError("the root folder is gone: put it back where it was")
+        return Folder(self.root, max_bytes=MAX_BYTES)
 
     def _is_due(self, path: str, status: os.stat_result, *indexed: int) -> bool:
         """Whether to read a file again: it has changed, or could not be read for the time being."""

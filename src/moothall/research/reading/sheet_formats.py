@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from moothall import UnreadableDocument
@@ -110,9 +111,15 @@ def _old_looks(data: bytes) -> dict[str, SheetLook]:
         book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO())
     except Exception:  # damaged, encrypted or older; its values are read, if they can be
         return {}
-    codes = [book.format_map[each.format_key].format_str for each in book.xf_list]
+    struck = {each.font_index for each in book.font_list if each.struck_out}
     by_style = {
-        number: cell_format for number, code in enumerate(codes) if (cell_format := _format(code))
+        number: cell_format
+        for number, each in enumerate(book.xf_list)
+        if (
+            cell_format := _STRUCK
+            if each.font_index in struck
+            else _format(book.format_map[each.format_key].format_str)
+        )
     }
     return {
         sheet.name: SheetLook(
@@ -121,12 +128,24 @@ def _old_looks(data: bytes) -> dict[str, SheetLook]:
                 for row in range(sheet.nrows)
                 for column in range(sheet.row_len(row))
                 if (style := sheet.cell_xf_index(row, column)) in by_style
+            }
+            | {
+                at: partial(_fault, _without_struck(str(sheet.cell_value(*at)), runs, struck))
+                for at, runs in sheet.rich_text_runlist_map.items()
+                if any(font in struck for _, font in runs)
             },
             {row for row, each in sheet.rowinfo_map.items() if each.hidden},
             {column for column, each in sheet.colinfo_map.items() if each.hidden},
         )
         for sheet in book.sheets()
     }
+
+
+def _without_struck(text: str, runs: list[tuple[int, int]], struck: set[int]) -> str:
+    """Return a cell's text without its parts in fonts that strike out; the first has no run."""
+    parts = pairwise([*runs, (len(text), 0)])
+    rest = (text[start:end] for (start, font), (end, _) in parts if font not in struck)
+    return text[: runs[0][0]] + "".join(rest)
 
 
 def _open_looks(tree: Any) -> dict[str, SheetLook]:
