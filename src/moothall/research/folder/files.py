@@ -6,11 +6,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from mimetypes import guess_type
 from pathlib import Path, PurePath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from moothall import (
@@ -147,8 +147,12 @@ def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
     raise FileError("it changes again and again while it is read")
 
 
-def cached(root: str, pattern: str | None) -> str:
-    """Return the path of the index of a folder in the user's cache."""
+def index_path(index: object, root: str, pattern: str | None) -> str:
+    """Return the path of the index of a folder; without one, in the user's cache."""
+    if not isinstance(index, str | os.PathLike | None):
+        raise ConfigError(f"search_folder: index must be a path, got {index!r:.80}")
+    if index:
+        return os.path.abspath(os.fspath(index))
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
     folder = weights.folder().parent / "folders"
     path = str(folder / f"{name}.db")
@@ -168,6 +172,22 @@ def checked_base(base: object) -> str:
             f"{base!r:.80}"
         )
     return base.rstrip("/") + "/"
+
+
+def excluded_paths(exclude: Any, root: str) -> set[str]:
+    """Return the paths, below a folder, of files that are no sources."""
+    is_list = isinstance(exclude, Iterable) and not isinstance(exclude, str)
+    paths = [*exclude] if is_list else [None]
+    if not all(isinstance(each, str | os.PathLike) for each in paths):
+        raise ConfigError(f"search_folder: exclude must be a list of paths, got {exclude!r:.80}")
+    return {os.path.relpath(os.path.realpath(each), root) for each in paths}
+
+
+def folder_at(root: str) -> Folder:
+    """Return the folder that has a path now: it may have been made anew, as by a build."""
+    if not os.path.isdir(root) or os.path.realpath(root) != root:
+        raise FileError("the root folder is gone: put it back where it was")
+    return Folder(root, max_bytes=MAX_BYTES)
 
 
 def link_to(root: str, path: str, base: str | None) -> str:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from sqlite3 import Connection
 from typing import Any, Final
 
-from moothall import Action, ConfigError, FileError, FolderIndexError, SearchError
+from moothall import Action, ConfigError, FolderIndexError, SearchError
 from moothall.agents import Folder
 from moothall.build import (
     SQLiteFile,
@@ -29,8 +29,10 @@ from moothall.research.folder.files import (
     MAX_BYTES,
     MEDIA,
     FileRead,
-    cached,
     checked_base,
+    excluded_paths,
+    folder_at,
+    index_path,
     link_to,
     not_read,
     path_text,
@@ -151,19 +153,9 @@ def search_folder(
     check_integer("search_folder: results", results)
     if not isinstance(pattern, str | None):
         raise ConfigError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
-    if not isinstance(index, str | os.PathLike | None):
-        raise ConfigError(f"search_folder: index must be a path, got {index!r:.80}")
-    if isinstance(exclude, str | os.PathLike) or not isinstance(exclude, Iterable):
-        raise ConfigError(f"search_folder: exclude must be a list of paths, got {exclude!r:.80}")
     base = None if link_base is None else checked_base(link_base)
-    files = FolderIndex(path, None if index is None else os.fspath(index), pattern, base)
-    excluded = set[str]()
-    for each in exclude:
-        if not isinstance(each, str | os.PathLike):
-            raise ConfigError(
-                f"search_folder: exclude must be a list of paths, got {each!r:.80} in it"
-            )
-        excluded.add(os.path.relpath(os.path.realpath(each), files.root))
+    files = FolderIndex(path, index, pattern, base)
+    excluded = excluded_paths(exclude, files.root)
 
     @tracing.searches(os.path.basename(files.root))
     def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
@@ -186,7 +178,7 @@ class FolderIndex:
     def __init__(
         self,
         folder: str | os.PathLike[str],
-        index: str | None,
+        index: str | os.PathLike[str] | None,
         pattern: str | None,
         base: str | None = None,
     ):
@@ -196,12 +188,12 @@ class FolderIndex:
         self._pattern = pattern
         self._refreshing = guard(threading.Lock())
         self._next = 0.0
-        index = os.path.abspath(index or cached(self.root, pattern))  # it may lie in its folder
-        self._skipped = {os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm")}
+        at = index_path(index, self.root, pattern)  # it may lie in its folder
+        self._skipped = {os.path.relpath(at + end, self.root) for end in ("", "-wal", "-shm")}
         self._faults: list[tuple[str, str]] = []  # why and which file
         self._retry: dict[str, float] = {}  # when a file that failed for a time may be read again
         file = SQLiteFile(
-            index,
+            at,
             kind="folder index",
             class_name="search_folder",
             application=APPLICATION,
@@ -234,8 +226,9 @@ class FolderIndex:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
                 if row is None:
-                    fault = f"passage {number} is in the index but not in the file"
-                    raise self._pool.damaged(fault)
+                    raise self._pool.damaged(
+                        f"passage {number} is in the index but not in the file"
+                    )
                 if os.fsdecode(row[0]) in excluded:
                     continue
                 if row[5] in texts:
@@ -267,7 +260,7 @@ class FolderIndex:
             if time.monotonic() < self._next:
                 return
             start = time.monotonic()
-            self._folder = self._folder_now()
+            self._folder = folder_at(self.root)
             with self._pool.reading() as db:
                 rows = db.execute("SELECT path, size, mtime_ns, read_ns FROM files")
                 stored = {os.fsdecode(path): row for path, *row in rows}
@@ -289,12 +282,6 @@ class FolderIndex:
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
-
-    def _folder_now(self) -> Folder:
-        """Return the folder that has the path now: it may have been made anew, as by a build."""
-        if not os.path.isdir(self.root) or os.path.realpath(self.root) != self.root:
-            raise FileError("the root folder is gone: put it back where it was")
-        return Folder(self.root, max_bytes=MAX_BYTES)
 
     def _is_due(self, path: str, status: os.stat_result, *indexed: int) -> bool:
         """Whether to read a file again: it has changed, or could not be read for the time being."""
@@ -360,13 +347,12 @@ class FolderIndex:
         for fault, path in self._faults:
             paths.setdefault(fault, []).append(path)
         most = sorted(paths.items(), key=lambda each: (each[0] == MEDIA, -len(each[1])))[:_WHYS]
-        some = "; ".join(f"{len(of)} × {fault} ({_first_paths(of)})" for fault, of in most)
+        some = "; ".join(
+            f"{len(of)} × {fault} ({escaped(', '.join(of[:3]))}{', …' * (len(of) > 3)})"
+            for fault, of in most
+        )
         files = "file is" if len(self._faults) == 1 else "files are"
         return f": {len(self._faults)} {files} not read, or not whole: {some}"
-
-
-def _first_paths(paths: list[str]) -> str:
-    return escaped(", ".join(paths[:3])) + ", …" * (len(paths) > 3)
 
 
 def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
