@@ -177,7 +177,7 @@ def checked_base(base: object) -> str:
 def excluded_paths(exclude: Any, root: str) -> set[str]:
     """Return the paths, below a folder, of files that are no sources."""
     is_list = isinstance(exclude, Iterable) and not isinstance(exclude, str)
-    paths = [*exclude] if is_list else [None]
+    paths: list[Any] = [*exclude] if is_list else [None]
     if not all(isinstance(each, str | os.PathLike) for each in paths):
         raise ConfigError(f"search_folder: exclude must be a list of paths, got {exclude!r:.80}")
     return {os.path.relpath(os.path.realpath(each), root) for each in paths}

@@ -101,10 +101,9 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # encodings that nothing declares are guessed
     _EMPTIED,  # PDFs by PDFium: lines are lines, also where each word is an object
     _EMPTIED,  # titles above the columns of sheets, feet of printed pages, titles of programs
-    _EMPTIED,  # office files, mails, tables and raised numbers as people see them
-    _EMPTIED,  # pages without readers' comments, with what a tab shows
-    _EMPTIED,  # rich text; Markdown without its front matter
-    _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
+    # Office files, mails, tables as people see them; pages without readers' comments; rich text,
+    # Markdown without its front matter; manual pages by mandoc.
+    *4 * (_EMPTIED,),
     *10 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
 )
 _PASSAGE: Final = (
@@ -257,9 +256,8 @@ class FolderIndex:
     def _refresh(self) -> None:
         """Index new and changed files, and remove those that are gone."""
         with self._refreshing:
-            if time.monotonic() < self._next:
+            if (start := time.monotonic()) < self._next:
                 return
-            start = time.monotonic()
             self._folder = folder_at(self.root)
             with self._pool.reading() as db:
                 rows = db.execute("SELECT path, size, mtime_ns, read_ns FROM files")
