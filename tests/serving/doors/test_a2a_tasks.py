@@ -356,11 +356,6 @@ def test_a2a_task_in_doubt_waits_for_whoever_runs_the_agent(tmp_path: Path) -> N
         rpc(url, "SubscribeToTask", {"id": run.id})  # until it does nothing more
         task = rpc(url, "GetTask", {"id": run.id})["result"]
         assert state(task) == "TASK_STATE_INPUT_REQUIRED"
-        assert "must decide" in task["status"]["message"]["parts"][0]["text"]
-        assert rpc(url, "CancelTask", {"id": run.id})["error"]["code"] == -32002
-        refused = rpc(url, "SendMessage", plain("repeat", taskId=run.id))["error"]
-        assert refused["code"] == -32004
-        assert "must decide" in refused["message"]
     journal.decide(run.id, "repeat")
     with served(tmp_path, 0, "once") as (url, _):
         assert asked(when_asked(url, run.id))["args"] == {"amount": 8}

@@ -24,7 +24,6 @@ from moothall.serving.a2a.wire import (
     text_part,
 )
 from moothall.serving.doors.a2a_tasks import (
-    IN_DOUBT,
     artifact_of,
     first_message,
     resting,
@@ -149,19 +148,17 @@ def recorded_task(
         reply = journal.replay(run.id) if state in TERMINAL else None
     except StateError:
         reply = None
-    note, artifact_list = "", []
+    note, artifact_list, parts = "", [], []
     if state == COMPLETED and reply is not None:
         artifact_list = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
     elif state == INPUT_REQUIRED:
-        note = "" if run.state == "waiting" else IN_DOUBT
+        parts = resting(journal.waiting(run.id), permits)
     elif state == FAILED:
         note = f"the run has no reply ({run.state})"
         note += f": {reply.detail}" if reply is not None and reply.detail else ""
     elif state == CANCELED:
         note = "the task was cancelled"
-    parts = [text_part(note)] if note else []
-    if state == INPUT_REQUIRED and not note:
-        parts = resting(journal.waiting(run.id), permits)
+    parts = [text_part(note)] if note else parts
     status = status_json(run.id, context, state, run.changed, parts)
     return task_json(
         run.id, context, status, artifact_list, [first_message(run.id, context, content)], history

@@ -39,7 +39,7 @@ from moothall.serving.doors.a2a_tasks import (
     answer_in,
     takes_none,
 )
-from moothall.serving.doors.asks import asks_of
+from moothall.serving.doors.asks import RESTS, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, TOKEN
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served import Served
@@ -195,11 +195,9 @@ class Tasks:
         if message.get("contextId") not in (None, "", context_of(run, sender)):
             raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
         caller = self._caller(sender)
-        permits, rests = (
-            self._served.callers.permits(caller),
-            run.state == "waiting" and not run.held,
-        )
-        asks = asks_of(await in_thread(journal.waiting, id) if rests else (), permits)
+        permits = self._served.callers.permits(caller)
+        waits = await in_thread(journal.waiting, id) if run.state in RESTS and not run.held else []
+        asks = asks_of(waits, permits)
         try:
             key, answer = answer_in(message["parts"], asks)
         except A2AFault as fault:
@@ -208,7 +206,8 @@ class Tasks:
                 key, answer = answer_in(message["parts"], answered)
             except A2AFault:
                 state = state_of(self._served.agents[agent], run)
-                raise fault if rests else takes_none(id, state) from None
+                asks_somebody = waits and run.state == "waiting"
+                raise fault if asks_somebody else takes_none(id, state, waits) from None
         # Before it is kept: a task that fails now would go on once there is budget again.
         self._served.check(caller)
         try:
@@ -232,12 +231,14 @@ class Tasks:
         """Cancel a task that waits in the journal; return False if it does not wait.
 
         Raises:
-            A2AFault: the caller has no such task
+            A2AFault: the caller has no such task, or a person decides about a call of it
         """
-        if (await self.outline(agent, sender, id)).state != "waiting":
-            return False
-        journal = journal_of(self._served.agents[agent])
+        run, journal = await self.outline(agent, sender, id), journal_of(self._served.agents[agent])
         assert journal is not None
+        if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, id)):
+            raise A2AFault("TASK_NOT_CANCELABLE", f"task {id} is {waiting_text(waits)}")
+        if run.state != "waiting":
+            return False
         try:
             await in_thread(journal.waits.cancel, id, "the task was cancelled")
         except (RunHeld, StateError):  # it has just gone on

@@ -31,14 +31,21 @@ from moothall.serving.a2a.wire import (
     text_of,
     text_part,
 )
-from moothall.serving.doors.asks import Ask, Caller, OpenAsks, asks_of, read_form, waiting_text
+from moothall.serving.doors.asks import (
+    RESTS,
+    Ask,
+    Caller,
+    OpenAsks,
+    asks_of,
+    read_form,
+    waiting_text,
+)
 from moothall.serving.doors.served import Served
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """What a caller says: a text, or blocks."""
 ANSWER_S: Final = 86_400.0
 """How long a task waits for an answer to its question."""
-IN_DOUBT: Final = "a call was running when the run was cut off: who runs this agent must decide"
 _MOST_UNREAD: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
 
@@ -131,13 +138,12 @@ class Task:
             # As above: the event that has the reason waits in this loop.
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
-            if reason == "waiting":
+            if reason in RESTS:
                 await self._rest(served, str(error))
             elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 self._set(WORKING)
             else:
-                doubt = reason == "in_doubt"
-                self._end(*((INPUT_REQUIRED, IN_DOUBT) if doubt else (FAILED, str(error))))
+                self._end(FAILED, str(error))
         except BaseException:
             self._end(FAILED, "the agent failed")
             raise
@@ -258,11 +264,11 @@ class Task:
                 queue.put_nowait(update)
 
 
-def takes_none(id: str, state: str) -> A2AFault:
-    """Return the error for a message to a task that asks nothing."""
-    if state == INPUT_REQUIRED:  # what it asks, its caller cannot answer
-        return A2AFault("UNSUPPORTED_OPERATION", f"task {id} takes no message: {IN_DOUBT}")
+def takes_none(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
+    """Return the error for a message to a task that asks its caller nothing."""
     now = "has ended" if state in TERMINAL else "works and asks nothing"
+    if waits:
+        now = f"is {waiting_text(waits)}"
     return A2AFault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
 
 

@@ -18,6 +18,8 @@ from moothall.serving.doors.callers import LOCAL
 WAITS_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 MOST_WAITING: Final = 1000
+RESTS: Final = ("waiting", "in_doubt")
+"""Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 _OPERATOR: Final = "; its operator answers (`moothall waiting`)"
 _CANNOT: Final = (
     "its caller's client cannot ask anybody, and only a reply of an agent with a journal= can wait"

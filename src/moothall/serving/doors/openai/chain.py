@@ -12,7 +12,7 @@ from moothall import ConversationalAgent, NoSuchRun
 from moothall.agents.loop.recording import LoopState
 from moothall.agents.replies.reply import gives
 from moothall.build import Thread
-from moothall.serving.doors.asks import waiting_text
+from moothall.serving.doors.asks import RESTS, waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm
@@ -207,12 +207,12 @@ def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[di
     """Return the messages of a run in the agent's journal, for a response that is continued."""
     try:
         run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
-        waits = agent.journal.waiting(run_id) if run.state == "waiting" else []
+        waits = agent.journal.waiting(run_id) if run.state in RESTS else []
     except NoSuchRun:
         raise _unknown(response_id) from None
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown(response_id)
-    if run.state in ("running", "stopped", "waiting"):
+    if run.state in ("running", "stopped", *RESTS):
         raise _in_progress(f"resp_{run_id}", waiting_text(waits))
     if not gives(agent, run.state):
         raise _unknown(response_id)

@@ -25,7 +25,7 @@ from moothall import (
 from moothall.agents import ReplyRequest
 from moothall.agents.loop.answer import demand_of
 from moothall.build import Thread, log_failure
-from moothall.serving.doors.asks import Caller
+from moothall.serving.doors.asks import RESTS, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
     Message,
@@ -52,6 +52,7 @@ from moothall.serving.doors.openai.items import echo_of, response_request
 from moothall.serving.doors.openai.marking import marked, sent_back
 from moothall.serving.doors.openai.outcome import (
     ClientOutcome,
+    failure,
     is_alone,
     outcome_of,
     resting,
@@ -187,8 +188,11 @@ class OpenAIDoor:
 
         async def finish(reply: Reply) -> ClientOutcome:
             self._served.forget(agent, thread)
-            if reply.stop_reason == "waiting" and (request_read.schema is None or keep is not None):
-                return resting(await self._served.waits(str(agent.id), run_id), reply.usage)
+            if reply.stop_reason in RESTS:
+                waits = await self._served.waits(str(agent.id), run_id)
+                if request_read.schema is None or keep is not None:
+                    return resting(waits, reply.usage)
+                raise failure(reply, waiting_text(waits))
             outcome = outcome_of(reply, request_read, agent, request.thoughts or (), last_only)
             if keep is not None:
                 keep(reply, request)

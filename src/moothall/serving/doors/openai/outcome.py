@@ -116,9 +116,9 @@ def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
     raise BadRequest(f"the answer {fault}", None, "unreadable", 500, "server_error")
 
 
-def failure(reply: Reply) -> BadRequest:
+def failure(reply: Reply, detail: str = "") -> BadRequest:
     """Return the error for a reply that has no answer."""
-    reason, detail = reply.stop_reason, reply.detail or reply.stop_reason
+    reason, detail = reply.stop_reason, detail or reply.detail or reply.stop_reason
     if reason == "budget":
         return BadRequest(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):

@@ -6,11 +6,12 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from moothall import NoSuchRun, RunHeld, StateError
+from moothall import NoSuchRun, Reply, RunHeld, StateError, Usage
 from moothall.build import json_text
 from moothall.journal import Outline
 from moothall.memory.reply_memory import meant_by
 from moothall.models.blocks import BLOCKS
+from moothall.serving.doors.asks import RESTS, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
@@ -89,19 +90,20 @@ class StoredResponses:
         if stored is not None:
             return stored
         agent, run = self._recorded(run_id, sender)
-        waits = agent.journal.waiting(run_id) if run.state == "waiting" and not run.held else []
+        waits = agent.journal.waiting(run_id) if run.state in RESTS and not run.held else []
         beginning = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
         run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
         request = response_request({**beginning.get(ECHO, {}), **run_data})
         response = ResponseForm(request, run_id, int(run.began))
         if run.state == "cancelled":
             return {**response.open(), "status": "cancelled"}
-        try:
+        reply: Reply | None = None
+        with suppress(StateError):  # its process was killed
             reply = agent.journal.replay(run_id)
-        except StateError:
+        if waits:
+            return response.complete(resting(waits, Usage() if reply is None else reply.usage))
+        if reply is None or run.state in RESTS:  # it goes on soon
             return response.open()
-        if run.state == "waiting":  # it has been answered, and goes on soon, if nothing waits
-            return response.complete(resting(waits, reply.usage)) if waits else response.open()
         try:
             outcome = outcome_of(reply, request, agent, (), is_alone(request, agent))
         except BadRequest as wrong:
@@ -138,7 +140,10 @@ class StoredResponses:
     def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         if self._chain.response(run_id, sender) is None:
-            agent, _ = self._recorded(run_id, sender)
+            agent, run = self._recorded(run_id, sender)
+            waits = agent.journal.waiting(run_id)
+            if run.state == "in_doubt" and waits:
+                raise _under_way(waiting_text(waits))
             try:
                 agent.journal.waits.cancel(run_id, "the response was cancelled")
                 return self._load(id, caller)
@@ -215,5 +220,5 @@ def _named_by(item: Any) -> tuple[str, str] | None:
     return None if match is None else (match[0], match[1])
 
 
-def _under_way() -> BadRequest:
-    return BadRequest("this response is under way", None, "response_in_progress", 409)
+def _under_way(doing: str = "under way") -> BadRequest:
+    return BadRequest(f"this response is {doing}", None, "response_in_progress", 409)
