@@ -235,6 +235,23 @@ async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(tmp_
         assert (till.paid, journal.waiting()) == ([], [])
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
+@on_a_loop
+async def test_asked_agent_goes_on_although_the_run_that_asked_it_is_deleted(
+    tmp_path: Path, shape: Shape
+) -> None:
+    till = Till()
+    with Journal(tmp_path / "j.db") as journal:
+        await shape(till, journal).reply("go", run_id="r")
+        (asked,) = {each.run for each in journal.waiting(kind="approval")}
+        journal.delete("r")
+        if asked != "r":
+            permit(journal)
+        for _ in range(3):
+            await shape(till, journal).resume_decided()
+        assert {run.state for run in journal.runs()} == ({"done"} if asked != "r" else set())
+
+
 @pytest.mark.parametrize("way", ("resume_decided", "resume_runs", "reply"))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 @on_a_loop

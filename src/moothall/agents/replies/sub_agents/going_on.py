@@ -57,6 +57,11 @@ ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
 
 def agents_that_resume(agent: Any) -> list[Any]:
     """Return an agent and those that its members and its actions ask, if they have journals."""
+    return [each for each in _asked_by(agent) if is_recording(each) and each.journal is not None]
+
+
+def _asked_by(agent: Any) -> list[Any]:
+    """Return an agent and those that its members and its actions ask."""
     agents = [agent]
     for each in agents:
         find = getattr(getattr(each, "actions", None), "get_actions", None)
@@ -66,7 +71,7 @@ def agents_that_resume(agent: Any) -> list[Any]:
         agents += [
             a for a in next_agents if a is not None and all(a is not other for other in agents)
         ]
-    return [each for each in agents if is_recording(each) and each.journal is not None]
+    return agents
 
 
 def who_resumes(agent: Any) -> list[Any]:
@@ -82,7 +87,7 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     were cut off.
     """
     agents = agents_that_resume(agent)
-    ids = {str(each.id) for each in (agent, *agents)}
+    ids = {str(each.id) for each in _asked_by(agent)}
     by_agent: dict[str, tuple[Any, dict[str, Outline]]] = {
         f"{each.run_kind} {each.id}": (each, {}) for each in reversed(agents)
     }
