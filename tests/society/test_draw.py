@@ -28,6 +28,7 @@ def test_draws_are_those_of_every_platform() -> None:
     assert Draws(2**64 - 1, 2**64 - 1, 2**64 - 1).integer("é", 2**64 - 1) == 3693589426257452789
 
 
+@pytest.mark.long
 @given(words, st.lists(words, max_size=5), words, st.text(max_size=5), words)
 def test_rows_draw_what_each_citizen_draws(
     seed: int, citizens: list[int], step: int, purpose: str, draw: int

@@ -56,6 +56,7 @@ def test_sobol_tells_the_share_of_the_variance_that_is_known() -> None:
         found.of("sum")
 
 
+@pytest.mark.long
 def test_sobol_draws_each_whole_number_between_the_bounds_as_often() -> None:
     found = line().sensitivity_sync("sobol", {"z": (1, 4)}, samples=64, jobs=0)
     drawn = Counter(each["z"] for each in found.points)

@@ -412,6 +412,7 @@ def test_sweep_replaces_a_killed_starter_with_its_cell_once(tmp_path: Path) -> N
     gone(first)
 
 
+@pytest.mark.long
 def test_cells_of_a_sweep_share_no_process_and_no_random_numbers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

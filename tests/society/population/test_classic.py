@@ -33,6 +33,7 @@ def test_wealth_is_the_same_in_rows(money: list[int], seed: int, gift: int) -> N
     asyncio.run(same(lambda: Population({"money": np.array(money)}, None, [block], seed), 20))
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(SEEDS, st.integers(0, 1000), st.sampled_from([4, 8]), st.integers(1, 15), st.booleans())
 def test_segregation_is_the_same_in_rows(
@@ -44,6 +45,7 @@ def test_segregation_is_the_same_in_rows(
     asyncio.run(same(lambda: Population(table, grid, [block], seed), 15))
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(SEEDS, st.floats(0, 1), st.floats(0, 1), st.integers(0, 4), st.integers(0, 30))
 def test_epidemic_is_the_same_in_rows(

@@ -73,6 +73,7 @@ def drawn(citizens: int, seed: int, **params: Any) -> Make:
     return lambda: (Population(citizens, city, blocks(**params), seed), ())
 
 
+@pytest.mark.long
 async def test_closed_places_new_homes_and_full_ones_change_both_alike() -> None:
     """Parks hold two each, and are closed for a while; some move house or change work."""
     city = village()
@@ -129,6 +130,7 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(data=st.data(), params=PARAMS)
 def test_rows_of_any_states_and_parameters_live_the_same(data: Any, params: Any) -> None:
@@ -204,6 +206,7 @@ async def test_rows_in_any_city_asked_place_by_place_have_the_same_outcome() -> 
     assert at_once[-1]["visited_park"].all(axis=1).any()
 
 
+@pytest.mark.long
 async def test_citizens_may_be_promoted_and_made_rows_again_at_any_time() -> None:
     """Its plan, the places chosen and avoided, and where it has been come back as they were."""
     city = village()

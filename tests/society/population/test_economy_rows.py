@@ -412,6 +412,7 @@ async def test_purchases_of_a_day_hardly_depend_on_the_step_length() -> None:
     assert hour == pytest.approx(quarter, rel=0.15)
 
 
+@pytest.mark.long
 async def test_jobs_end_and_begin_for_rows_as_for_agents() -> None:
     city = City.generate(seed=3, citizens=60)
     rates = {"leaves": 200_000, "moves": 200_000, "finds": 500_000, "benefit": 1000}

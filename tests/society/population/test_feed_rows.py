@@ -199,6 +199,7 @@ FAINT = {
 }
 
 
+@pytest.mark.long
 @given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
 @example([FAINT] * 6, FeedBlockParams(posts=1000), Feed)
 @settings(QUICK, max_examples=3)

@@ -42,6 +42,7 @@ async def same_day(people: list[dict[str, Any]], rows: Population, city: City) -
         assert agents.books.state_dict() == columns.books.state_dict()
 
 
+@pytest.mark.long
 async def test_persons_fitted_to_margins_live_in_columns_as_they_do_as_agents(city: City) -> None:
     people = make_people(city, 80, seed=1, margins=MARGINS)
     rows = Population(people, city, seed=1)

@@ -65,6 +65,7 @@ def social(people: list[dict[str, Any]], params: SocialBlockParams, seed: int = 
     return make
 
 
+@pytest.mark.long
 @given(people, params, st.integers(0, 5))
 @QUICK
 def test_meeting_hearing_and_fading_are_the_same(
