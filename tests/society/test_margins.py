@@ -61,6 +61,28 @@ def test_margins_of_a_table_may_be_of_several_attributes_together(
     }
 
 
+def test_margins_of_cars_and_of_ones_own_attribute_together_with_others(city: City) -> None:
+    census: dict[str, dict[Any, float]] = {
+        "cars": {"0": 20, "1": 30, "2+": 50},
+        "faith": {"one": 1, "other": 1},
+        "age, faith": {"0-17, one": 0, "0-17, other": 20, "18+, one": 50, "18+, other": 30},
+    }
+    people = make_people(city, CITIZENS, seed=8, margins=census)
+    cars = Counter(min(2, each["profile"]["cars"]) for each in people)
+    assert all(abs(cars[n] - want) <= 3 for n, want in enumerate((60, 90, 150)))
+    both = Counter((p["profile"]["age"] >= 18, p["profile"]["faith"]) for p in people)
+    assert both == {(False, "other"): 60, (True, "one"): 150, (True, "other"): 90}
+    by_id = {str(each["id"]): each["profile"] for each in people}
+    couples = [
+        (each, by_id[id])
+        for each in people
+        for id, kin in each.get("kin", {}).items()
+        if kin == "partner"
+    ]
+    assert couples
+    assert all(each["profile"]["cars"] == other["cars"] for each, other in couples)
+
+
 def test_margins_count_what_rows_have(city: City) -> None:
     rows = [{"id": n, "profile": {"gender": "male"} if n < 50 else {}} for n in range(CITIZENS)]
     people = completed(rows, city, seed=8, margins={"gender": {"female": 1, "male": 1}})
@@ -90,8 +112,9 @@ def test_margins_of_an_attribute_of_ones_own_count_what_rows_have(city: City) ->
         ({"age": {"0-20": 1, "21+": -2}}, "must be a count or a share"),
         ({"gender": {"female": 0}}, "all counts are 0"),
         ({"money": {"1": 1}}, "margins of .money. cannot be met; there are: age"),
-        ({"cars": {"0": 1, "1": 2}}, "margins of .cars. cannot be met; there are: age"),
-        ({"age, faith": {"1, a": 1}}, "cannot be met"),
+        ({"occupation": {"office": 1}}, "margins of .occupation. cannot be met; there are: age"),
+        ({"faith, pet": {"a, b": 1}}, "cannot be met"),
+        ({"age, faith": {"0-17, a": 1, "0-20, b": 1}}, "'0-17' and '0-20' overlap"),
         ({"age, gender": {"0-17": 1}}, "must have a value for age, gender"),
         ({"age": {"0-17": 90, "18+": 10}}, "age 0-17: asked for 270, found"),
         ("none.csv", "none.csv cannot be read"),

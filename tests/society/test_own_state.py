@@ -21,6 +21,7 @@ from moothall.foundation.errors import ConfigError, StateError
 from moothall.society import (
     Answer,
     CitizenAgent,
+    CitizenBlock,
     CitizenMemory,
     Column,
     Experiment,
@@ -581,3 +582,39 @@ async def test_branch_of_an_experiment_goes_on_with_what_each_owner_keeps(kind: 
     )
     results = await experiment.run(jobs=0, report=False)
     assert results.values("so far", "base") == results.values("so far", "base/on")
+
+
+class Sits(CitizenBlock):
+    """A block of agents."""
+
+    description = "Sits"
+
+
+class Stands(Sits):
+    """Another."""
+
+
+def test_state_is_refused_by_a_society_of_other_blocks_or_without_its_population() -> None:
+    def of(block: type[Sits]) -> Society:
+        return Society([CitizenAgent(id, blocks=[block()]) for id in (1, 2, 3)])
+
+    def rows() -> Society:
+        return Society(Population({"id": np.array([1, 2, 3])}, blocks=[Counts()]))
+
+    for one, other, why in (
+        (of(Sits), of(Stands), "agent '1' of the state is of CitizenAgent, Sits, and the society"),
+        (of(Sits), rows(), "the state is of no Population, and the society has one"),
+        (rows(), of(Sits), "the state is of a Population, and the society has none"),
+    ):
+        with one, other:
+            one.run_sync(steps=1)
+            with pytest.raises(StateError, match=why):
+                other.load_state_dict(one.state_dict())
+            assert len(other.run_sync(steps=1)) == 1  # nobody has left
+
+
+def test_citizen_with_a_block_of_rows_is_refused_without_a_population() -> None:
+    with pytest.raises(ConfigError, match="'Counts' runs for rows, and citizen 1 is not of a Pop"):
+        Society([CitizenAgent(1, blocks=[Counts()])])
+    with pytest.raises(ConfigError, match=r"people such as make_people.* got \[<CitizenAgent 1>"):
+        Population([CitizenAgent(1)])

@@ -167,6 +167,12 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         raise StateError(f"the state is of seed {data['seed']}, and the society's is otherwise")
     if type(data["step"]) is not int or data["step"] < 0:
         raise ValueError(f"step must be 0 or more, got {data['step']!r:.40}")
+    population, columns = society.own_population, data.get("columns") or []
+    if (population is None) == bool(columns):
+        of, has = ("a", "none") if columns else ("no", "one")
+        raise StateError(
+            f"the state is of {of} Population, and the society has {has}: make it as there"
+        )
     mailboxes = {each.id: each for each in society.mailboxes}
     ids = [str(each["id"]) for each in data["agents"]]
     strange = sorted(set(ids) - set(mailboxes), key=id_order)
@@ -180,11 +186,10 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         now = mailboxes[id].classes
         if (saved := each.get("classes", now)) != now:
             raise StateError(
-                f"agent {id!r} of the state is of {saved}, and the society's is of {now}: promote "
-                "it, or call `replace`, as there first; where a recorded run had it, resume a fork"
+                f"agent {id!r} of the state is of {saved}, and the society's is of {now}: make, "
+                "promote or `replace` it as there first; where a recorded run had it, resume a fork"
             )
-    population = society.own_population
-    arrays = _read(data.get("columns") or [], stored) if population is not None else {}
+    arrays = _read(columns, stored)
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
@@ -229,9 +234,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
 
 def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     agent = mailbox.agent
-    data: dict[str, Any] = {"id": mailbox.id}
-    if mailbox.classes != mailbox.first_classes or mailbox.space.own_population is not None:
-        data["classes"] = mailbox.classes
+    data: dict[str, Any] = {"id": mailbox.id, "classes": mailbox.classes}
     own = getattr(agent, "state_dict", None)
     if callable(own):
         data["agent"] = own()

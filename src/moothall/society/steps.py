@@ -16,6 +16,7 @@ from moothall import (
     StateError,
 )
 from moothall.build import Delivery, Mailbox, Router, Space, tracing
+from moothall.society.blocks.row_block import check_for_agents
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.want_table import Say
@@ -486,6 +487,8 @@ class Steps(Space):
         """Enter a citizen into the books, and route its calls of models through the society."""
         agent: Any = mailbox.agent
         if isinstance(agent, CitizenAgent):
+            if self.population is None:
+                check_for_agents(agent)
             if self.in_columns:
                 enter_row(self, agent)
             self.books.enter(mailbox.id, agent.memory.status)

@@ -55,7 +55,7 @@ _VISITS: Final = {
     for kind in KINDS
     for name, dtype in (("visited", "int32"), ("visits", "uint16"))
 }
-COLUMNS: Final = {
+COLUMNS: Final[dict[str, Column]] = {
     **columns.ACT,
     **columns.PLAN,
     **_VISITS,

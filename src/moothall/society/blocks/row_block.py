@@ -74,11 +74,22 @@ class RowBlock(CitizenBlock):
 
     def _by_rows(self, hook: str, perceived: Perception) -> Any:
         if perceived.view.others is None:
-            raise ConfigError(
-                f"block {self.name!r} runs for rows, and citizen {perceived.id} is not of a "
-                "Population"
-            )
+            raise _without_population(self, perceived.id)
         return perceived.view.others.by_rows(self, hook, self.agent)
+
+
+def _without_population(block: RowBlock, citizen: object) -> ConfigError:
+    return ConfigError(
+        f"block {block.name!r} runs for rows, and citizen {citizen} is not of a Population: give "
+        "the block to one, such as Population(people, city, [block]), and that to the Society"
+    )
+
+
+def check_for_agents(agent: Any) -> None:
+    """Check that blocks run for a citizen of no population. Raises ConfigError: one does not."""
+    for block in agent.blocks:
+        if isinstance(block, RowBlock) and type(block).forward is RowBlock.forward:
+            raise _without_population(block, agent.id)
 
 
 def missing_method(block: Any) -> str:

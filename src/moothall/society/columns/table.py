@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.build import error_text, excerpt
+from moothall.build import error_text
 from moothall.society.arrays import import_package, np
 from moothall.society.columns.column import PLACES, Column
 from moothall.society.columns.register import Register
@@ -31,8 +31,9 @@ def columns_of(source: Any) -> tuple[Any, dict[str, Any]]:
         source = {name: _array(name, source.column(name)) for name in source.column_names}
     if not isinstance(source, Mapping) or not source:
         raise ConfigError(
-            "citizens must be how many there are, a dict of arrays, a pyarrow Table or the path of "
-            f"a Parquet file, got {excerpt(source)}"
+            "citizens must be how many there are, people such as make_people(…) returns, a dict of "
+            "arrays, a pyarrow Table, or the path of a Parquet, CSV or TSV file, got "
+            f"{source!r:.80}"
         )
     table = {str(name): np.asarray(values) for name, values in source.items()}
     lengths = {name: len(values) if values.ndim else -1 for name, values in table.items()}

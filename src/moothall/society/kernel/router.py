@@ -121,7 +121,6 @@ class SocietyMailbox(Mailbox):
     joined_threads: bool = False  # whether the agent keeps its senders apart in other spaces
     unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
     classes: str = field(init=False)  # of the agent and its blocks
-    first_classes: str = field(init=False)  # of the agent that came
 
     def __post_init__(self) -> None:
         self.id: str = address(self.agent.id)
@@ -130,7 +129,6 @@ class SocietyMailbox(Mailbox):
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = _hold
         self.limit: int = self.router.capacity
         self.look_at_agent()
-        self.first_classes: str = self.classes
 
     def look_at_agent(self) -> None:
         """Note what the agent, which is new here, defines and keeps."""

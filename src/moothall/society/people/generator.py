@@ -80,8 +80,9 @@ def make_people(
         seed: the seed of the draws
         margins: how many there are of each value of an attribute, as a census has it: counts or
             shares, `{"age": {"0-17": 22, "18+": 78}}`; or a table with the columns `attribute`,
-            `value` and `count`. Households are chosen for `age`, `gender`, `education` and
-            `household`, also together, `"age, gender"`; another name is an attribute of your own
+            `value` and `count`. Households are chosen for `age`, `gender`, `education`,
+            `household`, `cars` and `bicycles`, also together, `"age, gender"`; another name is an
+            attribute of your own, also together with these
         params: the constants that they are drawn from, those of the United States if left out
 
     Raises:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
@@ -32,9 +32,11 @@ _HOUSEHOLD_ATTRIBUTES: Final = {
     "gender": GENDERS[1:],
     "education": EDUCATION,
     "household": HOUSEHOLDS,
+    "cars": None,
+    "bicycles": None,
 }
 """What households are chosen for, with the words of each; None: a number."""
-_RESERVED: Final = (*COLUMNS, *ATTRIBUTES, *NUMBERS, "household_id")
+_RESERVED: Final = {*COLUMNS, *ATTRIBUTES, *NUMBERS, "household_id", ""} - {*_HOUSEHOLD_ATTRIBUTES}
 _RANGE: Final = re.compile(r"\s*([0-9]{1,3})\s*(?:[-–]\s*([0-9]{1,3})|(\+))?\s*")
 _DRAWS_PER_HOME: Final = 12
 """How many households are drawn for each home."""
@@ -77,10 +79,10 @@ def checked_margins(margins: Any) -> list[Margin]:
         if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
             raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
         parts = parts_of(name)
-        are_drawn = [part in _HOUSEHOLD_ATTRIBUTES for part in parts]
-        if not all(are_drawn) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
+        own = own_of(parts)
+        if len(own) > 1 or not _RESERVED.isdisjoint(own):
             known_names = ", ".join(_HOUSEHOLD_ATTRIBUTES)
-            names = f"there are: {known_names}, several of them, or an attribute of your own"
+            names = f"there are: {known_names}, an attribute of your own, or several of them"
             raise ConfigError(f"margins of {excerpt(name)} cannot be met; {names}")
         for value, count in values.items():
             is_number = not isinstance(count, bool) and isinstance(count, int | float)
@@ -91,18 +93,24 @@ def checked_margins(margins: Any) -> list[Margin]:
                 )
         if not sum(values.values()):
             raise ConfigError(f"margins: {name}: all counts are 0")
-        if all(are_drawn):
-            cells = [_cell(parts, value) for value in values]
+        cells = [*values] if parts == own else [_cell(parts, value) for value in values]
+        margin = Margin(", ".join(parts), tuple(cells), tuple(map(float, values.values())))
+        if parts != own:
             _check_overlaps(name, [*values], cells)
-        else:
-            cells = [*values]
-        checked.append(Margin(", ".join(parts), tuple(cells), tuple(map(float, values.values()))))
+        for part in _drawn_part(margin) if own else ():
+            _check_overlaps(name, [*map(_cell_text, part.values)], [*part.values])
+        checked.append(margin)
     return checked
 
 
 def parts_of(name: Any) -> list[str]:
     """Return the attributes that a margin counts together."""
     return [part.strip() for part in str(name).split(",")]
+
+
+def own_of(parts: Iterable[str]) -> list[str]:
+    """Return which attributes are one's own."""
+    return [part for part in parts if part not in _HOUSEHOLD_ATTRIBUTES]
 
 
 def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
@@ -132,7 +140,7 @@ def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
         raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
     categories: list[Any] = []
     for part, text in zip(parts, texts, strict=True):
-        words = _HOUSEHOLD_ATTRIBUTES[part]
+        words = _HOUSEHOLD_ATTRIBUTES.get(part, (text,))
         match = _RANGE.fullmatch(text)
         if words is not None and text in words:
             categories.append(text)
@@ -166,28 +174,61 @@ def households_within(
     gather: Callable[[list[dict[str, Any]], int], Households],  # draws profiles by a seed
 ) -> Households:
     """Draw the households of persons so that together they meet margins; return them."""
-    drawn_margins = [each for each in margins if parts_of(each.name)[0] in _HOUSEHOLD_ATTRIBUTES]
+    drawn_margins = [each for margin in margins for each in _drawn_part(margin)]
     homes = (
         _chosen_households(people, drawn_margins, seed, gather)
         if drawn_margins
         else gather(people, seed)
     )
-    for margin in (each for each in margins if each not in drawn_margins):
-        _assign(people, margin, seed)
+    for margin in sorted(margins, key=lambda each: -len(parts_of(each.name))):
+        for name in own_of(parts_of(margin.name)):
+            for cell, part in _by_cell(margin, name):
+                if not sum(part.shares):
+                    continue
+                some = [each for each in people if _is_in_cell(_has(each, margin, name), cell)]
+                _assign(some, part, seed, name)
     return homes
 
 
-def _assign(people: list[dict[str, Any]], margin: Margin, seed: int) -> None:
+def _drawn_part(margin: Margin) -> list[Margin]:
+    """Return the margin of what households are chosen for, in a list; none of one's own alone."""
+    parts = parts_of(margin.name)
+    if not (own := own_of(parts)):
+        return [margin]
+    cells = [(cell, sum(part.shares)) for cell, part in _by_cell(margin, own[0]) if cell]
+    name = ", ".join(part for part in parts if part not in own)
+    return [Margin(name, *zip(*cells, strict=True))] if cells else []
+
+
+def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[Any, ...], Margin]]:
+    """Return the margins of one's own attribute by the cells of the others; () of it alone."""
+    parts = parts_of(margin.name)
+    if len(parts) == 1:
+        return [((), margin)]
+    at = parts.index(own)
+    cells: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    for value, share in zip(margin.values, margin.shares, strict=True):
+        cells.setdefault((*value[:at], *value[at + 1 :]), []).append((value[at], share))
+    return [(cell, Margin(margin.name, *zip(*some, strict=True))) for cell, some in cells.items()]
+
+
+def _has(person: dict[str, Any], margin: Margin, own: str) -> list[Any]:
+    return [person["profile"].get(part) for part in parts_of(margin.name) if part != own]
+
+
+def _assign(people: list[dict[str, Any]], margin: Margin, seed: int, name: str) -> None:
     """Give an attribute of one's own to persons without it, so that all together meet a margin."""
-    name, texts = margin.name, [*map(str, margin.values)]
+    texts = [*map(str, margin.values)]
     profiles = [person["profile"] for person in people]
     has = Counter(str(profile[name]) for profile in profiles if name in profile)
     counts = margin.counts(len(people))
     off = max(has[text] - count for text, count in zip(texts, counts, strict=True))
     if max(off, has.total() - sum(has[text] for text in texts)) > _tolerated(len(people)):
         goals = dict(zip(texts, counts, strict=True))
-        raise ConfigError(f"margins: {name}: asked for {goals}, and the rows have {dict(has)}")
-    lacks = np.array([name not in profile for profile in profiles])
+        raise ConfigError(
+            f"margins: {margin.name}: asked for {goals}, and the rows have {dict(has)}"
+        )
+    lacks = np.array([name not in profile for profile in profiles], bool)
     if not lacks.any():
         return
     needs = [max(0, count - has[text]) for text, count in zip(texts, counts, strict=True)]
