@@ -185,6 +185,45 @@ class ModelReply:
     meta: Mapping[str, Any] = field(default_factory=dict, compare=False)
     blocks: tuple[dict[str, Any], ...] = ()
 
+    @staticmethod
+    def can_read(answer: Any) -> bool:
+        """Return whether what a model gave can be read as its answer."""
+        text, calls = getattr(answer, "text", None), getattr(answer, "calls", None)
+        return isinstance(calls, _LISTS) and (text is None or isinstance(text, str))
+
+    @staticmethod
+    def json_of(answer: Any) -> dict[str, Any]:
+        """Return what is recorded of a model's answer; a wrong one is as wrong when read back."""
+        usable, thinking = ModelReply.can_read(answer), thinking_of(answer)
+        finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
+        reasoning, blocks = getattr(answer, "reasoning", ""), blocks_of(answer)
+        return {
+            "type": answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__,
+            "text": (usable and answer.text) or "",
+            "calls": [_call_json(each) for each in answer.calls] if usable else [],
+            "usage": Usage.in_answer(answer).to_json(),
+            "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
+            "reasoning": reasoning if isinstance(reasoning, str) else "",
+            **({"thinking": thinking} if thinking else {}),
+            **({"blocks": blocks} if blocks else {}),
+            **({"meta": dict(meta)} if isinstance(meta, Mapping) and meta else {}),
+            **({} if usable else {"unusable": True}),
+        }
+
+    @staticmethod
+    def of_json(fields: dict[str, Any]) -> Any:
+        """Return what `json_of` was given; raise `KeyError` or `TypeError` for other data."""
+        if fields.get("unusable"):
+            return NoAnswer(str(fields["type"]))
+        calls, usage = fields["calls"], fields["usage"]
+        if isinstance(calls, list):
+            calls = tuple(Call(**call) for call in calls)
+        usage = Usage() if usage is None else Usage(*usage)
+        # Old recordings have no reasoning, and most answers no blocks of it.
+        reasoning, thinking = fields.get("reasoning", ""), tuple(fields.get("thinking", ()))
+        values = (fields["text"], calls, usage, fields["finish_reason"], reasoning, thinking)
+        return ModelReply(*values, fields.get("meta") or {}, tuple(fields.get("blocks", ())))
+
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
@@ -195,12 +234,6 @@ class NoAnswer:
     """
 
     class_name: str
-
-
-def is_answer(answer: Any) -> bool:
-    """Return whether what a model gave can be read as its answer."""
-    text, calls = getattr(answer, "text", None), getattr(answer, "calls", None)
-    return isinstance(calls, _LISTS) and (text is None or isinstance(text, str))
 
 
 def thinking_of(answer: Any) -> list[dict[str, Any]]:
@@ -221,25 +254,6 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)]
 
 
-def answer_json(answer: Any) -> dict[str, Any]:
-    """Return what is recorded of a model's answer; a wrong one is as wrong when read back."""
-    usable, thinking = is_answer(answer), thinking_of(answer)
-    finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
-    reasoning, blocks = getattr(answer, "reasoning", ""), blocks_of(answer)
-    return {
-        "type": answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__,
-        "text": (usable and answer.text) or "",
-        "calls": [_call_json(each) for each in answer.calls] if usable else [],
-        "usage": Usage.in_answer(answer).to_json(),
-        "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
-        "reasoning": reasoning if isinstance(reasoning, str) else "",
-        **({"thinking": thinking} if thinking else {}),
-        **({"blocks": blocks} if blocks else {}),
-        **({"meta": dict(meta)} if isinstance(meta, Mapping) and meta else {}),
-        **({} if usable else {"unusable": True}),
-    }
-
-
 def _call_json(call: Any) -> dict[str, Any]:
     id, name, args = (getattr(call, each, None) for each in ("id", "name", "args"))
     return {
@@ -248,20 +262,6 @@ def _call_json(call: Any) -> dict[str, Any]:
         # As JSON text, other data is refused as it was: arguments are an object.
         "args": args if isinstance(args, dict | str) else json_text(args),
     }
-
-
-def answer_of_json(fields: dict[str, Any]) -> Any:
-    """Return a model's answer from its JSON data; raise `KeyError` or `TypeError` for others."""
-    if fields.get("unusable"):
-        return NoAnswer(str(fields["type"]))
-    calls, usage = fields["calls"], fields["usage"]
-    if isinstance(calls, list):
-        calls = tuple(Call(**call) for call in calls)
-    usage = Usage() if usage is None else Usage(*usage)
-    # Old recordings have no reasoning, and most answers no blocks of it.
-    reasoning, thinking = fields.get("reasoning", ""), tuple(fields.get("thinking", ()))
-    values = (fields["text"], calls, usage, fields["finish_reason"], reasoning, thinking)
-    return ModelReply(*values, fields.get("meta") or {}, tuple(fields.get("blocks", ())))
 
 
 def thinking_for(message: Mapping[str, Any], server: str, form: str) -> Any:

@@ -98,11 +98,10 @@ class Steps(Space):
 
     async def _step(self) -> dict[str, Any]:
         """Take a step and return its row, in a span of its own."""
-        span = self.model_calls.span = tracing.part("invoke_workflow", self, str(self.number))
-        if span is None:
-            return await self._take_step()
+        span = tracing.PartSpan("invoke_workflow", self, str(self.number))
+        self.model_calls.span = span
         try:
-            return await tracing.traced(span, self._take_step)
+            return await span.hold(self._take_step)
         finally:
             self.model_calls.span = None
 

@@ -28,7 +28,7 @@ from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
 from moothall.models.finish_reason import FAULTS
-from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, is_answer, thinking_of
+from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, thinking_of
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
@@ -239,7 +239,7 @@ def read_answer(
     list_names: Callable[[], list[str]],
 ) -> ModelAnswer:
     """Read a model's answer; `ids` are those of the reply's calls so far."""
-    if not is_answer(answer):
+    if not ModelReply.can_read(answer):
         kind = answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__
         reason = f"the model gave no answer but {shorten(kind)}: complete must return a ModelReply"
         return ModelAnswer("", [], reason)

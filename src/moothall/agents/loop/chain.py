@@ -43,7 +43,7 @@ from moothall.foundation.errors import ContextOverflow, HookError, InvalidArgume
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import context_value, is_cancelled
 from moothall.models.ask import attempted
-from moothall.models.protocol import Usage, is_answer
+from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
     from moothall.agents.loop.steps import LoopActionStep, LoopModelStep
@@ -224,7 +224,7 @@ async def _told_budget(tells: TellingBudget, step: LoopModelStep, call: Call) ->
 
 async def _in_block_of_model(block: Any, step: LoopModelStep, call: Call) -> Any:
     result, passed, error = await _in_block(block.around_model, ModelStep(step), call)
-    if error is None and not (passed and result is passed[-1]) and not is_answer(result):
+    if error is None and not (passed and result is passed[-1]) and not ModelReply.can_read(result):
         error = TypeError(f"it gave no answer of a model but {result!r:.80}")
     if error is not None:
         raise _broken(step.run.agent, block, "around_model", error)

@@ -16,13 +16,13 @@ from moothall.foundation.errors import ConfigError, ModelError
 from moothall.foundation.text import counted
 from moothall.foundation.threads.waiting import side_by_side
 from moothall.models.names import model as named
-from moothall.models.protocol import answer_json, answer_of_json
+from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
     from moothall.agents.replies.step import StepHandle
     from moothall.budget import Budget
     from moothall.journal import Journal
-    from moothall.models.protocol import Model, ModelReply
+    from moothall.models.protocol import Model
 
 
 @dataclass
@@ -77,7 +77,8 @@ async def complete_many(
 
     async def answer(record: Record[Any], number: int) -> ModelReply | ModelError:
         async def call(step: StepHandle) -> dict[str, Any]:
-            return answer_json(await completed(chosen_model, budget, listed[number], schema, step))
+            answer = await completed(chosen_model, budget, listed[number], schema, step)
+            return ModelReply.json_of(answer)
 
         async with gate:
             try:
@@ -86,7 +87,7 @@ async def complete_many(
                 )
             except ModelError as error:
                 return error
-            reply: ModelReply = answer_of_json(data)
+            reply: ModelReply = ModelReply.of_json(data)
             return reply
 
     async with recorded(

@@ -13,6 +13,7 @@ from moothall import (
     Memory,
     Model,
     ModelError,
+    ModelReply,
     ReasoningPiece,
     SystemPrompt,
     TextPiece,
@@ -29,10 +30,8 @@ from moothall.agents.replies.checked_parts import (
     memory_part,
 )
 from moothall.agents.replies.reply_context import Replying
-from moothall.build import Thread, Threaded, context_value, shorten, tracing
+from moothall.build import Thread, Threaded, completed, context_value, shorten, tracing
 from moothall.memory import DEFAULT_TOKENS
-from moothall.models.base import answer_of, streamed_to
-from moothall.models.protocol import is_answer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -160,7 +159,7 @@ class ChattyAI(Threaded):
             prompt.insert(0, {"role": "system", "content": system})
         watchers, listener, id = self._watchers, self._listener(), str(self.id)
         if not watchers and listener is None:
-            return self._text_of(await answer_of(self.model, prompt))
+            return self._text_of(await completed(self.model, None, prompt, None, None))
 
         def tell(part: TextPiece | ReasoningPiece) -> None:
             piece = replace(part, agent=id)
@@ -169,10 +168,10 @@ class ChattyAI(Threaded):
             if listener is not None:
                 listener(piece)
 
-        return self._text_of(await streamed_to(self.model, prompt, tell))
+        return self._text_of(await completed(self.model, None, prompt, None, None, tell))
 
     def _text_of(self, answer: Any) -> str:
-        if not is_answer(answer):
+        if not ModelReply.can_read(answer):
             kind = shorten(type(answer).__name__)
             raise ModelError(f"the model of agent {self.id!r} gave no answer but {kind}")
         return (answer.text or "").strip()

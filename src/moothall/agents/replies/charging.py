@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -168,18 +168,30 @@ async def completed(
     budget: Budget | None,
     prompt: list[dict[str, Any]],
     schema: dict[str, Any] | None,
-    step: StepHandle,
+    step: StepHandle | None,
     tell: Callable[[TextPiece | ReasoningPiece], object] | None = None,
+    *,
+    actions: list[Any] | None = None,
+    args: dict[str, Any] | None = None,
 ) -> Any:
-    """Ask a model once its reservation is recorded; return its answer, and tell its pieces."""
+    """Ask a model once its reservation is recorded; return its answer, and tell its pieces.
+
+    `step` is None for what nothing records; `args` is what it records of the request, by default
+    the messages and the schema.
+    """
     if budget is None:
         count_unbounded()
     model = budgeted(model, budget)
-    args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
-    with await begin_call(step, budget, model, prompt, None, schema, args=args):
+    if args is None:
+        args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
+    options: dict[str, Any] = {} if actions is None else {"actions": actions}
+    charging: AbstractContextManager[None] = nullcontext()
+    if step is not None:
+        charging = await begin_call(step, budget, model, prompt, actions, schema, args=args)
+    with charging:
         if tell is not None:
-            return await streamed_to(model, prompt, tell, schema=schema)
-        return await answer_of(model, prompt, schema=schema)
+            return await streamed_to(model, prompt, tell, schema=schema, **options)
+        return await answer_of(model, prompt, schema=schema, **options)
 
 
 def charge_spent(budget: Budget, model: Any, entries: Iterable[Entry]) -> None:

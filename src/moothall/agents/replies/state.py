@@ -13,7 +13,7 @@ from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from moothall.memory.memory import Memory
-from moothall.models.protocol import Usage, answer_json, answer_of_json
+from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -72,7 +72,7 @@ REPLY: Final = Codec(reply_json, reply_of_json)
 """The codec of a reply as the result of a step."""
 
 
-ANSWER: Final = Codec(answer_json, answer_of_json)
+ANSWER: Final = Codec(ModelReply.json_of, ModelReply.of_json)
 """The codec of a model's answer as the result of a step."""
 
 S = TypeVar("S")

@@ -8,18 +8,16 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 __all__ = [
     "TRACE",
+    "PartSpan",
     "Span",
     "Tracing",
-    "below_span",
     "carry",
     "in_span",
     "join_trace",
     "keyed",
-    "part",
     "searches",
     "set_tracing",
     "trace_headers",
-    "traced",
 ]
 
 T = TypeVar("T")
@@ -108,7 +106,7 @@ active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
 
 
-Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling"]
+Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "handling"]
 """A method of `Tracing` that begins a span."""
 
 TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
@@ -191,9 +189,32 @@ def keyed(key: str) -> AbstractContextManager[None]:
     return nullcontext() if active is None else active.step(key)
 
 
-def part(name: str, agent: Any, key: str) -> Span | None:
-    """Begin the span of a step of research or of a society; None without one."""
-    return None if active is None else active.part(name, agent, key)
+class PartSpan:
+    """The span of a step of research or of a society, if there is somebody to tell.
+
+    Args:
+        name: what the step does, such as `plan`
+        agent: the agent or the society that takes it
+        key: its key in the record
+    """
+
+    def __init__(self, name: str, agent: Any, key: str) -> None:
+        self._span: Span | None = None if active is None else active.part(name, agent, key)
+
+    async def hold(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the step within it, which ends it."""
+        return await (work() if self._span is None else traced(self._span, work))
+
+    async def below(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do below it, in another task, the work of a recorded step with a key."""
+        if self._span is None:
+            return await work()
+        entered = self._span.enter()
+        try:
+            with keyed(key):
+                return await work()
+        finally:
+            self._span.leave(entered)
 
 
 def with_trace(envelope: Any) -> Any:
@@ -235,15 +256,6 @@ async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
         raise
     span.end(result)
     return result
-
-
-async def below_span(span: Span, work: Callable[[], Awaitable[T]]) -> T:
-    """Do some work below a span that others end."""
-    entered = span.enter()
-    try:
-        return await work()
-    finally:
-        span.leave(entered)
 
 
 async def stream_within(span: Span, parts: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:

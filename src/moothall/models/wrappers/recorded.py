@@ -33,9 +33,6 @@ from moothall.models.protocol import (
     Model,
     ModelReply,
     StreamPart,
-    answer_json,
-    answer_of_json,
-    is_answer,
 )
 
 if TYPE_CHECKING:
@@ -274,7 +271,7 @@ class _File:
                 try:
                     record = json.loads(line)
                     if head is not None:
-                        self.replies.setdefault(record["key"], answer_of_json(record["reply"]))
+                        self.replies.setdefault(record["key"], ModelReply.of_json(record["reply"]))
                     elif (record["format"], record["version"]) == (_FORMAT, _VERSION):
                         head = {"context_tokens": None, **record, "model": str(record["model"])}
                     else:
@@ -288,9 +285,9 @@ class _File:
         return head
 
     def add(self, key: str, reply: ModelReply, description: str) -> None:
-        if not is_answer(reply):  # asking again gives another one
+        if not ModelReply.can_read(reply):  # asking again gives another one
             return
-        answer = answer_json(reply)
+        answer = ModelReply.json_of(reply)
         del answer["type"]
         if not reply.reasoning:
             del answer["reasoning"]

@@ -7,18 +7,16 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from moothall import Agent, JournalError, ModelError, ModelReply, MoothallError
-from moothall.agents.replies.charging import begin_call, budgeted, charge_spent
+from moothall.agents.replies.charging import charge_spent
 from moothall.budget import Budget
-from moothall.build import NULL_RECORD, Record, StepHandle, error_text, tracing
-from moothall.models.base import answer_of
-from moothall.models.protocol import answer_json, answer_of_json
+from moothall.build import NULL_RECORD, Record, StepHandle, completed, error_text, tracing
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -39,7 +37,7 @@ class CitizenModelCalls:
         self.once = once  # whether the same prompts in a step share one answer
         self.step: int = 0
         self.calls: int = 0
-        self.span: tracing.Span | None = None  # of the step that is being taken, if that is traced
+        self.span: tracing.PartSpan | None = None  # of the step that is being taken
         self.prompts: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self.unused: str = ""
@@ -75,7 +73,7 @@ class CitizenModelCalls:
             outcome = await self._ask(key, citizen_model, prompt)
         if "failed" in outcome:
             raise ModelError(f"the model did not answer agent {id!r}: {outcome['failed']}")
-        answer: ModelReply = answer_of_json(outcome["answer"])
+        answer: ModelReply = ModelReply.of_json(outcome["answer"])
         return answer
 
     def fell_back(self, id: str, reason: str) -> None:
@@ -111,17 +109,11 @@ class CitizenModelCalls:
                 batch = getattr(citizen_model.model, "batch", False)  # answered within a day
                 async with asyncio.timeout(None if batch else self.timeout_s):
                     budget = citizen_model.agent.budget or self.budget
-                    model = budgeted(citizen_model.model, budget)
-                    with await begin_call(
-                        step, budget, model, *prompt, args={"messages": prompt[0]}
-                    ):
-                        ask = partial(answer_of, model, prompt[0])
-                        work = partial(ask, actions=prompt[1], schema=prompt[2])
-                        if self.span is None:
-                            answer = await work()
-                        else:
-                            answer = await tracing.below_span(self.span, partial(_keyed, key, work))
-                        return {"answer": answer_json(answer)}
+                    messages, actions, schema = prompt
+                    ask = partial(completed, citizen_model.model, budget, messages, schema, step)
+                    work = partial(ask, actions=actions, args={"messages": messages})
+                    answer = await (work() if self.span is None else self.span.below(key, work))
+                    return {"answer": ModelReply.json_of(answer)}
             except JournalError:
                 raise
             except Exception as error:  # only this citizen loses its answer
@@ -197,9 +189,3 @@ def _citizen_of(key: str, citizen_by_key: Mapping[str, Any]) -> Any:
     while key not in citizen_by_key and "#" in key:
         key = key.rpartition("#")[0]
     return citizen_by_key.get(key, "")
-
-
-async def _keyed(key: str, work: Callable[[], Awaitable[ModelReply]]) -> ModelReply:
-    """Ask with the ids of spans derived from the key of the recorded step."""
-    with tracing.keyed(key):
-        return await work()
