@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from moothall.actions.approval import Later, Question, answer
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError, DefinitionError, NobodyToAsk
-from moothall.foundation.threads import awaited, loop_is_running
+from moothall.foundation.threads import loop_is_running
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -144,11 +144,6 @@ def check_system_prompt(prompt: object, agent: object) -> None:
         )
     if callable(prompt):
         check_function(f"agent {agent!r}: system_prompt=", prompt, "context")
-
-
-async def prompt_for(prompt: SystemPrompt | None, context: Context[Any]) -> str:
-    """Return the text of a system prompt; empty for none."""
-    return checked_prompt(await awaited(prompt(context)) if callable(prompt) else prompt)
 
 
 def checked_prompt(text: Any) -> str:

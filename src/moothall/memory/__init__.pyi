@@ -7,6 +7,7 @@ from moothall.memory.by_path import memory_at as memory_at
 from moothall.memory.embedder import Embedder as Embedder
 from moothall.memory.embedder import HashEmbedder as HashEmbedder
 from moothall.memory.memory import Memory as Memory
+from moothall.memory.memory import MemoryPart as MemoryPart
 from moothall.memory.memory_config import MemoryT as MemoryT
 from moothall.memory.memory_file import MemoryFileError as MemoryFileError
 from moothall.memory.postgres import PostgresMemory as PostgresMemory

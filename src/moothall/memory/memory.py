@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from sys import getrefcount
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
 
 from moothall.actions.provenance.reading import add_sources_of
@@ -37,6 +38,10 @@ class AnyMemory(Protocol):
     def get_memories(self) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first."""
         ...
+
+
+MemoryPart: TypeAlias = AnyMemory | Callable[[str | None], AnyMemory] | str | os.PathLike[str]
+"""What `memory=` takes: a memory, a function of a thread's id, or the path or URL of one."""
 
 
 class Memory:

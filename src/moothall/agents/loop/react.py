@@ -36,14 +36,10 @@ from moothall.agents.loop.run import LoopRun
 from moothall.agents.loop.telling_budget import TellingBudget
 from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import (
-    MemoryPart,
     check_actions,
-    check_model,
     check_part,
-    has_threads,
     makes_memories,
     memory_of_thread,
-    memory_part,
 )
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
@@ -63,9 +59,8 @@ from moothall.agents.replies.threaded import describe
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import StateError
 from moothall.foundation.threads import guard
-from moothall.memory.memory import Memory
+from moothall.memory.memory import Memory, MemoryPart
 from moothall.memory.reply_memory import GivenMemory
-from moothall.models.base import AnsweringModel
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -132,7 +127,6 @@ class ReActAgent(Looping):
     begins_with_messages: bool = True
     state_type: type[Any] = LoopState
     discover: str | tuple[str, ...] | None = None
-    _memory: Any = None
 
     def __init__(
         self,
@@ -152,10 +146,8 @@ class ReActAgent(Looping):
         **options: Unpack[LoopSettings],
     ) -> None:
         super().__init__(id, **self._set_up(id, cast(Any, options)))
-        if not isinstance(model, AnsweringModel):
-            check_model(model, id)
-        # Store only what differs from the class: a society holds very many agents.
-        self.model_or_name = model
+        # Stores only what differs from the class: a society holds very many agents.
+        self.take_parts(model=model, memory=memory, system_prompt=system_prompt)
         self.actions = registry_of(actions)
         if self.blocks:
             register_blocks(self.actions, self.blocks)
@@ -169,14 +161,9 @@ class ReActAgent(Looping):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:
             self.goals = goals
-        if memory is not None:
-            self._memory = memory_part(memory, id)
         if environment is not None:
             check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
-        if system_prompt is not None:
-            check_system_prompt(system_prompt, id)
-            self.system_prompt = system_prompt
         if discover is not None:
             self.discover = checked_discover(discover, id)
         if budget is not None:
@@ -204,7 +191,7 @@ class ReActAgent(Looping):
 
     @memory.setter
     def memory(self, memory: MemoryPart) -> None:
-        self._memory = memory_part(memory, self.id)
+        self.take_parts(memory=memory)
         if self.own_threads is not None:
             for thread in (self.own_threads.default, *self.own_threads):
                 thread.memory = thread.last_checked = None
@@ -238,17 +225,6 @@ class ReActAgent(Looping):
         memory = self.all_threads.get(thread).memory
         if isinstance(memory, Memory):
             memory.end_run(key)
-
-    def forget_memory(self, thread: str) -> None:
-        """Drop a thread's memory."""
-        if isinstance(self._memory, Memory):
-            self._memory.forget_thread(thread)
-
-    def _one_thread_only(self) -> str | None:
-        memory = self._memory
-        if memory is None or has_threads(memory):
-            return None
-        return f"its memory, a {type(memory).__name__}, has no thread(id)"
 
     def _bounded(self) -> Memory:
         """Return the memory of an agent that was given none."""

@@ -10,7 +10,6 @@ from moothall import (
     Context,
     ContextOverflow,
     DefinitionError,
-    Memory,
     Model,
     ModelError,
     ModelReply,
@@ -20,18 +19,8 @@ from moothall import (
     TokenBoundedMemory,
     action,
 )
-from moothall.actions.message import REPLYING
-from moothall.agents.context import check_system_prompt, prompt_for
-from moothall.agents.replies.checked_parts import (
-    MemoryPart,
-    check_model,
-    has_threads,
-    memory_of_thread,
-    memory_part,
-)
-from moothall.agents.replies.reply_context import Replying
-from moothall.build import Thread, Threaded, completed, context_value, shorten, tracing
-from moothall.memory import DEFAULT_TOKENS
+from moothall.build import Thread, Threaded, completed, shorten, tracing
+from moothall.memory import DEFAULT_TOKENS, MemoryPart
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -78,26 +67,16 @@ class ChattyAI(Threaded):
         **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
-        check_system_prompt(system_prompt, id)
-        self.system_prompt: SystemPrompt = _PROMPT if system_prompt is None else system_prompt
-        check_model(model, id)
-        self.model_or_name = model
-        if memory is not None:
-            self._memory = memory_part(memory, id)
-            if not has_threads(self._memory):
-                raise DefinitionError(
-                    f"agent {id!r} has a conversation with each sender, which its memory= cannot "
-                    f"keep apart: {type(memory).__name__} has no thread(id); pass a SQLiteMemory, "
-                    "or a function of the thread's id that makes a memory"
-                )
+        self.take_parts(model=model, memory=memory, system_prompt=system_prompt)
+        if (fault := self._one_thread_only()) is not None:
+            raise DefinitionError(
+                f"agent {id!r} has a conversation with each sender, which its memory= cannot keep "
+                f"apart: {fault}; pass a SQLiteMemory, or a function of the thread's id that makes "
+                "a memory"
+            )
 
     is_untracked: bool = True
-    _memory: Any = None
-
-    def forget_memory(self, thread: str) -> None:
-        """Drop a thread's memory."""
-        if isinstance(self._memory, Memory):
-            self._memory.forget_thread(thread)
+    system_prompt: SystemPrompt | None = _PROMPT
 
     @property
     def model(self) -> Model:
@@ -119,20 +98,14 @@ class ChattyAI(Threaded):
         Returns:
             What the agent answers
         """
-        conversation = self._take_thread(self._thread_of_message(thread))
-        own_reply = Replying(self, conversation.id, conversation.turns)
-        try:
-            with context_value(REPLYING, (*REPLYING.get(), own_reply)):
-                say = partial(self._say, content, conversation)
-                return await tracing.in_span(say, "reply", self, None)
-        finally:
-            own_reply.open = False
-            self._release(conversation)
+        with self.in_turn(self._thread_of_message(thread)) as conversation:
+            say = partial(self._say, content, conversation)
+            return await tracing.in_span(say, "reply", self, None)
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory
-        if conversation is None and self._memory is not None:
-            conversation = thread.memory = memory_of_thread(self._memory, thread.id, self.id)
+        if conversation is None:
+            conversation = thread.memory = self.memory_for(thread.id)
         if conversation is None:
             room = getattr(self.model, "context_tokens", None)
             conversation = thread.memory = TokenBoundedMemory(
@@ -141,7 +114,7 @@ class ChattyAI(Threaded):
             )
         message = self.current_message
         context: Context[Any] = Context(self, message=message, thread=thread.id, deps=self.deps)
-        system = await prompt_for(self.system_prompt, context)
+        system = await self.prompt_for(context)
         request = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from moothall.actions import Action
@@ -15,9 +15,6 @@ from moothall.actions.message import address
 from moothall.foundation.arguments import can_take, check_function
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.threads import is_async
-
-if TYPE_CHECKING:
-    from moothall.memory.memory import AnyMemory
 
 
 class Replier:
@@ -83,10 +80,6 @@ def check_part(part: object, names: tuple[str, ...], label: str, id: object) -> 
         raise DefinitionError(
             f"agent {id!r}: {label}= needs an object with {', '.join(names)}{such}, not {got}"
         )
-
-
-MemoryPart: TypeAlias = "AnyMemory | Callable[[str | None], AnyMemory] | str | os.PathLike[str]"
-"""What `memory=` takes: a memory, a function of a thread's id, or the path or URL of one."""
 
 
 def makes_memories(memory: Any) -> bool:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.message import Envelope, Message
+from moothall.actions.message import REPLYING, Envelope, Message
 from moothall.agents.agent import CURRENT, Agent, Handling
-from moothall.agents.replies.checked_parts import Replier
-from moothall.agents.replies.reply_context import own_reply, thread_of_caller
+from moothall.agents.context import check_system_prompt, checked_prompt
+from moothall.agents.replies.checked_parts import (
+    Replier,
+    check_model,
+    has_threads,
+    memory_of_thread,
+    memory_part,
+)
+from moothall.agents.replies.reply_context import Replying, own_reply, thread_of_caller
 from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
-from moothall.foundation.threads import WORKERS, guard
+from moothall.foundation.threads import WORKERS, awaited, context_value, guard
+from moothall.memory.memory import Memory, MemoryPart
 from moothall.models.base import prepare
 
 if TYPE_CHECKING:
     from moothall.actions import Action
+    from moothall.agents.context import Context, SystemPrompt
     from moothall.agents.replies.events import Event
+    from moothall.models.protocol import Model
 
 _USED_BY_REPLIES: Final = (
     "moothall.actions.provenance.texts",
@@ -42,6 +52,8 @@ class Threaded(Replier, Agent):
     answers_in_turn: bool = False
     """Whether replies of different threads wait for each other."""
     own_threads: Threads | None = None
+    system_prompt: SystemPrompt | None = None
+    _memory: Any = None
     _watchers: Watchers | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -121,9 +133,50 @@ class Threaded(Replier, Agent):
             AnswerSchema(schema).parse("1")
         return getattr(self, "model", None), None
 
+    # -- its parts ---------------------------------------------------------------------------------
+
+    def take_parts(
+        self,
+        *,
+        model: Model | str | None = None,
+        memory: MemoryPart | None = None,
+        system_prompt: SystemPrompt | None = None,
+    ) -> None:
+        """Check and keep what it is made of; None leaves what its class has.
+
+        Raises:
+            DefinitionError: one of them cannot be used
+        """
+        if model is not None:
+            check_model(model, self.id)
+            self.model_or_name = model
+        if memory is not None:
+            self._memory = memory_part(memory, self.id)
+        if system_prompt is not None:
+            check_system_prompt(system_prompt, self.id)
+            self.system_prompt = system_prompt
+
+    def memory_for(self, thread: str | None) -> Any:
+        """Return the memory of a thread in the memory that the agent was given; None without it."""
+        return None if self._memory is None else memory_of_thread(self._memory, thread, self.id)
+
+    async def prompt_for(self, context: Context[Any]) -> str:
+        """Return the text of its system prompt in a context; empty for none."""
+        prompt = self.system_prompt
+        return checked_prompt(await awaited(prompt(context)) if callable(prompt) else prompt)
+
     def _one_thread_only(self) -> str | None:
         """Return why it cannot keep conversations apart, in words; None if it can."""
-        return None
+        if self._memory is None or has_threads(self._memory):
+            return None
+        return f"its memory, a {type(self._memory).__name__}, has no thread(id)"
+
+    def forget_memory(self, thread: str) -> None:
+        """Drop a thread's memory, unless it is in a file."""
+        if isinstance(self._memory, Memory):
+            self._memory.forget_thread(thread)
+
+    # -- its threads -------------------------------------------------------------------------------
 
     @property
     def all_threads(self) -> Threads:
@@ -141,6 +194,18 @@ class Threaded(Replier, Agent):
         thread = threads.take(id)
         self._note_threads(thread)
         return thread
+
+    @contextmanager
+    def in_turn(self, id: str | None) -> Iterator[Thread]:
+        """Take a thread for an answer that is no run; what is called meanwhile knows who asks."""
+        thread = self._take_thread(id)
+        own_reply = Replying(self, thread.id, thread.turns)
+        try:
+            with context_value(REPLYING, (*REPLYING.get(), own_reply)):
+                yield thread
+        finally:
+            own_reply.open = False
+            self._release(thread)
 
     def _note_threads(self, *threads: Thread) -> None:
         """Let the space tell this agent when the senders of these threads leave."""
@@ -245,9 +310,6 @@ class Threaded(Replier, Agent):
         for member in self.member_agents:
             if isinstance(member, Threaded):
                 member.end_thread(thread)
-
-    def forget_memory(self, thread: str) -> None:
-        """Drop a thread's memory, unless it is in a file."""
 
     def check_joining(self) -> None:
         """Refuse a space if it cannot keep threads apart."""
