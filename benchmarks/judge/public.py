@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from moothall.foundation.text.vocabulary import terms
+from moothall.foundation.text.vocabulary import Words
 
 
 class Pair(NamedTuple):
@@ -80,12 +80,12 @@ def expertqa(split: str) -> Iterator[Pair]:
     for number, row in enumerate(_lines(f"expertqa_{split}.jsonl")):
         claims = [c for answer in row["answers"].values() for c in answer["claims"]]
         passages = list(dict.fromkeys(filter(None, (_texts(c["evidence"]) for c in claims))))
-        bags = [frozenset(terms(each)) for each in passages]
+        bags = [frozenset(Words(each).terms()) for each in passages]
         for claim in claims:
             text = _CITED.sub("", claim["claim_string"]).strip()
             own = _texts(claim["evidence"])
             if claim["support"] == "Missing" and passages and not own:
-                words = frozenset(terms(text))
+                words = frozenset(Words(text).terms())
                 best = max(range(len(bags)), key=lambda n: len(words & bags[n]))
                 yield Pair("expertqa", f"{split}{number}", text, passages[best], 0.0, "Missing")
             elif own and claim["support"] in EXPERTQA:

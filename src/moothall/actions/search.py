@@ -35,10 +35,10 @@ class ActionIndex:
         from moothall.foundation.text.ranking import (
             Ranking,  # its words' patterns take long to compile
         )
-        from moothall.foundation.text.vocabulary import terms
+        from moothall.foundation.text.vocabulary import Words
 
         self._actions = list(actions)
-        self._terms = terms
+        self._words_in = Words
         self._ranking = Ranking([self._words(each) for each in self._actions])
 
     def find(self, words: str) -> list[Action]:
@@ -47,7 +47,7 @@ class ActionIndex:
         At most three are of one server, as long as others match: its descriptions are its own, so
         it could name every word.
         """
-        terms = self._terms(_split_words(words))
+        terms = self._words_in(_split_words(words)).terms()
         best = self._ranking.best({term: self._ranking.weight(term) for term in terms})
         ranked = [self._actions[each.place] for each in best]
         ranked.sort(key=lambda each: each.name != words.strip())
@@ -70,7 +70,7 @@ class ActionIndex:
         weights: dict[str, float] = {}
         for weight, text in _texts(action):
             counts.clear()
-            counts.update(self._terms(text[:_MAX_CHARS]))
+            counts.update(self._words_in(text[:_MAX_CHARS]).terms())
             for term, count in counts.items():
                 weights[term] = weights.get(term, 0.0) + weight * count
         _TERM_WEIGHTS[action] = (described, weights)

@@ -101,9 +101,7 @@ def parts_of(report: Any) -> tuple[str, str, dict[int, Passage], str]:
 
 
 def _language_of(report: Any) -> str:
-    return vocabulary.language_of(
-        word for each in report.objectives for word in vocabulary.words(each.topic)
-    )
+    return vocabulary.Words("\n".join(each.topic for each in report.objectives)).language
 
 
 def title_of(body: str) -> str:

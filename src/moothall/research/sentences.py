@@ -211,10 +211,10 @@ def _ends(preceding: str, mark: str, following: str) -> bool:
     if following[0].isdecimal() and _BEFORE_NUMBER.search(preceding) and "[^" not in mark:
         return False
     if _MAYBE.search(preceding):
-        first = vocabulary.WORD.search(following)
-        return bool(first and first[0].casefold() in vocabulary.STOP_WORDS) or preceding.endswith(
-            "etc"
-        )
+        first = vocabulary.Words.pattern.search(following)
+        return bool(
+            first and first[0].casefold() in vocabulary.Language().stop_words
+        ) or preceding.endswith("etc")
     return True
 
 

@@ -185,8 +185,10 @@ class Notes(Block):
         from moothall.build import Ranking, vocabulary
 
         notes = list(self._folder_of(context).notes())
-        ranking = Ranking(Counter(vocabulary.terms(f"{each.name} {each.text}")) for each in notes)
-        weights = {term: ranking.weight(term) for term in vocabulary.terms(words)}
+        ranking = Ranking(
+            Counter(vocabulary.Words(f"{each.name} {each.text}").terms()) for each in notes
+        )
+        weights = {term: ranking.weight(term) for term in vocabulary.Words(words).terms()}
         hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
         results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
         for each, result in zip(hits, results, strict=True):
@@ -216,7 +218,7 @@ def _excerpt(note: Note, weights: dict[str, float]) -> str:
     lines = [each.strip() for each in note.text.splitlines() if each.strip()]
     best = max(
         lines,
-        key=lambda each: sum(weights.get(t, 0) for t in {*vocabulary.terms(each)}),
+        key=lambda each: sum(weights.get(t, 0) for t in {*vocabulary.Words(each).terms()}),
         default="",
     )
     return cut(best, _EXCERPT)

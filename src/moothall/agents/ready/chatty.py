@@ -76,6 +76,7 @@ class ChattyAI(Threaded):
             )
 
     is_untracked: bool = True
+    model_or_name: Model | str
     system_prompt: SystemPrompt | None = _PROMPT
 
     @property

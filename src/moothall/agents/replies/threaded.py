@@ -52,6 +52,7 @@ class Threaded(Replier, Agent):
     answers_in_turn: bool = False
     """Whether replies of different threads wait for each other."""
     own_threads: Threads | None = None
+    model_or_name: Any = None
     system_prompt: SystemPrompt | None = None
     _memory: Any = None
     _watchers: Watchers | None = None

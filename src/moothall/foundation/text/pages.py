@@ -148,8 +148,8 @@ def _lines_with(lines: Sequence[str], span: range, words: str) -> list[int]:
 def _ranked(lines: Sequence[str], span: range, words: str) -> list[int]:
     """Return the places of the lines that have any of the words, the best first."""
     from moothall.foundation.text.ranking import Ranking  # its words' patterns take long to compile
-    from moothall.foundation.text.vocabulary import terms
+    from moothall.foundation.text.vocabulary import Words
 
-    ranking = Ranking([Counter(terms(lines[place])) for place in span])
-    best = ranking.best({term: ranking.weight(term) for term in terms(words)})
+    ranking = Ranking([Counter(Words(lines[place]).terms()) for place in span])
+    best = ranking.best({term: ranking.weight(term) for term in Words(words).terms()})
     return [span[each.place] for each in best]

@@ -10,26 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from moothall.foundation.text.scripts import UNSPACED
 
-__all__ = [
-    "STOP_WORDS",
-    "UNSPACED",
-    "WORD",
-    "degree_of",
-    "has_unspaced",
-    "is_stop_word",
-    "is_unspaced",
-    "language_of",
-    "normal",
-    "other_spelling",
-    "stem",
-    "terms",
-    "terms_of",
-    "words",
-]
+__all__ = ["Language", "Words"]
 
 _LANGUAGES: Final[dict[str, dict[str, str]]] = json.loads(
     files("moothall.foundation.text").joinpath("stop_words.json").read_text(encoding="utf-8")
@@ -39,7 +24,7 @@ _STOP_WORDS_OF: Final = {
 }
 # Where nothing says the language. Words of more languages would be names in these.
 _ANYWHERE: Final = ("en", "de", "fr", "ru", "ar")
-STOP_WORDS: Final = frozenset(word for each in _ANYWHERE for word in _STOP_WORDS_OF[each])
+_STOP_WORDS: Final = frozenset(word for each in _ANYWHERE for word in _STOP_WORDS_OF[each])
 _LANGUAGES_OF: Final = {
     word: [n for n, stop_words in _STOP_WORDS_OF.items() if word in stop_words]
     for word in frozenset().union(*_STOP_WORDS_OF.values())
@@ -50,7 +35,7 @@ _BASES: Final = {
     if (irregular := each.get("irregular"))
 }
 _PART = rf"[^\W{UNSPACED}]"
-WORD = re.compile(
+_WORD = re.compile(
     rf"""
     https?://[^\s<>)\]“”«»]*[^\s<>)\].,;:!?'"*`“”«»]
     | (?<![\w-])--?[A-Za-z][\w-]*                       # --flag
@@ -84,17 +69,6 @@ _QUESTION_WORDS = re.compile(
 )
 
 
-def normal(text: str) -> str:
-    """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen.
-
-    `1½` is 1.5, `10⁶` is 10^6, `101₂` is 101_2, `Windows™` is Windows; `m²` is m2.
-    """
-    if text.isascii():
-        return text
-    text = _SMALL_DIGITS.sub(_in_line, text).translate(_NO_WORDS)
-    return unicodedata.normalize("NFKC", text).translate(_SIGNS)
-
-
 def _in_line(digits: re.Match[str]) -> str:
     if digits["part"]:
         number = int(digits["whole"] or 0) + unicodedata.numeric(digits["part"])
@@ -102,64 +76,105 @@ def _in_line(digits: re.Match[str]) -> str:
     return f"^{digits['raised']}" if digits["raised"] else f"_{digits['lowered']}"
 
 
-def words(text: str) -> list[str]:
+class Language(str):
+    """A language, such as `fr`; empty where nothing says which: then several count."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, words: Iterable[str]) -> Language:
+        """Return the language that lists most of some words; of several the first."""
+        parts = (
+            part for word in words for part in (word.casefold(), *_ELIDED.findall(word.casefold()))
+        )
+        counts = Counter(n for part in parts for n in _LANGUAGES_OF.get(part, ()))
+        return cls(max(_STOP_WORDS_OF, key=lambda each: counts[each]))
+
+    @property
+    def stop_words(self) -> frozenset[str]:
+        """The lower-case words that say nothing about a subject."""
+        return _STOP_WORDS_OF[self] if self else _STOP_WORDS
+
+    @property
+    def degree(self) -> str:
+        """The word that asks for a degree, such as `how`; empty if none does."""
+        return str(_LANGUAGES[self].get("degree", ""))
+
+    @property
+    def has_capital_nouns(self) -> bool:
+        """Whether each noun has a capital, as in German."""
+        return bool(_LANGUAGES.get(self, {}).get("capital_nouns"))
+
+    def is_stop_word(self, word: str) -> bool:
+        """Return whether a word says nothing about the subject; in capitals it is a name: WHO."""
+        return word.casefold() in self.stop_words and not (len(word) > 1 and word.isupper())
+
+    def terms_of(self, word: str) -> tuple[str, ...]:
+        """Return the terms of one word; none for a stop word."""
+        return _terms_of(word, self)
+
+
+class Words(list[str]):
     """The words of a text as written: `asyncio.wait_for`, `--flag`, `C++`, `1,000` are one each."""
-    return WORD.findall(normal(text))
 
+    pattern: ClassVar[re.Pattern[str]] = _WORD
+    """One word of a text that is `normal`."""
 
-def terms(text: str, language: str = "") -> list[str]:
-    """Return the content words of a text in order: lower case, stemmed, without stop words.
+    def __init__(self, text: str) -> None:
+        self._text = text
+        super().__init__(_WORD.findall(self.normal(text)))
 
-    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean, Thai
-    and the like become pairs of characters.
-    """
-    if text.isupper() and " " in text:
-        text = text.lower()
-    all_words = words(text)
-    language = language or language_of(all_words)
-    return [term for word in all_words for term in terms_of(word, language)]
+    @property
+    def language(self) -> Language:
+        """The language that lists most of them."""
+        return Language.of(self)
 
+    def terms(self) -> list[str]:
+        """Return the content words in order: lower case, stemmed, without stop words.
 
-def language_of(all_words: Iterable[str]) -> str:
-    """Return the language, such as `fr`, that lists most of some words; of several the first."""
-    parts = (
-        part for word in all_words for part in (word.casefold(), *_ELIDED.findall(word.casefold()))
-    )
-    counts = Counter(n for part in parts for n in _LANGUAGES_OF.get(part, ()))
-    return max(_STOP_WORDS_OF, key=lambda each: counts[each])
+        A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean,
+        Thai and the like become pairs of characters.
+        """
+        is_loud = self._text.isupper() and " " in self._text
+        words = Words(self._text.lower()) if is_loud else self
+        language = words.language
+        return [term for word in words for term in language.terms_of(word)]
 
+    @staticmethod
+    def normal(text: str) -> str:
+        """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen.
 
-def is_unspaced(word: str) -> bool:
-    """Return whether a word begins in a script without spaces between words, such as Chinese."""
-    return _UNSPACED.match(word) is not None
+        `1½` is 1.5, `10⁶` is 10^6, `101₂` is 101_2, `Windows™` is Windows; `m²` is m2.
+        """
+        if text.isascii():
+            return text
+        text = _SMALL_DIGITS.sub(_in_line, text).translate(_NO_WORDS)
+        return unicodedata.normalize("NFKC", text).translate(_SIGNS)
 
+    @staticmethod
+    def is_unspaced(word: str) -> bool:
+        """Return whether a word begins in a script without spaces between words: Chinese."""
+        return _UNSPACED.match(word) is not None
 
-def has_unspaced(text: str) -> bool:
-    """Return whether a text has any character of such a script."""
-    return not text.isascii() and _UNSPACED.search(text) is not None
-
-
-def degree_of(language: str) -> str:
-    """Return the word of a language that asks for a degree, such as `how`; empty if none does."""
-    return _LANGUAGES[language].get("degree", "")
-
-
-def is_stop_word(word: str, language: str = "") -> bool:
-    """Return whether a word says nothing about the subject; in capitals it is a name: WHO, MIT.
-
-    The stop words are those of one language, such as `fr`, or of all if none is given.
-    """
-    listed = _STOP_WORDS_OF[language] if language else STOP_WORDS
-    return word.casefold() in listed and not (len(word) > 1 and word.isupper())
+    @staticmethod
+    def other_spelling(word: str) -> str | None:
+        """Return a lower-case word in its American, else its British spelling; None without one."""
+        if (other := american(word)) != word:
+            return other
+        if word in _BRITISH_NOUNS:
+            return _BRITISH_NOUNS[word]
+        for british, american_start in _BRITISH:
+            if word.startswith(american_start):
+                return british + word[len(american_start) :]
+        return other if (other := _VERB_WITH_Z.sub(r"\1s", word)) != word else None
 
 
 @lru_cache(maxsize=1 << 16)
-def terms_of(word: str, language: str = "") -> tuple[str, ...]:
-    """Return the terms of one word from `words`; none for a stop word."""
+def _terms_of(word: str, language: Language) -> tuple[str, ...]:
     lower = _VERSION_V.sub("", word.casefold().removesuffix("()"))
     if day := _DAY.fullmatch(lower):
         return (lower, day[1])
-    if is_unspaced(lower):
+    if Words.is_unspaced(lower):
         runs = filter(None, _QUESTION_WORDS.split(lower))
         return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
     if "'" in lower and not lower[0].isdigit():
@@ -171,14 +186,14 @@ def terms_of(word: str, language: str = "") -> tuple[str, ...]:
         elif len(before) <= 2:  # French: l'homme, qu'il
             lower = after
     cased = lower.upper() if word.isupper() else lower
-    if is_stop_word(cased, language) or not lower.strip("_-"):
+    if language.is_stop_word(cased) or not lower.strip("_-"):
         return ()
     is_joined = _CODE_NAME.fullmatch(word)
     parts = _CASE_CHANGE.sub(" ", word).lower().split() if is_joined else _PARTS.findall(lower)
     is_marked = lower.startswith("--") or "_" in (lower[0], lower[-1])  # `_oiled_` is stressed
     if (len(parts) > 1 or is_marked) and not lower[0].isdigit():
         own_terms = [
-            stem(part, language or "en") for part in parts if not is_stop_word(part, language)
+            stem(part, language or "en") for part in parts if not language.is_stop_word(part)
         ]
         # English has nouns such as `to-do`; French asks by `a-t-il`.
         return (lower, *own_terms) if own_terms or language != "fr" else ()
@@ -213,18 +228,6 @@ def american(word: str) -> str:
         if word.startswith(british):
             return american_start + word[len(british) :]
     return word if word == "analyses" else _VERB_WITH_S.sub(r"\1z", word)
-
-
-def other_spelling(word: str) -> str | None:
-    """Return a lower-case word in its American, else in its British spelling; None without one."""
-    if (other := american(word)) != word:
-        return other
-    if word in _BRITISH_NOUNS:
-        return _BRITISH_NOUNS[word]
-    for british, american_start in _BRITISH:
-        if word.startswith(american_start):
-            return british + word[len(american_start) :]
-    return other if (other := _VERB_WITH_Z.sub(r"\1s", word)) != word else None
 
 
 class _Stemmers(threading.local):

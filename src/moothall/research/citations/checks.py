@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Final
 
 from moothall.build import shorten, vocabulary
@@ -112,7 +113,7 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
         elif (
             is_exact
             or (len(words_in_span.split()) > _SHORT and not is_code)
-            or not all(map(passage.has_name, vocabulary.words(span)))
+            or not all(map(passage.has_name, vocabulary.Words(span)))
         ):
             # A term may be inflected, and code may be composed of words that are there.
             excerpt = shorten(span.strip(_QUOTE_MARKS), 60)
@@ -121,21 +122,25 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
 
 
 def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
-    for number in ours.quantities:
+    for number in ours.figures.quantities:
         is_year = not number.dimension and any(each in passage.years for each in number.plain)
-        if not (number.relation == "~" or is_year or number.is_in(passage.quantities)):
+        if not (number.relation == "~" or is_year or number.is_in(passage.figures.quantities)):
             return f"says {number.text}, which is not in the passage"
     for each in ours.measured - passage.measured:
         if _MILLI.sub(lambda letter: letter[0].swapcase(), each) in passage.measured:
             return f"says {each}, which is not in the passage"
-    plain_numbers = {each for number in passage.quantities for each in number.plain}
-    for readings in ours.dates:
-        if not any(date.fits(other) for date in readings for other in passage.dates):
+    plain_numbers = {each for number in passage.figures.quantities for each in number.plain}
+    for readings in ours.figures.dates:
+        if not any(
+            date.fits(other)
+            for date in readings
+            for other in chain.from_iterable(passage.figures.dates)
+        ):
             return f"says {readings[0].in_words}, which is not in the passage"
         year = readings[0].year
         if year is not None and year not in passage.years and year not in plain_numbers:
             return f"says {year}, which is not in the passage"
-    for times in ours.times:
+    for times in ours.figures.times:
         if passage.times.isdisjoint(times):
             hour, minute = times[0] // 3600, times[0] // 60 % 60
             return f"says {hour}:{minute:02}, which is not in the passage"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ SEPARATOR: Final = "\n\n\0\n\n"
 ENDS: Final = " ,.;:!。、"
 """What may stand around the words of a quotation, and is none of them."""
 
+_ANY: Final = vocabulary.Language()
 _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product
 _MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
@@ -29,25 +29,7 @@ _DASH: Final = re.compile(r"[–—]|--")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
-# Numbers of Chinese, Japanese and Korean stand beside letters: 1998年5月3日, 12万人.
-_DAY: Final = re.compile(r"(\d{4})[年년] ?(\d{1,2})[月월] ?(\d{1,2})[日일]")
-_POWERS: Final = {"万": 4, "萬": 4, "만": 4, "亿": 8, "億": 8, "억": 8}
-_MYRIAD: Final = re.compile(rf"(\d+(?:[.,]\d+)*)([{''.join(_POWERS)}]?)")
-_MYRIADS: Final = re.compile(  # from a number's beginning, or a long one takes quadratic time
-    rf"(?<!\d)(?<!\d[.,])(?:\d++(?:[.,]\d++)*+[{''.join(_POWERS)}])+(?:\d[\d,]*)?"
-)
-_BORDER: Final = re.compile(
-    rf"(?<=\d)(?=[{vocabulary.UNSPACED}])|(?<=[{vocabulary.UNSPACED}])(?=\d)"
-)
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
-_LARGE: Final = re.compile(r"(?<=\d)(?:(M)|B)(?!\w)")  # 1.5M users
-_HALF: Final = re.compile(r"\bhalf an? ")
-_AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
-# A port or a ratio, which is no time: its numbers stand alone. `:` and six figures are no time.
-_COLON: Final = re.compile(r"(?<=[a-z]):(?=\d)|(?<=\d):(?=\d(?!\d)|\d{3,5}(?![\d:]))")
-_POWER: Final = re.compile(r"(?<![\w.,'^])(?:(\d+(?:\.\d+)?) ?[×·x] ?)?10\^([+-]?\d\d?)(?!\w)")
-_MINUS: Final = re.compile(r"(?<!\d )(?:\bminus |(?<![\w–])–)(?=\d)")
-_WITHIN_YEAR: Final = re.compile(r"[^\W\d_]{3,5}-\d{4}")  # mid-2021
 _IDENTIFIER: Final = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
     r"[A-Za-z][^\W_]*-?\d|://)"
@@ -56,7 +38,7 @@ _IDENTIFIER: Final = re.compile(
 
 def plain(text: str) -> str:
     """Return a text without footnotes and marks of Markdown; code keeps its backticks."""
-    return vocabulary.normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
+    return vocabulary.Words.normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
 
 
 def even(text: str) -> str:
@@ -74,9 +56,7 @@ class SentenceContent(NamedTuple):
     """What a sentence has that a passage can be asked for exactly."""
 
     text: str
-    quantities: list[values.Quantity]
-    dates: list[list[values.Date]]  # each with its readings
-    times: list[list[int]]  # each with its readings
+    figures: values.TextValues
     names: list[str]
     measured: frozenset[str]  # numbers with a short unit, as written: 5 mW
     terms: frozenset[str]
@@ -91,8 +71,7 @@ class PassageContent(NamedTuple):
     begins: frozenset[int]  # where sentences begin in `even`
     ends: frozenset[int]
     terms: list[frozenset[str]]  # of each sentence
-    quantities: list[values.Quantity]
-    dates: list[values.Date]
+    figures: values.TextValues
     times: frozenset[int]
     years: frozenset[int]
     forms: frozenset[str]
@@ -126,19 +105,9 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
-    folded = _folded(text)
-    dated = values.dates_in(folded)
-    months = [[each] for _, each in values.months_in(folded)]
-    dates = [*(dates for _, dates in dated), *months]
-    return SentenceContent(
-        text,
-        values.quantities_in(folded),
-        dates,
-        values.times_in(folded),
-        _names(text, bool(dates)),
-        _measured(text),
-        _terms(text),
-    )
+    figures = values.TextValues(text)
+    names = _names(text, bool(figures.dates))
+    return SentenceContent(text, figures, names, _measured(text), _terms(text))
 
 
 @lru_cache(maxsize=256)
@@ -147,10 +116,8 @@ def passage_of(passage: str, title: str) -> PassageContent:
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
     text = plain(passage)
-    folded = _folded(text)
-    dates = [date for _, dates in values.dates_in(folded) for date in dates]
-    dates += [date for _, date in values.months_in(folded)]
-    words = vocabulary.WORD.findall(f"{text} {vocabulary.normal(title)}")
+    figures = values.TextValues(text)
+    words = vocabulary.Words(f"{text} {title}")
     forms = {form for word in words for form in _forms(word)}
     forms |= {_without_accents(each) for each in forms if not each.isascii()}
     evened = even(text)
@@ -162,10 +129,11 @@ def passage_of(passage: str, title: str) -> PassageContent:
         frozenset(start for start, _ in places),
         frozenset(end for _, end in places),
         [_terms(each) for each in texts],
-        values.quantities_in(folded),
-        dates,
-        frozenset(chain.from_iterable(values.times_in(folded))),
-        frozenset(each.year for each in dates if each.year is not None),
+        figures,
+        frozenset(chain.from_iterable(figures.times)),
+        frozenset(
+            each.year for each in chain.from_iterable(figures.dates) if each.year is not None
+        ),
         frozenset(forms),
         _initials(words),
         _measured(text),
@@ -184,40 +152,17 @@ def _measured(text: str) -> frozenset[str]:
     return frozenset(_MEASURED.findall(" ".join(text.split())))
 
 
-def _folded(text: str) -> str:
-    """Return a text in which its values are found: half a million is 0.5 million."""
-    folded = values.fold(_LARGE.sub(lambda large: " million" if large[1] else " billion", text))
-    if vocabulary.has_unspaced(folded):
-        folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(r" \1-\2-\3 ", folded)))
-    folded = values.spelled_out(_HALF.sub("0.5 ", folded))
-    if _AND_A_HALF.search(folded):
-        folded = values.spelled_out(_AND_A_HALF.sub(r"\1.5", folded))
-    return _COLON.sub(" : ", _MINUS.sub("-", _POWER.sub(_product, folded)))
-
-
-def _product(power: re.Match[str]) -> str:
-    """Return a product with a power of ten, such as 3.2 × 10^6, in figures."""
-    return f"{Decimal(power[1] or 1).scaleb(int(power[2])):f}"
-
-
-def _number_of(match: re.Match[str]) -> str:
-    """Return a number of ten thousands and hundred millions, such as 12万, in figures."""
-    parts = _MYRIAD.findall(match[0])
-    total = sum(Decimal(n.replace(",", "")).scaleb(_POWERS.get(sign, 0)) for n, sign in parts)
-    return f" {total.normalize():f} " if total else match[0]
-
-
 def _initials(words: list[str]) -> str:
     """Return the initials of the words in capitals, those in a row together: of WHO, `who`."""
     return "".join(
-        each[0].casefold() if each[0].isupper() else "" if each in vocabulary.STOP_WORDS else " "
+        each[0].casefold() if each[0].isupper() else "" if each in _ANY.stop_words else " "
         for each in words
     )
 
 
 def _terms(text: str) -> frozenset[str]:
     return frozenset(
-        term for word in vocabulary.WORD.findall(text) for term in vocabulary.terms_of(word)
+        term for word in vocabulary.Words.pattern.findall(text) for term in _ANY.terms_of(word)
     )
 
 
@@ -238,11 +183,11 @@ def _names(text: str, dated: bool) -> list[str]:
     has one, only words in capitals that follow each other are a name.
     """
     names: list[str] = []
-    matches = [*vocabulary.WORD.finditer(text)]
-    nouns = values.has_capital_nouns(vocabulary.language_of(each[0] for each in matches))
-    are_values = _values([each[0].casefold() for each in matches])
+    matches = [*vocabulary.Words.pattern.finditer(text)]
+    nouns = vocabulary.Language.of(each[0] for each in matches).has_capital_nouns
+    are_values = values.TextValues.among([each[0].casefold() for each in matches])
     capital = [
-        word[0].isupper() and len(word) > 1 and not (is_value or vocabulary.is_stop_word(word))
+        word[0].isupper() and len(word) > 1 and not (is_value or _ANY.is_stop_word(word))
         for word, is_value in zip((each[0] for each in matches), are_values, strict=True)
     ]
     for at, each in enumerate(matches):
@@ -259,8 +204,8 @@ def _names(text: str, dated: bool) -> list[str]:
             names.append(word)
         elif (
             capital[at]
-            and small not in vocabulary.STOP_WORDS
-            and not (dated and small in values.MONTHS_BY_NAME)
+            and small not in _ANY.stop_words
+            and not (dated and values.TextValues.is_month(small))
         ):
             has_neighbour = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
@@ -271,37 +216,9 @@ def _names(text: str, dated: bool) -> list[str]:
             and len(word) == 1
             and word.isupper()
             and not (are_values[at - 1] or next_signs == ". ")  # 5 °C, John F. Smith
-            and not vocabulary.is_stop_word(matches[at - 1][0])  # the C API
+            and not _ANY.is_stop_word(matches[at - 1][0])  # the C API
             and not _OPENS.search(text, max(0, each.start() - 4), each.start())
         ):
             # Hepatitis C; of `type I`, which may be a pronoun, the word before belongs to it.
             names.append(f"{matches[at - 1][0]} I" if word == "I" else word)
     return names
-
-
-def _values(words: list[str]) -> list[bool]:
-    """Return which lower-case words are a number, a time, or a unit after a number."""
-    flags: list[bool] = []
-    for at, word in enumerate(words):
-        if word[0].isdigit():
-            number = values.number_of(word)
-            is_value = bool(number and number.readings) or bool(
-                values.times_in(values.spelled_out(word))
-            )
-        else:
-            follows = bool(flags) and flags[-1]
-            after = words[at + 1] if at + 1 < len(words) else ""
-            is_currency = word in values.CURRENCIES and after[:1].isdigit()  # CHF 64 million
-            is_value = (
-                is_currency or word in values.NUMBER_WORDS or bool(_WITHIN_YEAR.fullmatch(word))
-            )
-            is_value = is_value or (
-                follows
-                and (
-                    values.is_unit(word)
-                    or values.is_unit(f"{word} {after}")  # 64 million Swiss francs
-                    or bool(values.times_in(values.spelled_out(f"{words[at - 1]} {word}")))
-                )
-            )
-        flags.append(is_value)
-    return flags

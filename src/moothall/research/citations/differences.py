@@ -48,10 +48,18 @@ def _remark(sentence: str, other: str) -> str:
     differ = own_terms - foreign and foreign - own_terms
     if differ or shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
         return ""
-    for number in ours.quantities:
-        comparable = [each for each in theirs.quantities if each.dimension == number.dimension]
-        if comparable and len(comparable) == len(ours.quantities) and not number.is_in(comparable):
+    for number in ours.figures.quantities:
+        comparable = [
+            each for each in theirs.figures.quantities if each.dimension == number.dimension
+        ]
+        if (
+            comparable
+            and len(comparable) == len(ours.figures.quantities)
+            and not number.is_in(comparable)
+        ):
             return "they state different numbers"
-    dates = ours.dates and theirs.dates
-    fits = any(a.fits(b) for x in ours.dates for a in x for y in theirs.dates for b in y)
+    dates = ours.figures.dates and theirs.figures.dates
+    fits = any(
+        a.fits(b) for x in ours.figures.dates for a in x for y in theirs.figures.dates for b in y
+    )
     return "they state different dates" if dates and not fits else ""

@@ -44,20 +44,20 @@ class QuestionWords:
     """A question's words, as stems of its language, with their weights in an index."""
 
     def __init__(self, text: str, passages: Sequence[Passage]) -> None:
-        question_words = vocabulary.words(text)
-        self._folded_words = vocabulary.words(text.casefold())
-        self.language: str = vocabulary.language_of(question_words)
+        question_words = vocabulary.Words(text)
+        self._folded_words = vocabulary.Words(text.casefold())
+        self.language: vocabulary.Language = question_words.language
         self.words_by_term: dict[str, str] = {}
         """Each term, and the word that it is of."""
         for word in question_words:
-            for term in vocabulary.terms_of(word, self.language):
+            for term in self.language.terms_of(word):
                 self.words_by_term.setdefault(term, word)
         self._of: dict[str, tuple[str, ...]] = {}
         self._passages = passages
         texts = [self._counted(each) for each in passages]
         self._ranking = Ranking(texts, _BEYOND)
         first = next(iter(self.words_by_term.values()), "")
-        degree = vocabulary.degree_of(self.language)
+        degree = self.language.degree
         after = {
             following
             for previous, following in pairwise(question_words)
@@ -69,7 +69,7 @@ class QuestionWords:
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
             for term, word in self.words_by_term.items()
         }
-        self.is_unspaced: bool = sum(map(vocabulary.is_unspaced, self.words_by_term)) > len(
+        self.is_unspaced: bool = sum(map(vocabulary.Words.is_unspaced, self.words_by_term)) > len(
             question_words
         )
         self.total: float = sum(self.weights.values()) or 1.0
@@ -78,14 +78,14 @@ class QuestionWords:
 
     def _factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
-        is_known = self._ranking.text_counts[term] or vocabulary.is_unspaced(term)
+        is_known = self._ranking.text_counts[term] or vocabulary.Words.is_unspaced(term)
         binds = 1 if is_known else 1 + _ABSENT * min(len(self._passages) / _MANY, 1)
         return binds * (_NAME if _is_name(word, is_first) else 1)
 
     def in_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
         if word not in self._of:
-            every = vocabulary.terms_of(word, self.language)
+            every = self.language.terms_of(word)
             self._of[word] = tuple(term for term in every if term in self.words_by_term)
         return self._of[word]
 
@@ -105,7 +105,9 @@ class QuestionWords:
     def is_all(self, text: str) -> bool:
         """Return whether a text has no words but the question's."""
         text_words = words_in(text)
-        return all(self.in_word(word) and not vocabulary.is_unspaced(word) for word in text_words)
+        return all(
+            self.in_word(word) and not vocabulary.Words.is_unspaced(word) for word in text_words
+        )
 
     def share(self, there: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
@@ -177,4 +179,4 @@ def titles_of(passage: Passage) -> str:
 @lru_cache(maxsize=1 << 14)
 def words_in(text: str) -> tuple[str, ...]:
     """Return the words of a text, read once."""
-    return tuple(vocabulary.words(text))
+    return tuple(vocabulary.Words(text))

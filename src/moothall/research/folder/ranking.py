@@ -27,11 +27,9 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
     query_terms = list(fulltext.query_words(query[:_QUERY_CHARS]))
     folded = [word.lower() for word in query_terms]
-    language = vocabulary.language_of(query_terms)
-    words = [
-        word.lower() for word in query_terms if not vocabulary.is_stop_word(word, language)
-    ] or folded
-    words = [*words, *filter(None, map(vocabulary.other_spelling, words))]
+    language = vocabulary.Language.of(query_terms)
+    words = [word.lower() for word in query_terms if not language.is_stop_word(word)] or folded
+    words = [*words, *filter(None, map(vocabulary.Words.other_spelling, words))]
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word)
         for word in fulltext.distinct(words, MAX_QUERY_WORDS)

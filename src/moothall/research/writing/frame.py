@@ -33,7 +33,7 @@ def phrase(name: str, topic: str, **values: object) -> str:
 
     Of a phrase with two forms, the first is for one `n`.
     """
-    forms = _PHRASES.get(vocabulary.language_of(vocabulary.words(topic)), _PHRASES["en"])[name]
+    forms = _PHRASES.get(vocabulary.Words(topic).language, _PHRASES["en"])[name]
     form = forms if isinstance(forms, str) else forms[values["n"] != 1]
     by_name = {"topic": as_text(topic), **values}
     return _FIELD.sub(lambda match: str(by_name[match[1]]), form)

@@ -56,8 +56,3 @@ def any_of(*words: Any) -> str:
         rests.setdefault(word[0], []).append(re.escape(word[1:]))
     branches = (f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in rests.items())
     return f"(?:{'|'.join(branches)})"
-
-
-def has_capital_nouns(language: str) -> bool:
-    """Return whether a language writes each noun with a capital, as German (`de`) does."""
-    return bool(LANGUAGES.get(language, {}).get("capital_nouns"))
