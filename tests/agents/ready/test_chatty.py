@@ -257,7 +257,7 @@ class OneThread(Memory):
     ("wrong", "told"),
     (
         (5, r"agent 'Chatty': memory= needs an object with add_memory, get_memories, .*, not 5"),
-        (OneThread(), r"agent 'Chatty' has a .*OneThread has no thread\(id\)"),
+        (OneThread(), r"agent 'Chatty' has a .*OneThread, has no thread\(id\)"),
     ),
 )
 def test_chatty_wrong_memory_is_refused_when_the_agent_is_made(wrong: Any, told: str) -> None:
