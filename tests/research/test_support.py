@@ -218,6 +218,12 @@ def test_support_of_a_sentence_in_other_words_or_units_is_not_checked(sentence: 
         ("\u2153 of them left.", "A third of them left."),
         ("They all use Windows there.", "They use Windows\u2122 or Windows\u00b9."),
         ("There are 5 m\u00b2.", "It has 5 m2."),
+        ("Il coûte 5 milliards d'euros.", "Il coûte 5\u202f000 millions d'euros."),
+        ("Il coûte 12 500 millions d'euros.", "Il coûte 12,5 milliards d'euros."),
+        ("The hall has 0 seats.", "The hall has no free seats left."),
+        ("Der Saal hat 0 Plätze.", "Der Saal hat keine Plätze."),
+        ("The United States signed it.", "The U.S. had signed."),
+        ("In 1998 the Department of Energy paid.", "DOE paid in 1998."),
     ),
 )
 def test_support_of_a_value_in_the_form_of_its_language_is_not_checked(
@@ -349,6 +355,9 @@ def test_support_values_in_other_words_and_units_are_the_same(sentence: str, pas
         ("30 % of the fish died.", "A quarter of the fish died."),
         ("The share is 0.3.", "The share is 20 %."),
         ("The share is 20 %.", "The share is 20."),
+        ("The hall has 0 seats.", "The hall has 12 seats and no windows."),
+        ("It costs 0 euros.", "It takes no more than 5 euros."),
+        ("The United States signed it.", "They told us that the U.K. signed it."),
     ),
 )
 def test_support_other_values_of_a_kind_are_lacking(sentence: str, passage: str) -> None:

@@ -124,7 +124,8 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
 def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
     for number in ours.figures.quantities:
         is_year = not number.dimension and any(each in passage.years for each in number.plain)
-        if not (number.relation == "~" or is_year or number.is_in(passage.figures.quantities)):
+        is_said = number.relation == "~" or is_year or number.is_none_in(passage.even)
+        if not (is_said or number.is_in(passage.figures.quantities)):
             return f"says {number.text}, which is not in the passage"
     for each in ours.measured - passage.measured:
         if _MILLI.sub(lambda letter: letter[0].swapcase(), each) in passage.measured:
@@ -145,6 +146,7 @@ def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
             hour, minute = times[0] // 3600, times[0] // 60 % 60
             return f"says {hour}:{minute:02}, which is not in the passage"
     for name in ours.names:
-        if not passage.has_name(name):
+        letters = ours.spelled.get(name, "")
+        if not (passage.has_name(name) or any(each in letters for each in passage.short_names)):
             return f"names {name}, which is not in the passage"
     return None

@@ -27,6 +27,8 @@ _LETTERS: Final = re.compile(r"\w|\0")
 _SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH: Final = re.compile(r"[–—]|--")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
+# `United States`, `Department of Energy`: what may be shortened to its initials.
+_SPELLED: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w+)+")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
@@ -58,6 +60,7 @@ class SentenceContent(NamedTuple):
     text: str
     figures: values.TextValues
     names: list[str]
+    spelled: dict[str, str]  # of words in capitals beside each other, the initials of all
     measured: frozenset[str]  # numbers with a short unit, as written: 5 mW
     terms: frozenset[str]
 
@@ -76,6 +79,7 @@ class PassageContent(NamedTuple):
     years: frozenset[int]
     forms: frozenset[str]
     initials: str  # of its words in capitals
+    short_names: frozenset[str]  # words all in capitals, without points: U.S. is `US`
     measured: frozenset[str]
 
     def goes_on(self, at: int, start: int) -> bool:
@@ -107,7 +111,7 @@ def sentence_of(text: str) -> SentenceContent:
     text = plain(text)
     figures = values.TextValues(text)
     names = _names(text, bool(figures.dates))
-    return SentenceContent(text, figures, names, _measured(text), _terms(text))
+    return SentenceContent(text, figures, names, _spelled(text), _measured(text), _terms(text))
 
 
 @lru_cache(maxsize=256)
@@ -136,6 +140,9 @@ def passage_of(passage: str, title: str) -> PassageContent:
         ),
         frozenset(forms),
         _initials(words),
+        frozenset(
+            each for word in words if len(each := word.replace(".", "")) > 1 and each.isupper()
+        ),
         _measured(text),
     )
 
@@ -158,6 +165,17 @@ def _initials(words: list[str]) -> str:
         each[0].casefold() if each[0].isupper() else "" if each in _ANY.stop_words else " "
         for each in words
     )
+
+
+def _spelled(text: str) -> dict[str, str]:
+    """Return by word the initials of the words in capitals beside it, and those of all words."""
+    spelled: dict[str, str] = {}
+    for match in _SPELLED.finditer(text):
+        run = match[0].split()
+        letters = "".join(each[0] for each in run)
+        capitals = "".join(filter(str.isupper, letters))
+        spelled |= dict.fromkeys(run, f"{capitals} {letters.upper()}")
+    return spelled
 
 
 def _terms(text: str) -> frozenset[str]:

@@ -14,7 +14,7 @@ from operator import ge, gt, le, lt
 from typing import Final, NamedTuple
 
 from moothall.foundation.text.values.dates import TIME, dates_in
-from moothall.foundation.text.values.languages import any_of, table_of
+from moothall.foundation.text.values.languages import any_of, table_of, words_of
 from moothall.foundation.text.values.numbers import CURRENCIES, Number, numbers_in
 
 _TABLE: Final[dict[str, dict[str, str]]] = json.loads(
@@ -38,6 +38,7 @@ _COMPARED: Final = re.compile(rf"(?<!\w)({any_of(_COMPARISONS)}) $")
 _WORD_BEFORE: Final = re.compile(r"([^\W\d_]+) $")
 _WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
+_NONE: Final = any_of(words_of("none"))
 _PARTS: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
 _SHARE: Final = re.compile(
@@ -71,6 +72,12 @@ class Quantity(NamedTuple):
     def is_in(self, quantities: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
         return any(map(self._is, quantities))
+
+    def is_none_in(self, text: str) -> bool:
+        """Return whether it is 0, and a folded text says so in words: no seats."""
+        noun = (self.text.split()[1:] or [self.words_around[1]])[0].removesuffix("s")
+        none = rf"(?<!\w){_NONE} (?:\w+ )?{re.escape(noun)}"
+        return bool(noun) and not any(self.plain) and bool(re.search(none, text))
 
     def _is(self, other: Quantity) -> bool:
         compare = None if other.relation in _RELATIONS else _RELATIONS.get(self.relation)
@@ -216,7 +223,7 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
         values += tuple(each * _BINARY[size] for each in plain)
     compared = _COMPARED.search(text, max(0, number.start - _COMPARISON_CHARS), number.start)
     relation = _COMPARISONS[compared[1]] if compared else ""
-    may_name = not dimension and re.fullmatch(r"\d{2,6}", number.digits)
+    may_name = not dimension and re.fullmatch(r"0|\d{2,6}", number.digits)
     words_around = _words_around(number, text) if may_name else ("", "")
     place = int(last.exponent)
     return Quantity(excerpt, dimension, values, plain, size, place, digits, relation, words_around)

@@ -33,7 +33,7 @@ NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, 
 _NUMERALS: Final = {**table_of("times"), **table_of("hours"), **joined_tens()}
 _SMALL: Final = rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
-_FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
+_FIGURES: Final = r"(?<![\w.,])(?:\d{1,3}(?: \d{3})+|\d{1,4}(?:[.,]\d{1,3})?)"  # 5 000 millions
 _SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES})(?: (?:{any_of(_SCALES)})){{1,2}}"
 _NUMBER: Final = (
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
@@ -112,7 +112,7 @@ def _figures(match: re.Match[str]) -> str:
     if match[0] == "one":  # "the one from Bo" names no number
         return match[0]
     scaled, group, before = Decimal(0), Decimal(0), ""
-    words = re.split("[ -]", match[0])
+    words = re.split(r"-| (?!\d{3}\b)", match[0])
     for word in words:
         if word in _SCALES and before in _SCALES:  # 5 mil millones
             scaled *= _SCALES[word]
@@ -127,7 +127,7 @@ def _figures(match: re.Match[str]) -> str:
             # 1,200 million, 1.200 Millionen; one place more or less is a part: 1,25 million.
             thousands = "," if _SCALES.keys() & words <= _ENGLISH_SCALES else "."
             figures = word.replace(thousands, "" if word[-4:-3] == thousands else ".")
-            group += Decimal(figures.replace(",", "."))
+            group += Decimal(figures.replace(",", ".").replace(" ", ""))
         elif word not in ("a", "an", "and"):
             group += {**_TENS, **_TEENS, **_UNITS}[word]
         before = word
