@@ -47,6 +47,33 @@ def reply(journal: Journal, run_id: str, *whats: str) -> ReActAgent:
     return agent
 
 
+@pytest.mark.parametrize("first", (0, 1), ids=("the caller first", "the asked one first"))
+def test_run_and_the_one_that_it_waits_for_move_one_after_the_other(
+    tmp_path: Path, place: Place, first: int
+) -> None:
+    def agent(journal: Journal) -> ReActAgent:
+        pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([Call("1", "pay", {}), "It is paid."])
+        helper = ReActAgent("helper", model, actions=[pay], approver=Waiting(), journal=journal)
+        asks = [Call("1", "helper", {"text": "Pay."}), "The helper has paid."]
+        return ReActAgent("a", ScriptedModel(asks), actions=[helper.as_action()], journal=journal)
+
+    with Journal(place("j")) as journal, Journal(tmp_path / "other") as other:
+        agent(journal).reply_sync("go", run_id="r")
+        (asked,) = (each.run for each in journal.waiting(kind="approval"))
+        ids = ("r", asked)
+        for run_id in (ids[first], ids[1 - first]):
+            journal.export(run_id, tmp_path / "r.jsonl", move=True)
+            other.import_run(tmp_path / "r.jsonl")
+            place_of_caller = other if first == 0 or run_id == "r" else journal
+            reply = agent(place_of_caller).reply_sync("go", run_id="r")
+            assert reply.stop_reason == "waiting"
+        (wait,) = other.waiting(kind="approval")
+        other.answer(wait.run, wait.key, True)
+        reply = agent(other).reply_sync("go", run_id="r")
+        assert (reply.stop_reason, reply.steps[0].result["result"]) == ("done", "It is paid.")
+
+
 @pytest.fixture
 def journal(place: Place) -> Iterator[Journal]:
     with Journal(place("j")) as journal:

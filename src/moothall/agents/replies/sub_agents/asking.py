@@ -31,7 +31,8 @@ from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
 from moothall.journal.doubt import Doubt
-from moothall.journal.stop_reason import FINAL, NO_ANSWER
+from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, NO_ANSWER
+from moothall.journal.store.wait_rows import WaitOutcome
 
 if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
@@ -131,15 +132,22 @@ async def said_in_call(
 
 
 def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
-    """Return whether the run for which a call has waited is gone: no other one is begun for it."""
+    """Return whether the run for which a call has waited is gone: no other one is begun for it.
+
+    If it is in another journal, the call waits on.
+    """
     past = caller.recorded.find(key)
     if past is None or all(each["wait"] != run_id for each in past.requests.values()):
         return False
     try:
-        agent.journal.run(run_id)
+        if agent.journal.run(run_id).state != ELSEWHERE_STATE:
+            return False
     except NoSuchRun:
-        return True
-    return False
+        record = caller.recorded
+        row = record.run.answer(run_id, record.path, key)
+        if record.copied or isinstance(row, WaitOutcome):  # the deletion has answered it
+            return True
+    raise Later(run_id)
 
 
 def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
