@@ -111,6 +111,8 @@ def test_texts_that_are_no_numbers_together_stay_texts(tmp_path: Path) -> None:
         ("licence", "perhaps", "row 1, column 'licence' must be yes or no, got \"perhaps\""),
         ("cars", "many", "row 1, column 'cars' must be a number, got 'many'"),
         ("VEHICLES", "8", "row 1, column 'VEHICLES' must be a code of VEHICLES of IPUMS"),
+        ("occupation", "2310", "row 1, column 'occupation' must be a text, got 2310"),
+        ("household", "A1", "row 1, column 'household' must be a whole number or one of alone, "),
         ("OCCP", "nurse", "row 1, column 'OCCP' must be a code of the 2018 Census Occupation"),
     ),
 )
@@ -181,6 +183,16 @@ def test_cell_of_parquet_that_is_no_number_is_empty(tmp_path: Path) -> None:
 def test_further_columns_of_one_meaning_are_attributes(tmp_path: Path) -> None:
     text = "id,age,AGEP,education,SCHL\n1,30,31,master,16\n"
     assert profiles(tmp_path, text) == [{"age": 30, "AGEP": 31, "education": "master", "SCHL": 16}]
+    assert profiles(tmp_path, "id,age,Age\n1,30,31\n") == [{"age": 30, "Age": 31}]
+
+
+def test_table_without_age_and_gender_says_that_they_are_drawn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert profiles(tmp_path, "id,idade,sexo\n1,30,2\n") == [{"idade": 30, "sexo": 2}]
+    (record,) = caplog.records
+    assert "neither 'age' nor 'gender', which are drawn" in record.getMessage()
+    assert record.getMessage().endswith("idade, sexo")
 
 
 def test_office_sample_gives_a_town_whole_households_by_their_weights(tmp_path: Path) -> None:

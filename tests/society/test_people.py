@@ -224,7 +224,7 @@ def test_people_table_of_csv_is_read(tmp_path: Path, city: City) -> None:
 def test_further_columns_are_attributes_of_ones_own(tmp_path: Path, city: City) -> None:
     file = tmp_path / "people.csv"
     file.write_text(
-        "id,age,occupation,income,household,values,zip\n"
+        "id,age,occupation,income,house,values,zip\n"
         '1,35,baker,31200.5,h-1,"family, and a quiet life",00501\n'
         "2,,,-3,h-1,,\n",
         encoding="utf-8",
@@ -234,11 +234,11 @@ def test_further_columns_are_attributes_of_ones_own(tmp_path: Path, city: City) 
         "age": 35,
         "occupation": "baker",
         "income": 31200.5,
-        "household": "h-1",
+        "house": "h-1",
         "values": "family, and a quiet life",
         "zip": "00501",
     }
-    assert ben == {"id": 2, "profile": {"income": -3, "household": "h-1"}}
+    assert ben == {"id": 2, "profile": {"income": -3, "house": "h-1"}}
     assert completed([ada], seed=1)[0]["profile"]["occupation"] == "baker"
     for wrong in ("x" * 2001, "a\nb", float("nan"), [1]):
         with pytest.raises(ConfigError, match='row 1, column "motto" must be a number, or'):

@@ -210,12 +210,12 @@ def standard_columns(
     """
     meanings: dict[str, tuple[str, Callable[[Any], Any]]] = {}
     for name, parsers in _MEANINGS.items():
-        by_lower_name = {
-            lower_name: each
-            for each in columns
-            if (lower_name := each.lower()) in parsers
-            and (each == lower_name or lower_name not in _CASE_SENSITIVE_NAMES)
-        }
+        by_lower_name: dict[str, str] = {}
+        for each in sorted(columns, key=lambda each: each != each.lower()):  # our own name first
+            if (lower := each.lower()) in parsers and (
+                each == lower or lower not in _CASE_SENSITIVE_NAMES
+            ):
+                by_lower_name.setdefault(lower, each)
         first = next((lower_name for lower_name in parsers if lower_name in by_lower_name), None)
         if first is not None:
             meanings[by_lower_name[first]] = (name, parsers[first])

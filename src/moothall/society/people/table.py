@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,9 +14,11 @@ from typing import Any, Final, NamedTuple
 from moothall import ConfigError, MoothallError
 from moothall.build import address, check_integer, error_text, excerpt
 from moothall.society.arrays import csv_rows, import_package
+from moothall.society.blocks.columns import HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS
 from moothall.society.people.census_columns import CENSUS_COLUMN_NAMES, NUMBERS, standard_columns
 
+logger: logging.Logger = logging.getLogger("moothall.society")
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
 _MOST_MONEY = 10**15
@@ -119,12 +122,19 @@ def checked_people(
             _check_attribute(column, source)
     if "id" not in names:
         raise ConfigError(f"{source} has no column 'id'")
+    attributes = [each for each in names if each not in COLUMNS]
+    if attributes and "age" not in names and "gender" not in names:
+        logger.warning(
+            "%s has neither 'age' nor 'gender', which are drawn; attributes of your own: %s",
+            source,
+            ", ".join(attributes[:20]),
+        )
     people: list[dict[str, Any]] = []
     at: dict[int | str, int] = {}
     for number, cells in enumerate(zip(*table.values(), strict=True), 1):
         row = dict(zip(names, cells, strict=True))
         label = f"{source}, row {number}"
-        person = _person(row, label, city, [each for each in names if each not in COLUMNS])
+        person = _person(row, label, city, attributes)
         first_row = at.setdefault(person["id"], number)
         if first_row != number:
             raise ConfigError(
@@ -227,6 +237,12 @@ def _attribute_named(name: str, value: Any, label: str) -> Any:
     value = _attribute(value, f"{label}, column {excerpt(name)}")
     if name in NUMBERS and not isinstance(value, int | float):
         raise ConfigError(f"{label}, column {name!r} must be a number, got {value!r:.80}")
+    if name == "household" and isinstance(value, str) and value not in HOUSEHOLDS:
+        rule = f"a whole number or one of {', '.join(HOUSEHOLDS)}, got {excerpt(value)}"
+        raise ConfigError(f"{label}, column {name!r} must be {rule}: other ids are `household_id`")
+    if name == "occupation" and not isinstance(value, str):
+        rule = f"must be a text, got {value!r:.80}: codes are read from OCCP, OCC or SOCP"
+        raise ConfigError(f"{label}, column {name!r} {rule}")
     return value
 
 
