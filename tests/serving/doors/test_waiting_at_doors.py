@@ -29,6 +29,7 @@ from moothall import (
     ModelReply,
     ReActAgent,
     ScriptedModel,
+    StateError,
     Waiting,
 )
 from moothall.serving import asgi
@@ -701,14 +702,18 @@ def test_openai_group_that_goes_on_later_hears_what_was_said_once(
 def test_openai_caller_cancels_its_own_response_that_waits(serve: Serve, tmp_path: Path) -> None:
     tokens = {"ada": "t-ada", "bob": "t-bob"}
     with Journal(tmp_path / "runs.db") as journal:
-        url = serve(asgi(shop(PAY, "Hello.", journal=journal), token=tokens))
+        approver = Waiting(until=3600)
+        url = serve(asgi(shop(PAY, "Hello.", journal=journal, approver=approver), token=tokens))
         ada, bob = (client(url, each).responses for each in tokens.values())
         made = ada.create(model="shop", input="Buy.")
         with pytest.raises(openai.NotFoundError):
             bob.cancel(made.id)
         assert ada.retrieve(made.id).status == "in_progress"
+        (wait,) = journal.waiting()
         assert [ada.cancel(made.id).status for _ in range(2)] == ["cancelled"] * 2
         assert ada.retrieve(made.id).status == "cancelled"
+        with pytest.raises(StateError, match="answered any more: the run is cancelled"):
+            journal.answer(wait.run, wait.key, True)
         assert (journal.waiting(), BOUGHT) == ([], [])
         assert journal.run(made.id.removeprefix("resp_")).state == "cancelled"
         ended = ada.create(model="shop", input="Hi.")

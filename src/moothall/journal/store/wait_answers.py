@@ -10,6 +10,7 @@ from moothall.actions.approval.later import is_reserved_key
 from moothall.foundation.database import Database
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
+from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_rows import WaitOutcome, as_answer, in_order
@@ -63,7 +64,11 @@ def give(
             f"{cut(text, _EXCERPT_CHARS)}: the first answer counts"
         )
     if not waiting:
-        problem = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
+        problem = "the run has gone on"
+        if (state := _state(db, number)) in (*FINAL, "cancelled"):
+            problem = f"the run is {state}"
+        if until is not None and until <= now:
+            problem = f"it was over at {stamp(until)}"
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
     allowed = tuple(store.data_at(db, place).get("who", ()))
     if allowed and answerer not in allowed:
@@ -89,6 +94,10 @@ def _call(store: Store, db: Database, place: int) -> str:
     return cut(call_line(about.get("action", ""), about.get("args")), _EXCERPT_CHARS)
 
 
+def _state(db: Database, number: int) -> Any:
+    return db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
+
+
 def _keep_early(
     db: Database, run: tuple[int, str], key: str, row: tuple[str, str | None, float]
 ) -> None:
@@ -99,7 +108,7 @@ def _keep_early(
             f"run {run_id!r} waits for nothing under the key {key!r}; `moothall waiting` lists "
             "what waits"
         )
-    state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
+    state = _state(db, number)
     if state is not None and state not in ("waiting", "in_doubt"):
         raise StateError(f"run {run_id!r} is over ({state}): {key!r} cannot be answered")
     early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0 AND value IS NOT NULL"

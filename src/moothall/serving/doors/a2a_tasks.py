@@ -267,7 +267,9 @@ class Task:
 def takes_none(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
     """Return the error for a message to a task that asks its caller nothing."""
     now = "has ended" if state in TERMINAL else "works and asks nothing"
-    if waits:
+    if state == CANCELED:
+        now = "was cancelled"
+    elif waits:
         now = f"is {waiting_text(waits)}"
     return A2AFault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
 

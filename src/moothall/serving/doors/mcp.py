@@ -329,7 +329,7 @@ class MCPDoor:
         from mcp import MCPError
 
         missing = MCPError(
-            types.INVALID_PARAMS, "no call waits for this answer: it was given, or took too long"
+            types.INVALID_PARAMS, "no call waits for this answer: it was given, cancelled or late"
         )
         run_id, _, key = (params.request_state or "").partition(".")
         id, action = self._tools().get(params.name, ("", None))
