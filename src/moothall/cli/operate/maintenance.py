@@ -81,7 +81,7 @@ def compact(journal: str | None) -> int:
 @click.option(
     "--jsonl", metavar="PATH", type=FileToWrite(), required=True, help="The file to write."
 )
-@click.option("--move", is_flag=True, help="Delete the run here once the file is written.")
+@click.option("--move", is_flag=True, help="It goes on from the file; here it is `elsewhere`.")
 def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
     """Write the run with this ID to a file of JSON lines.
 
