@@ -483,6 +483,49 @@ def test_ag_ui_client_that_sends_its_own_answer_again_gets_the_reply(
         assert BOUGHT == ["tea"]
 
 
+@pytest.mark.parametrize("breaks", (False, True))
+def test_ag_ui_client_without_a_journal_that_sends_its_own_answer_again_reads_what_came_of_it(
+    serve: Serve, breaks: bool
+) -> None:
+    answering = threading.Event()
+
+    async def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        if messages[-1]["role"] != "tool":
+            return call("buy", item="tea")
+        answering.set()
+        if breaks:
+            await asyncio.Event().wait()
+        return "Bought."
+
+    agent = shop()
+    agent.model = ScriptedModel(answer)
+    url = serve(asgi(agent))
+    (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+    given = {"threadId": "t", "runId": "r", "messages": [user("Buy.")], "resume": [entry]}
+    with httpx2.stream("POST", f"{url}/ag-ui", json=given) as first:
+        assert answering.wait(20)
+        refused = httpx2.post(f"{url}/ag-ui", json=given)
+        if breaks:
+            assert (refused.status_code, "another request" in refused.text) == (409, True)
+        else:
+            first.read()
+
+    def again() -> Any:
+        return httpx2.post(f"{url}/ag-ui", json={**given, "runId": "again"})
+
+    asyncio.run(until(lambda: again().status_code == 200))
+    *_, last = (json.loads(line[5:]) for line in again().text.splitlines() if line[:1] == "d")
+    if breaks:
+        assert (last["type"], last["code"]) == ("RUN_ERROR", "cancelled")
+    else:
+        assert (last["type"], last["runId"]) == ("RUN_FINISHED", "again")
+        assert '"delta":"Bought."' in again().text
+    run(url, user("Buy."), resume=[{**entry, "payload": {"approved": False}}], status=400)
+    run(url, user("Buy."), resume=[entry], threadId="another", status=400)
+    assert BOUGHT == ["tea"]
+
+
 # -- MCP -------------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,7 @@ class AGUIDoor:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._waiting: dict[str, wire.AGUIRun] = {}  # those that wait in this process, by run
+        self._answered: dict[str, wire.AGUIRun] = {}  # the last ones that took answers here
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -90,6 +91,8 @@ class AGUIDoor:
                         await send({**comment, "more_body": True})
                         continue
                     is_waiting = job.run_id in self._waiting
+                    if job.answers is not None:
+                        job.told.append(each)
                     await _write(send, each)
             await send({"type": "http.response.body", "body": b""})
         finally:
@@ -145,8 +148,10 @@ class AGUIDoor:
         self, job: wire.AGUIRun, ids: dict[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
+        for each in job.told if job.task is None else ():  # its answer was sent again
+            yield each | (ids if "runId" in each else {})
         telling = wire.EventWriter(job)
-        while True:
+        while job.task is not None:
             news = await self._next(job)
             if news is None:  # all that can go on without the person has
                 yield _interrupts(job, self._keep(job), ids)
@@ -229,14 +234,23 @@ class AGUIDoor:
             raise wire.no_run()
         (run_id,) = run_ids
         answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
+        last = self._answered.get(run_id)
+        if last and last.answers == answers and last.is_of(agent, caller, thread):
+            return last.repeated()
         job = self._waiting.get(run_id)
         if job is None:
             return await self._resumed_from_journal(agent, caller, run_id, answers, body)
-        is_own = (job.agent, job.caller, job.thread) == (agent, caller, thread)
         open_asks, late_keys = job.asking.open, job.asking.withdrawn & answers.keys()
-        if not is_own or not open_asks.keys() | late_keys >= answers.keys():
+        if (
+            not job.is_of(agent, caller, thread)
+            or not open_asks.keys() | late_keys >= answers.keys()
+        ):
             raise wire.no_run()
         del self._waiting[run_id]
+        job.answers, job.told = answers, []
+        self._answered[run_id] = self._answered.pop(run_id, job)
+        while len(self._answered) > MOST_WAITING:
+            del self._answered[next(iter(self._answered))]
         job.asking.withdrawn -= late_keys  # once; the run has gone on without these answers
         for key in answers.keys() - late_keys:
             job.asking.settle(key, wire.read(open_asks[key], answers[key]))

@@ -65,12 +65,34 @@ class AGUIRun:
     is_version_1: bool = (
         False  # whether the client of this request states version 1 of the protocol
     )
+    answers: dict[str, Any] | None = None  # the last ones that it took in this process
+    told: list[dict[str, Any]] = field(default_factory=list)  # the events since then
     asking: OpenAsks = field(init=False)
     ids: CallIds = field(init=False)
 
     def __post_init__(self) -> None:
         self.asking = OpenAsks(self._changed, WAITS_S)
         self.ids = CallIds(self.run_id)
+
+    def is_of(self, agent: str, caller: str, thread: str) -> bool:
+        """Return whether it is of this agent, caller and thread."""
+        return (self.agent, self.caller, self.thread) == (agent, caller, thread)
+
+    def repeated(self) -> AGUIRun:
+        """Return a run that tells again what this one told since its last answers.
+
+        Raises:
+            BadRequest: it goes on
+        """
+        told = [*self.told]
+        if not told or told[-1]["type"] not in ("RUN_FINISHED", "RUN_ERROR"):
+            if self.task is not None and not self.task.done():
+                text = "this answer was taken: its run goes on in another request"
+                raise BadRequest(text, status=409)
+            text = "the run was cancelled, since the client of its request has left"
+            told.append({"type": "RUN_ERROR", "message": text, "code": "cancelled"})
+        its = (self.agent, self.caller, self.thread, self.run_id, self.tools, self.renamed)
+        return AGUIRun(*its, told=told)
 
     def take_event(self, event: Any) -> None:
         """Take an event of the reply; its call gets the id under which the client knows it."""
