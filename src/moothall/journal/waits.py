@@ -18,6 +18,7 @@ from moothall.journal.entry import Entry
 from moothall.journal.opening import NOTIFYING, Runs
 from moothall.journal.stop_reason import FINAL, NO_ANSWER, cut_off
 from moothall.journal.store.due_runs import DueRuns
+from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
@@ -48,6 +49,13 @@ _COLUMNS: Final = (
     "AND o.name = w.name AND o.key <> w.key) THEN w.name ELSE w.key END, w.kind, w.agent, "
     "w.thread, w.path, w.step, w.place, w.since, w.until, "
     "w.value, w.decided_by, w.answered"
+)
+
+_CANCEL: Final = "\x01cancel"
+"""The key of a wish, which is no wait: no answer can have it, since it is not printable."""
+_WANT_CANCELLED: Final = (
+    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, taken) "
+    "VALUES (?, ?, '', '', '', '', '', 0, ?, TRUE)"
 )
 
 _NOTIFIED_DOUBTS: Final = (
@@ -323,6 +331,24 @@ class Waits(DueRuns):
         for each in run_ids:
             with suppress(StateError, NoSuchRun, RunHeld):  # it has ended, or works
                 self.cancel(each, cause)
+
+    def want_cancelled(self, run_id: str, still: bool = True) -> None:
+        """Ask the process that works on a run to cancel it, if that looks; or no longer."""
+        with self._store.writing() as db:
+            number = self._store.number(db, run_id)
+            db.execute("DELETE FROM waits WHERE run = ? AND key = ?", (number, _CANCEL))
+            if still:
+                db.execute(_WANT_CANCELLED, (number, _CANCEL, time.time()))
+
+    def wanted_cancelled(self, run_ids: Iterable[str]) -> list[str]:
+        """Return which of these runs another process wants to be cancelled."""
+        query = "SELECT r.id FROM runs r JOIN waits w ON w.run = r.number WHERE w.key = ? AND r.id"
+        with self._store.reading() as db:
+            return [
+                str(id)
+                for batch in batches(run_ids)
+                for (id,) in db.execute(f"{query} IN {marks(batch)}", (_CANCEL, *batch))
+            ]
 
     # -- what is due -------------------------------------------------------------------------------
 

@@ -35,7 +35,9 @@ from moothall import (
 from moothall.serving import asgi
 from serving.company.conftest import until
 from serving.doors.a2a_calls import (
+    BEGUN,
     BOUGHT,
+    CANCELLED,
     ask,
     asked,
     call,
@@ -192,6 +194,22 @@ def test_a2a_subscriber_hears_the_next_question_of_a_task_that_another_server_go
         permit = {"approval": asked(task)["approval"], "permit": True}
         rpc(two, "SendMessage", data(permit, taskId=task["id"]))
         assert [asked(each)["text"] for each in told] == ["What colour?"]
+
+
+def test_a2a_task_is_cancelled_at_a_server_that_does_not_work_on_it(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal, Journal(tmp_path / "runs.db") as other:
+        url = serve(asgi(shop(call("wait"), journal=journal)))
+        second_url = serve(asgi(shop(journal=other)))
+        given = plain("Wait") | {"configuration": {"returnImmediately": True}}
+        task = rpc(url, "SendMessage", given)["result"]["task"]
+        assert BEGUN.wait(20)
+        ended = rpc(second_url, "CancelTask", {"id": task["id"]})["result"]
+        assert (state(ended), CANCELLED.wait(20)) == ("TASK_STATE_CANCELED", True)
+        assert state(rpc(url, "GetTask", {"id": task["id"]})["result"]) == "TASK_STATE_CANCELED"
+        again = rpc(second_url, "CancelTask", {"id": task["id"]})["error"]
+        assert again["code"] == -32002
 
 
 def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(

@@ -267,7 +267,7 @@ class A2ADoor:
         # Its run may have begun to wait meanwhile.
         if not ended_before and await self._tasks.cancel(agent, sender, id):
             return await self._tasks.get(agent, sender, id)
-        raise A2AFault("TASK_NOT_CANCELABLE", "the task does not run here any more")
+        raise A2AFault("TASK_NOT_CANCELABLE", "the task has ended, or its process does not answer")
 
     async def streamed(
         self, method: str, agent: str, sender: str, params: Any

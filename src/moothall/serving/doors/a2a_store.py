@@ -15,6 +15,7 @@ from moothall.build import log_failure
 from moothall.journal import Journal, Outline
 from moothall.serving.a2a.wire import (
     ANY_STATE,
+    CANCELED,
     TERMINAL,
     A2AFault,
     content_of,
@@ -46,6 +47,8 @@ from moothall.serving.doors.served import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
+_CANCELLED_S: Final = 10.0
+"""How long another process may take to cancel a task."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
 _MOST_PARKED: Final = 1000
 """How many tasks of a caller and an agent may wait in the journal."""
@@ -130,6 +133,7 @@ class Tasks:
             if (journal := journal_of(agent)) is None:
                 continue
             try:
+                await self._cancel_wanted(id, journal)
                 run_ids = await in_thread(journal.waits.run_ids, id)
                 if self._entered.get(id) is not agent:
                     find = partial(journal.runs, agent=id, state=Outline.cut_off)
@@ -140,6 +144,16 @@ class Tasks:
             else:
                 if all(go_on):
                     self._entered[id] = agent
+
+    async def _cancel_wanted(self, agent: str, journal: Journal) -> None:
+        """Cancel the tasks of this process that callers have cancelled at another one."""
+        works = {
+            id: task.work
+            for id, task in self._tasks.items()
+            if task.agent == agent and task.work and task.state not in TERMINAL
+        }
+        for id in await in_thread(journal.waits.wanted_cancelled, [*works]) if works else ():
+            works[id].cancel()
 
     async def _go_on(self, agent: str, journal: Journal, run_id: str) -> bool:
         """Go on with a task of the journal; return False if it must be tried again."""
@@ -228,7 +242,9 @@ class Tasks:
         return task
 
     async def cancel(self, agent: str, sender: str, id: str) -> bool:
-        """Cancel a task that waits in the journal; return False if it does not wait.
+        """Cancel a task that waits in the journal, or on which another process works.
+
+        Return False if it does neither, or the other process does not cancel it.
 
         Raises:
             A2AFault: the caller has no such task, or a person decides about a call of it
@@ -237,6 +253,17 @@ class Tasks:
         assert journal is not None
         if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, id)):
             raise A2AFault("TASK_NOT_CANCELABLE", f"task {id} is {waiting_text(waits)}")
+        if run.held:
+            await in_thread(journal.waits.want_cancelled, id)
+            try:
+                async with asyncio.timeout(_CANCELLED_S):
+                    await self.updates(agent, id)
+            except TimeoutError:
+                return False
+            finally:
+                await in_thread(journal.waits.want_cancelled, id, False)
+            run = await self.outline(agent, sender, id)
+            return state_of(self._served.agents[agent], run) == CANCELED
         if run.state != "waiting":
             return False
         try:

@@ -92,7 +92,7 @@ class AGUIDoor:
                         continue
                     is_waiting = job.run_id in self._waiting
                     if job.answers is not None:
-                        job.told.append(each)
+                        job.events_sent.append(each)
                     await _write(send, each)
             await send({"type": "http.response.body", "body": b""})
         finally:
@@ -148,7 +148,7 @@ class AGUIDoor:
         self, job: wire.AGUIRun, ids: dict[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
-        for each in job.told if job.task is None else ():  # its answer was sent again
+        for each in job.events_sent if job.task is None else ():  # its answer was sent again
             yield each | (ids if "runId" in each else {})
         telling = wire.EventWriter(job)
         while job.task is not None:
@@ -247,7 +247,7 @@ class AGUIDoor:
         ):
             raise wire.no_run()
         del self._waiting[run_id]
-        job.answers, job.told = answers, []
+        job.answers, job.events_sent = answers, []
         self._answered[run_id] = self._answered.pop(run_id, job)
         while len(self._answered) > MOST_WAITING:
             del self._answered[next(iter(self._answered))]

@@ -66,7 +66,7 @@ class AGUIRun:
         False  # whether the client of this request states version 1 of the protocol
     )
     answers: dict[str, Any] | None = None  # the last ones that it took in this process
-    told: list[dict[str, Any]] = field(default_factory=list)  # the events since then
+    events_sent: list[dict[str, Any]] = field(default_factory=list)  # since then
     asking: OpenAsks = field(init=False)
     ids: CallIds = field(init=False)
 
@@ -84,15 +84,15 @@ class AGUIRun:
         Raises:
             BadRequest: it goes on
         """
-        told = [*self.told]
-        if not told or told[-1]["type"] not in ("RUN_FINISHED", "RUN_ERROR"):
+        events = [*self.events_sent]
+        if not events or events[-1]["type"] not in ("RUN_FINISHED", "RUN_ERROR"):
             if self.task is not None and not self.task.done():
                 text = "this answer was taken: its run goes on in another request"
                 raise BadRequest(text, status=409)
             text = "the run was cancelled, since the client of its request has left"
-            told.append({"type": "RUN_ERROR", "message": text, "code": "cancelled"})
-        its = (self.agent, self.caller, self.thread, self.run_id, self.tools, self.renamed)
-        return AGUIRun(*its, told=told)
+            events.append({"type": "RUN_ERROR", "message": text, "code": "cancelled"})
+        identity = (self.agent, self.caller, self.thread, self.run_id, self.tools, self.renamed)
+        return AGUIRun(*identity, events_sent=events)
 
     def take_event(self, event: Any) -> None:
         """Take an event of the reply; its call gets the id under which the client knows it."""
