@@ -116,6 +116,24 @@ def test_answer_is_quoted_with_the_sentence_behind_it_whatever_its_script_and_ma
 
 
 @pytest.mark.parametrize(
+    ("text", "question", "answer"),
+    (
+        ("会费每年120元。图书可以借四周。", "会费是多少?", "120"),
+        ("会长是王丽。图书可以借四周。", "谁是会长?", "王丽"),
+        ("会費は年間3000円です。会長は田中花子です。", "会費はいくらですか?", "3000"),
+        ("プールは九時に開き、八時に閉まります。", "プールは何時に閉まりますか?", "九時"),
+        ("会费每年120元。图书可以借四周。", "停车费是多少?", None),
+        ("データーは毎日保存されます。", "カレーの値段はいくらですか?", None),
+    ),
+)
+def test_answer_of_a_short_chinese_or_japanese_question_needs_its_noun_alone(
+    text: str, question: str, answer: str | None
+) -> None:
+    citations = report_of(text, question).citations
+    assert any(answer in each.sentence for each in citations) if answer else not citations
+
+
+@pytest.mark.parametrize(
     "question",
     (
         "Which port does Kubernetes use?",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
@@ -24,6 +24,8 @@ _FEW: Final = 2  # words of a question, of which the rarer says enough
 _ABSENT: Final = 0.6  # what a word counts more that none of many passages has
 _MANY: Final = 24  # such passages; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
+_HAN: Final = re.compile("[\u3400-\u9fff]{2}")
+_HIRAGANA: Final = re.compile("[\u3040-\u309f]{1,2}")
 _NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
 
@@ -64,6 +66,7 @@ class QuestionWords:
             if degree and previous.casefold() == degree
         }
         self._degrees = {term for term, word in self.words_by_term.items() if word in after}
+        self._degrees |= set(self._crossing())
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
@@ -75,6 +78,21 @@ class QuestionWords:
         self.total: float = sum(self.weights.values()) or 1.0
         self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
         """Terms that follow each other in the question."""
+
+    def _crossing(self) -> Iterator[str]:
+        """Yield pairs of characters that most often are no word, but end one and begin another.
+
+        No passage has them. They stand beside a pair of Chinese characters that one has, or are the
+        endings of Japanese.
+        """
+        counts = self._ranking.text_counts
+        for pair in pairwise(self.words_by_term):
+            for term, beside in (pair, pair[::-1]):
+                is_known = (
+                    counts[beside] and _HAN.match(beside) and vocabulary.Words.is_unspaced(term)
+                )
+                if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
+                    yield term
 
     def _factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
