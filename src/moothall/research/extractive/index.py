@@ -87,9 +87,11 @@ class QuestionWords:
         """
         counts = self._ranking.text_counts
         for pair in pairwise(self.words_by_term):
-            for term, beside in (pair, pair[::-1]):
+            for term, neighbour in (pair, pair[::-1]):
                 is_known = (
-                    counts[beside] and _HAN.match(beside) and vocabulary.Words.is_unspaced(term)
+                    counts[neighbour]
+                    and _HAN.match(neighbour)
+                    and vocabulary.Words.is_unspaced(term)
                 )
                 if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
                     yield term
