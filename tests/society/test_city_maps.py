@@ -65,6 +65,15 @@ def test_geojson_is_a_city_in_metres_with_places_by_tags_and_roads_between_cross
     assert City.from_json(city.to_json()).sha256 == city.sha256
 
 
+def test_geojson_of_another_program_has_lists_of_tags_and_a_byte_order_mark(tmp_path: Path) -> None:
+    text = json.dumps(TOWN).replace(
+        '"highway": "residential"', '"highway": ["residential", "path"]'
+    )
+    file = tmp_path / "town.geojson"
+    file.write_text(text, encoding="utf-8-sig")
+    assert City.from_geojson(file).sha256 == City.from_geojson(TOWN).sha256
+
+
 def test_map_place_that_a_mode_does_not_reach_is_reached_from_its_nearest_road_on_foot() -> None:
     city = City.from_geojson(TOWN)
     hill, mill = city["shop-1"], city["work-1"]

@@ -60,7 +60,7 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
             raise ConfigError(f"GeoJSON must be a file's path or its data, got {excerpt(source)}")
         name = str(source)
         try:
-            data = read_json(Path(source).read_text(encoding="utf-8"))
+            data = read_json(Path(source).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
         except (UnreadableText, UnicodeDecodeError) as error:
@@ -73,6 +73,9 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
         try:
             geometry, tags = feature["geometry"], feature.get("properties") or {}
             if geometry is not None:  # a feature without a place (RFC 7946, 3.2)
+                # OSMnx lists the tags of ways that it has joined; `modes` is a list of ours.
+                lists = {k for k, v in tags.items() if isinstance(v, list) and v} - {"modes"}
+                tags = {**tags, **{each: tags[each][0] for each in lists}}
                 _add_geometry(collected, geometry, tags)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             reason = f"cannot be used: {error_text(error)}"
@@ -108,7 +111,7 @@ def _add_geometry(collected: MapFeatures, geometry: Any, tags: Mapping[str, Any]
 def _spot(at: Any) -> Spot:
     lon, lat = float(at[0]), float(at[1])
     if not (-180 <= lon <= 180 and -90 <= lat <= 90):
-        raise ValueError(f"({lon:g}, {lat:g}) is no longitude and latitude")
+        raise ValueError(f"({lon:g}, {lat:g}) is no longitude and latitude (EPSG:4326)")
     return lon, lat
 
 
