@@ -196,3 +196,31 @@ def test_runs_needs_me_leaves_out_what_is_answered(folder: Path) -> None:
             journal.answer(wait.run, wait.key, True)
     assert moothall("runs", "--needs-me", cwd=folder).stdout == "There are no such runs.\n"
     assert "needs you" not in moothall("runs", cwd=folder).stdout
+
+
+def test_resume_of_a_run_that_waits_says_for_what_and_afterwards_who_goes_on_with_it(
+    folder: Path,
+) -> None:
+    early = moothall("resume", "r", cwd=folder)
+    assert early.returncode == 1
+    for text in ("run 'r' waits for the ", "pay(coins=3)", "pay(coins=4)", "batch-1"):
+        assert text in early.stderr
+    with Journal(folder / "runs.db") as journal:
+        for wait in journal.waiting("r"):
+            journal.answer("r", wait.key, True)
+    answered = moothall("resume", "r", cwd=folder)
+    assert (answered.returncode, answered.stderr) == (0, "")
+    assert "the process that serves agent clerk goes on with it" in answered.stdout
+
+
+def test_runs_cancel_ends_a_run_that_waits_in_the_name_of_who_did_it(folder: Path) -> None:
+    cancelled = moothall("runs", "cancel", "r", "--as", "eva", cwd=folder)
+    assert (cancelled.returncode, cancelled.stderr) == (0, "")
+    assert "Nothing waits." in moothall("waiting", cwd=folder).stdout
+    shown = moothall("runs", "r", cwd=folder).stdout
+    assert "cancelled: eva cancelled it while waiting for the approval of pay(coins=" in shown
+    assert moothall("runs", "cancel", "r", cwd=folder).returncode == 0
+    with Journal(folder / "runs.db") as journal:
+        ReActAgent("clerk", ScriptedModel(["Done."]), journal=journal).reply_sync("Go.", run_id="d")
+    over = moothall("runs", "cancel", "d", cwd=folder)
+    assert (over.returncode, over.stderr) == (2, "moothall: run 'd' does not wait\n")

@@ -86,6 +86,7 @@ def agent(**options: Any) -> Any:
         (lambda: agent(instructions="x"), "instructions= is system_prompt= here"),
         (lambda: agent(aprover=None), "aprover= (did you mean 'approver'?)"),
         (lambda: agent(concurency=2), "did you mean 'concurrency'?"),
+        (lambda: Action("f", print, policy="permitted"), "did you mean 'access_policy'?"),  # type: ignore[call-arg]
         (lambda: agent(xyzzy=2), "ReActAgent has no argument xyzzy="),
         (lambda: agent(schema=int), "ReActAgent has no argument schema=: its reply(schema=…) has"),
         (lambda: Society(2, step="1h"), "Society has no argument step=: its run(step=…) has"),  # type: ignore[call-arg]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Final, Self, Unpack
 
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.reading import add_sources_of, reading_here
-from moothall.foundation.arguments import check_boolean, check_integer
+from moothall.foundation.arguments import check_boolean, check_integer, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
@@ -150,7 +151,7 @@ class Journal:
         run_query = RunQuery.of(Journal.sums, filters)
         with self.file.reading() as db:
             run_query.check(db)
-            leased = partial(self._leased_numbers, db)
+            leased = partial(self.held_runs.all_leased, db)
             query, values = run_query.sums(leased, self.file.attribute_sql)
             return Sums(*db.execute(query, values).fetchone())
 
@@ -213,10 +214,8 @@ class Journal:
         commit = asyncio.Event()
 
         def tell() -> None:
-            try:
+            with suppress(RuntimeError):  # the loop of this reader has ended
                 loop.call_soon_threadsafe(commit.set)
-            except RuntimeError:
-                pass  # the loop of this reader has ended
 
         self._commits.watching.add(tell)
         try:
@@ -234,11 +233,9 @@ class Journal:
                     elif not now.under_way:
                         return
                     else:
-                        try:
+                        with suppress(TimeoutError):
                             async with asyncio.timeout(self.file.look_s):
                                 await commit.wait()
-                        except TimeoutError:
-                            pass
         finally:
             self._commits.watching.discard(tell)
 
@@ -342,9 +339,21 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             RunHeld: a process works on it
-            StateError: it has ended, or waits for an answer or a decision
+            StateError: it has ended, or waits for an answer or a decision that nobody has given
         """
         self.waits.resume(run_id, by)
+
+    def cancel(self, run_id: str, *, by: str | None = None) -> None:
+        """End a run that waits, and the waiting runs of the agents that it has asked.
+
+        Raises:
+            ConfigError: `by` is not a text
+            NoSuchRun: there is no run of that id
+            RunHeld: a process works on it
+            StateError: it does not wait
+        """
+        check_text("by=", by, optional=True)
+        self.waits.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
 
     def fork(
         self,
@@ -544,10 +553,7 @@ class Journal:
 
         The next start resumes such a run, as after a kill.
         """
-        if run_id is None:
-            self.held_runs.resumes_cancelled_runs = leave
-        for run in self.held_runs.open_runs():
-            run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
+        self.held_runs.leave(run_id, leave)
 
     def due_runs(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs for which has come what they waited for."""
@@ -557,11 +563,8 @@ class Journal:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=Outline.cut_off, kind=kind, agent=agent)
         blocked = map(self.run, self.waits.after_others(agent))
-        waited = [
-            run
-            for run in {run.id: run for run in (*self.due_runs(kind, agent), *blocked)}.values()
-            if run.state == "waiting" and run.kind == kind
-        ]
+        runs = {run.id: run for run in (*self.due_runs(kind, agent), *blocked)}.values()
+        waited = [run for run in runs if run.state == "waiting" and run.kind == kind]
         return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
 
     async def begin(
@@ -575,8 +578,8 @@ class Journal:
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, among these numbers."""
-        leases = self.held_runs
-        leased = self._leased_numbers(db) if numbers is None else set(leases.leased(numbers))
+        held = self.held_runs
+        leased = held.all_leased(db) if numbers is None else set(held.leased(numbers))
         query, values = run_query.rows(lambda: leased, self.file.attribute_sql)
         outlines = []
         for number, *row, column, state, origin, thread, waiting in db.execute(query, values):
@@ -594,7 +597,3 @@ class Journal:
             for each in outlines:
                 self.entries(each.id, most=_ABOUT_TASK)
         return outlines
-
-    def _leased_numbers(self, db: Database) -> set[int]:
-        """Return the numbers of the runs that processes work on."""
-        return set(self.held_runs.leased(n for (n,) in db.execute("SELECT number FROM runs")))

@@ -83,9 +83,16 @@ class Runs:
         with self._leases.lock:
             self._leases.give_back(number)
 
-    def open_runs(self) -> list[OpenRun]:
-        """Return the runs that this process works on."""
-        return list(self._open)
+    def leave(self, run_id: str | None, leave: bool) -> None:
+        """Have a run, or all that are open or opened later, get no end if they are cancelled."""
+        if run_id is None:
+            self.resumes_cancelled_runs = leave
+        for run in list(self._open):
+            run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
+
+    def all_leased(self, db: Database) -> set[int]:
+        """Return the numbers of the runs that processes work on."""
+        return set(self.leased(n for (n,) in db.execute("SELECT number FROM runs")))
 
     async def begin(self, run_id: str, new: NewRun) -> OpenRun:
         """Open a run in a worker thread; a new one begins with `new`."""

@@ -292,13 +292,22 @@ class Waits(DueRuns):
         return [doubt for doubt, _ in decided]
 
     def resume(self, run_id: str, by: str | None) -> None:
-        """Record that a run is to be resumed: it is due."""
+        """Record that a run is to be resumed: it is due, unless it is already."""
         check_text("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
             entries = [entry for part in run.past_entries.values() for entry in part]
             state = state_of(sorted(entries, key=lambda each: each.sequence))
-            if state in FINAL or state in ("in_doubt", "waiting"):
+            if state == "waiting":
+                questions = [waits_for(each) for each in self.open(run_id, None, None)]
+                with self._store.reading() as db:
+                    asked = [f"run {each!r}" for each in asked_runs(db, run.number)]
+                if not (questions or asked):
+                    return  # what it waited for has come
+                raise StateError(f"run {run_id!r} waits for {' and '.join([*questions, *asked])}")
+            if state == "in_doubt":
+                raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
+            if state in FINAL:
                 raise StateError(f"run {run_id!r} cannot be resumed: it is {state}")
             run.note("", "decided", {"key": "", "decision": RESUME, "by": by})
             run.commit_now()

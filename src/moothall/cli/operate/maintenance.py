@@ -9,6 +9,7 @@ import click
 from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING, OLD_STATE_READ, delete, print_deleted
+from moothall.cli.operate.waiting import user_name
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -147,6 +148,25 @@ def adopt(run_id: str, journal: str | None) -> int:
     return 0
 
 
+@click.command(short_help="End a run that waits.")
+@click.argument("run_id", metavar="ID")
+@journal_option("The journal.")
+@click.option("--as", "by", metavar="NAME", help="Who ends it; by default the user of this system.")
+def cancel(run_id: str, journal: str | None, by: str | None) -> int:
+    """End the run with this ID, and the waiting runs of the agents that it has asked.
+
+    It no longer waits for an approval, an answer or a moment: what comes later is refused. A run
+    that a process works on is cancelled there, such as by Stop in the studio.
+
+    \b
+    Example:
+      moothall runs cancel 79a0b5265e6033b5
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with open_journal(journal) as store, as_usage_error():
+        store.cancel(run_id, by=user_name(by))
+    return 0
+
+
 @click.command(short_help="Copy the journal while it is written.")
 @click.argument("path", metavar="PATH", type=FileToWrite())
 @journal_option("The journal.")
@@ -214,6 +234,7 @@ COMMANDS: Final = {
     "export": export,
     "import": import_,
     "adopt": adopt,
+    "cancel": cancel,
     "backup": backup,
     "restore": restore,
     "check": check,
