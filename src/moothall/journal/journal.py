@@ -578,8 +578,8 @@ class Journal:
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, among these numbers."""
-        held = self.held_runs
-        leased = held.all_leased(db) if numbers is None else set(held.leased(numbers))
+        holder = self.held_runs
+        leased = holder.all_leased(db) if numbers is None else set(holder.leased(numbers))
         query, values = run_query.rows(lambda: leased, self.file.attribute_sql)
         outlines = []
         for number, *row, column, state, origin, thread, waiting in db.execute(query, values):

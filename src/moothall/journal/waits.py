@@ -301,10 +301,10 @@ class Waits(DueRuns):
             if state == "waiting":
                 questions = [waits_for(each) for each in self.open(run_id, None, None)]
                 with self._store.reading() as db:
-                    asked = [f"run {each!r}" for each in asked_runs(db, run.number)]
-                if not (questions or asked):
+                    questions += [f"run {each!r}" for each in asked_runs(db, run.number)]
+                if not questions:
                     return  # what it waited for has come
-                raise StateError(f"run {run_id!r} waits for {' and '.join([*questions, *asked])}")
+                raise StateError(f"run {run_id!r} waits for {' and '.join(questions)}")
             if state == "in_doubt":
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             if state in FINAL:

@@ -86,10 +86,10 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return the known names like an unknown one, as the end of an error's text."""
     from difflib import get_close_matches
 
-    known = list(names)
-    matches = get_close_matches(name, known, 1, _MIN_LIKENESS)
+    candidates = list(names)
+    matches = get_close_matches(name, candidates, 1, _MIN_LIKENESS)
     if not matches:  # such as `access_policy` for `policy`, if no other name has the word
-        matches = [each for each in known if name in each.split("_")]
+        matches = [each for each in candidates if name in each.split("_")]
     return f" (did you mean {matches[0]!r}?)" if len(matches) == 1 else ""
 
 
