@@ -162,8 +162,37 @@ def _cells(owner: Any) -> dict[str, Any]:
     return dict(zip(names, owner.__closure__ or (), strict=True))
 
 
+def _arguments(owner: Any) -> dict[str, Any]:
+    """Return what a function is bound to, in tuples, which have no JSON form: none is put back."""
+    bound: dict[object, Any] = {}
+    while isinstance(owner, functools.partial):
+        bound = dict(enumerate(owner.args, 1)) | owner.keywords | bound
+        owner = owner.func
+    if isinstance(owner, FunctionType):
+        count, values = owner.__code__.co_argcount, owner.__defaults__ or ()
+        names = owner.__code__.co_varnames[count - len(values) : count]
+        bound = dict(zip(names, values, strict=True)) | (owner.__kwdefaults__ or {}) | bound
+    return {f"argument {name}": (value,) for name, value in bound.items()}
+
+
+def _slots(owner: Any) -> tuple[str, ...]:
+    kind: Any = type(owner)
+    return _slots_of_class(kind)
+
+
+@functools.cache
+def _slots_of_class(kind: type) -> tuple[str, ...]:
+    """Return the variables that a user's class keeps beside `__dict__`."""
+    slots = (vars(each).get("__slots__", ()) for each in kind.__mro__ if not is_ours(each))
+    names = (name for each in slots for name in ((each,) if isinstance(each, str) else each))
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
 def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
+    yield from _arguments(owner).items()
     owner = root_of(owner)
+    slots = _slots(owner)
+    yield from ((name, getattr(owner, name)) for name in slots if hasattr(owner, name))
     if isinstance(owner, FunctionType):
         for name, cell in _cells(owner).items():
             try:
@@ -189,6 +218,8 @@ def _put(owner: Any, name: str, value: Any) -> None:
         cells[name].cell_contents = value
     elif type(owner) is dict:
         owner[name] = value
+    elif name in _slots(owner):
+        setattr(owner, name, value)
     else:
         vars(owner)[name] = value
 
@@ -197,6 +228,8 @@ def _drop(owner: Any, name: str) -> None:
     owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         del cells[name].cell_contents
+    elif name in _slots(owner):
+        delattr(owner, name)
     else:
         del (owner if type(owner) is dict else vars(owner))[name]
 
