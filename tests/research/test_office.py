@@ -846,6 +846,18 @@ def test_mail_has_what_it_forwards_and_its_further_texts() -> None:
             '{"worksheets": [{"cells": [{"cell_type": "code", "input": ["t"]}]}]}',
             "```python\nt\n```",
         ),
+        (
+            "a.ics",
+            "BEGIN:VEVENT\r\nDTSTART;TZID=X:20240612T180000\r\nSUMMARY:Board mee\r\n ting\r\n"
+            "LOCATION:Hall\\, room 5\r\nEND:VEVENT\r\n",
+            "DTSTART: 2024-06-12 18:00; SUMMARY: Board meeting; LOCATION: Hall, room 5",
+        ),
+        (
+            "a.vcf",
+            "BEGIN:VCARD\nFN:Ada Stone\nTEL;TYPE=CELL:+49 170 1\nBDAY:19850501\nEND:VCARD\n",
+            "FN: Ada Stone; TEL: +49 170 1; BDAY: 1985-05-01",
+        ),
+        ("app.log.12", "disk sda7 is full\n", "disk sda7 is full"),
     ),
 )
 def test_data_file_is_read_as_the_program_meant_it(name: str, data: str, first: str) -> None:

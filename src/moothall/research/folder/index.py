@@ -104,7 +104,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     # Office files, mails, tables as people see them; pages without readers' comments; rich text,
     # Markdown without its front matter; manual pages by mandoc.
     *4 * (_EMPTIED,),
-    *10 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
+    *11 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -123,12 +123,12 @@ def search_folder(
 ) -> Action:
     """Return an action `search_folder` that finds passages in the files below a folder.
 
-    Text, Markdown, reStructuredText, HTML, PDF, DOCX, RTF, office files, mails, EPUB, manual pages,
-    notebooks, CSV and source files are put into a full-text index (SQLite FTS5), which each search
-    updates; of more than 500 files at most once a second, and for a twentieth of the time. Hidden
-    files and folders, `node_modules` and `__pycache__` are left out. So are links, binary and
-    unreadable files, those of another kind and those larger than 20 MiB, unpacked if gzip packs
-    them: how many, and why, is logged, and a report says so.
+    Text, Markdown, reStructuredText, HTML, PDF, DOCX, RTF, office files, mails, calendars, EPUB,
+    manual pages, notebooks, CSV and source files are put into a full-text index (SQLite FTS5),
+    which each search updates; of more than 500 files at most once a second, and for a twentieth of
+    the time. Hidden files and folders, `node_modules` and `__pycache__` are left out. So are links,
+    binary and unreadable files, those of another kind and those larger than 20 MiB, unpacked if
+    gzip packs them: how many, and why, is logged, and a report says so.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. A passage that another

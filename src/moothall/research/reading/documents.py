@@ -47,6 +47,11 @@ _ESCAPED_IN: Final = re.compile(r"(?i)\.(?:jsonl?|properties)(?:\.gz)?\Z")
 _ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
 
 
+_ENTRY_BORDER: Final = re.compile(r"^(?:BEGIN|END):.*\n?", re.MULTILINE)
+_FIELD: Final = re.compile(r"^([\w.-]+)(?:;[^:\n]*)?:(.+)$", re.MULTILINE)
+_STAMP: Final = re.compile(r"\b(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\dZ?)?(?![^;\n])")
+
+
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
 _LONG: Final = 500  # bytes; longer lines on average were not written by a person
 _PRINTED: Final = 2000  # characters of an output in a notebook
@@ -118,7 +123,7 @@ def kind_of(name: str) -> str | None:
     suffixes = PurePosixPath(name).suffixes[-2:]
     if suffixes and _FILLED.fullmatch(suffixes[-1]) and suffixes[0].lower() in BY_SUFFIX:
         suffixes = suffixes[:1]
-    if not suffixes:
+    if not suffixes or (suffixes[-1][1:].isdecimal() and len(suffixes[-1]) > 2):  # app.log.12
         return "text"
     return (
         "manual" if _MANUAL_SUFFIX.fullmatch(suffixes[-1]) else BY_SUFFIX.get(suffixes[-1].lower())
@@ -147,6 +152,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return process.ProcessReading(kind, text.encode()).read()
     if kind == "markdown":
         return _markdown(_without_links(text))
+    if kind == "entries":
+        return Document("", _entries(text), [])
     if kind == "rest":
         return _plain_document(text)
     if kind == "table":
@@ -201,6 +208,17 @@ def _unescaped(match: re.Match[str]) -> str:
     units = b"".join(int(each, 16).to_bytes(2, "big") for each in match[2].split("\\u")[1:])
     text = units.decode("utf-16-be", "replace")
     return match[0] if text.isascii() else match[1] + plain_text(text)
+
+
+def _entries(text: str) -> str:
+    """Return the entries of a calendar or of contacts as paragraphs, with the names of fields."""
+    parts = _ENTRY_BORDER.split(re.sub(r"\n[ \t]", "", text))  # lines are folded
+    entries = ("; ".join(map(": ".join, _FIELD.findall(each))) for each in parts)
+    dated = _STAMP.sub(
+        lambda at: f"{at[1]}-{at[2]}-{at[3]}" + (f" {at[4]}:{at[5]}" if at[4] else ""),
+        "\n\n".join(filter(None, entries)),
+    )
+    return re.sub(r"\\(?:[nN]|(.))", lambda escape: escape[1] or " ", dated)
 
 
 def _notebook(text: str) -> Document:

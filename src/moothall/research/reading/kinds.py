@@ -60,6 +60,7 @@ KINDS: Final = {
     "manual": Kind("", "", "lxml", "manual", "read_manual"),  # called by its section: `ls.1`
     "notebook": Kind(".ipynb"),
     "table": Kind(".csv .tsv", "text/csv text/tab-separated-values"),
+    "entries": Kind(".ics .vcf"),
     "python": Kind(".py .pyi"),
     "source": Kind(
         ".adoc .asc .asciidoc .bash .bat .bib .c .cc .cfg .clj .cmake .conf .cpp .cs .css "
