@@ -9,7 +9,7 @@ from typing import Final
 from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
-from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query_words
+from moothall.foundation.sqlite.fulltext import SearchWords
 from moothall.memory.memory_tables import (
     ADD_CHANGED_COLUMN,
     ADD_RUN_COLUMN,
@@ -72,7 +72,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
         """Have a message be found by the words of a text."""
         db.execute(
             "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)",
-            (number, f"t{thread}", indexed(text)),
+            (number, f"t{thread}", SearchWords.indexed(text)),
         )
 
     def remove_words(
@@ -81,12 +81,12 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
         """Have a thread's messages after a number, of these numbers and texts, not be found."""
         db.executemany(
             "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
-            ((number, f"t{thread}", indexed(text)) for number, text in texts),
+            ((number, f"t{thread}", SearchWords.indexed(text)) for number, text in texts),
         )
 
     def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
-        query = any_of(distinct(query_words(text), MAX_QUERY_WORDS))
+        query = SearchWords(SearchWords.of(text), MAX_QUERY_WORDS).any
         if not query:
             return []
         within = "" if thread is None else f'thread:"t{thread}" AND '

@@ -124,7 +124,7 @@ def test_root_folder_must_be_a_folder(root: Path) -> None:
         file_actions(root / "nowhere")
     with pytest.raises(NoSuchFile, match='the root folder must be a path, got ""'):
         file_actions("")
-    with pytest.raises(NotAFile, match="the root folder must be a path, got 3"):
+    with pytest.raises(NotAFile, match="the root folder must be the path of a folder, got 3"):
         file_actions(3)  # type: ignore[arg-type]
 
 

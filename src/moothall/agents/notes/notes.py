@@ -16,7 +16,7 @@ from moothall.agents.notes.folders import NoteFolder
 from moothall.agents.notes.note import MAX_CHARS, Note, checked_name
 from moothall.agents.replies.reply_context import kept_thread, sources_here
 from moothall.build import WORKERS, check_boolean, check_function, counted, cut, names_checked
-from moothall.foundation.arguments import is_path
+from moothall.foundation.arguments import check_path
 from moothall.foundation.jsonvalue import readable
 
 By = str | Callable[[Context[Any]], str]
@@ -56,10 +56,11 @@ class Notes(Block):
         self, folder: str | os.PathLike[str], *, by: By = "thread", trusted: bool = False
     ) -> None:
         super().__init__()
-        if not is_path(folder) or os.path.isfile(folder):
-            hint = " (a file)" if is_path(folder) else ""
-            wrong = f"Notes: folder= must be the path of a folder, got {folder!r:.80}{hint}"
-            raise ConfigError(wrong)
+        check_path("Notes: folder=", folder, "folder")
+        if os.path.isfile(folder):
+            raise ConfigError(
+                f"Notes: folder= must be the path of a folder, got {folder!r:.80} (a file)"
+            )
         if callable(by):
             check_function("Notes: by=", by, "context")
         elif by not in ("thread", "shared"):

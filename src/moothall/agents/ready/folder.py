@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from moothall import FileError, NoSuchFile, NotAFile, OutsideFolder
+from moothall import ConfigError, FileError, NoSuchFile, NotAFile, OutsideFolder
 from moothall.agents.ready import text_file
 from moothall.agents.ready.text_file import MAX_LINE, quoted
-from moothall.foundation.arguments import is_path
-from moothall.foundation.sqlite import is_in_use
+from moothall.build import SQLiteFile
+from moothall.foundation.arguments import check_path
 
 T = TypeVar("T")
 
@@ -60,8 +60,10 @@ class Folder:
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
         if root == "":  # realpath would return the current folder
             raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
-        if not is_path(root):
-            raise NotAFile(f"the root folder must be a path, got {root!r:.80}")
+        try:
+            check_path("the root folder", root, "folder")
+        except ConfigError as error:
+            raise NotAFile(str(error)) from None
         path = os.path.realpath(root)
         if not os.path.exists(path):
             raise NoSuchFile(f"the root folder {quoted(str(root))} does not exist")
@@ -298,7 +300,7 @@ def _changed_if_gone(error: OSError) -> Exception:
 
 
 def _require(name: str, status: os.stat_result, fits: Callable[[int], bool]) -> None:
-    if is_in_use(status):
+    if SQLiteFile.is_in_use(status):
         raise FileError(
             f"{quoted(name)} belongs to a journal, memory or inbox that this program uses; it is "
             "not read or changed here"

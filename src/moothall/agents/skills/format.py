@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from moothall import ConfigError, FileError, MissingExtra
+from moothall import ConfigError, FileError
 from moothall.agents import Folder
+from moothall.build import read_yaml
 from moothall.foundation.arguments import check_path
-from moothall.foundation.files import yaml_data
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
 MAX_NAME: Final = 64
@@ -169,23 +169,27 @@ def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     parts = _HEAD.fullmatch(text.replace("\r\n", "\n"))
     if parts is None:
         raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")
-    MissingExtra.unless("Skills", "skills", "yaml")
     head, body = parts[1] or "", (parts[2] or "").strip()
     try:
-        head_data, _ = yaml_data(head, name, texts=True)
+        head_data = _read(head, name)
     except ConfigError:
         if not lenient:
             raise
-        head_data, _ = yaml_data(_FIELD.sub(_quoted, head), name, texts=True, flow=True)
+        head_data = _read(_FIELD.sub(_quoted, head), name, flow=True)
     if not isinstance(head_data, dict):
         raise ConfigError(f"the YAML of {name} must be fields and their values")
     return head_data, body
 
 
+def _read(text: str, name: str, *, flow: bool = False) -> Any:
+    """Return YAML whose values are texts."""
+    return read_yaml(Path(name), "Skills", "skills", text=text, texts=True, flow=flow)[0]
+
+
 def _quoted(field: re.Match[str]) -> str:
     """Return a field that is no YAML, such as `description: Use when: …`, with its value quoted."""
     try:
-        yaml_data(field[0], "a field", texts=True)
+        _read(field[0], "a field")
     except ConfigError:
         return f"{field[1]}: {json.dumps(' '.join(field[2].split()))}"
     return field[0]

@@ -2,17 +2,14 @@
 
 from moothall.foundation.files.open_file_locks import OPEN_FILE_LOCKS, locked, set_lock
 from moothall.foundation.files.whole import copy_owner, copy_permissions, written_whole
-from moothall.foundation.files.yaml_file import KeyPath, at_line, read_yaml, yaml_data
+from moothall.foundation.files.yaml_file import read_yaml
 
 __all__ = [
     "OPEN_FILE_LOCKS",
-    "KeyPath",
-    "at_line",
     "copy_owner",
     "copy_permissions",
     "locked",
     "read_yaml",
     "set_lock",
     "written_whole",
-    "yaml_data",
 ]

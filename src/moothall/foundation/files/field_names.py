@@ -16,23 +16,40 @@ _MAPPING: Final = re.compile(r"a valid dictionary(?: or instance of \w+)?")
 _SHOULD: Final = "Input should "
 
 
-def names_at(kind: Any, path: KeyPath) -> list[str]:
-    """Return the names of the fields of a model at a path below another model."""
-    for part in path:
-        kind = _type_of_part(kind, part)
-    models = [each for each in _alternatives(kind) if _is_model(each)]
-    return [field.alias or name for each in models for name, field in each.model_fields.items()]
+class FieldFault:
+    """What is wrong with a field of a pydantic model.
 
+    Args:
+        error: one of the `errors()` of a `ValidationError`
+        model: the model that was validated
 
-def in_words(error: Mapping[str, Any]) -> str:
-    """Return what pydantic says of a value: `must be X, got Y`."""
-    if error["type"] == "missing":
-        return "is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if not message.startswith(_SHOULD):
-        return message
-    rule = _MAPPING.sub("a mapping", message.removeprefix(_SHOULD))
-    return f"must {rule}, got {excerpt(error['input'])}"
+    Attributes:
+        kind: the kind of fault, as pydantic names it
+    """
+
+    def __init__(self, error: Mapping[str, Any], model: Any) -> None:
+        self.kind: str = error["type"]
+        self._error = error
+        self._model = model
+
+    @property
+    def in_words(self) -> str:
+        """What pydantic says of the value: `must be X, got Y`."""
+        if self.kind == "missing":
+            return "is missing"
+        message = str(self._error["msg"]).removeprefix("Value error, ")
+        if not message.startswith(_SHOULD):
+            return message
+        rule = _MAPPING.sub("a mapping", message.removeprefix(_SHOULD))
+        return f"must {rule}, got {excerpt(self._error['input'])}"
+
+    def names_at(self, path: KeyPath) -> list[str]:
+        """Return the names of the fields that there are at a path."""
+        kind = self._model
+        for part in path:
+            kind = _type_of_part(kind, part)
+        models = [each for each in _alternatives(kind) if _is_model(each)]
+        return [field.alias or name for each in models for name, field in each.model_fields.items()]
 
 
 def _type_of_part(kind: Any, part: str | int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,22 +18,47 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
-def at_line(path: Path, lines: Mapping[KeyPath, int], place: KeyPath, problem: str) -> str:
-    """Return what is wrong with a part of a YAML file, after the file, its line and its path."""
-    inner = (place[:end] for end in range(len(place), -1, -1))
-    line = next((f":{lines[each]}" for each in inner if each in lines), "")
-    path_text = escaped(render_path(list(place)))
-    return f"{path}{line}: {path_text}{': ' if path_text else ''}{problem}"
+class Lines(dict[KeyPath, int]):
+    """The lines of a YAML file, from 1, by the paths of its parts."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self._file = file
+
+    def at(self, place: KeyPath, problem: str) -> str:
+        """Return what is wrong with a part, after the file, its line and its path."""
+        inner = (place[:end] for end in range(len(place), -1, -1))
+        line = next((f":{self[each]}" for each in inner if each in self), "")
+        path_text = escaped(render_path(list(place)))
+        return f"{self._file}{line}: {path_text}{': ' if path_text else ''}{problem}"
 
 
-def read_yaml(path: Path, feature: str, extra: str) -> tuple[Any, dict[KeyPath, int]]:
-    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
+def read_yaml(
+    path: Path,
+    feature: str,
+    extra: str,
+    *,
+    text: str | None = None,
+    texts: bool = False,
+    flow: bool = False,
+) -> tuple[Any, Lines]:
+    """Return a YAML file as JSON data, and the lines of its parts.
 
     Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
-    are refused, and so is a file that is too large, or that aliases make too large. `what` needs
-    PyYAML, by its extra.
+    are refused, and so is a file that is too large, or that aliases make too large.
+
+    Args:
+        path: the file
+        feature: what needs PyYAML, by its extra
+        extra: the extra
+        text: what to read in place of the file, which names it
+        texts: whether each value is the text that stands there, on a line of its own but with
+            `flow`
+        flow: whether values may share a line then
     """
     MissingExtra.unless(feature, extra, "yaml")
+    if text is not None:
+        return _yaml_data(text, str(path), texts, flow)
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
@@ -42,19 +66,15 @@ def read_yaml(path: Path, feature: str, extra: str) -> tuple[Any, dict[KeyPath, 
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > _LARGEST:
         raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
-    return yaml_data(data, str(path))
+    return _yaml_data(data, str(path))
 
 
-def yaml_data(
-    data: bytes | str, name: str, *, texts: bool = False, flow: bool = False
-) -> tuple[Any, dict[KeyPath, int]]:
-    """Return YAML as `read_yaml` does; `name` is that of its file.
-
-    With `texts` each value is the text that stands there, on a line of its own but with `flow`.
-    """
+def _yaml_data(
+    data: bytes | str, name: str, texts: bool = False, flow: bool = False
+) -> tuple[Any, Lines]:
     import yaml
 
-    lines: dict[KeyPath, int] = {}
+    lines = Lines(name)
     count = 0
 
     def wrong(node: Any, problem: str) -> ConfigError:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from moothall.foundation.sqlite.fulltext import distinct, pieces
+from moothall.foundation.sqlite.fulltext import SearchWords, pieces
 
 _WORD_CHARS: Final = 200
 _LAST_POSITION: Final = 16_383
@@ -47,7 +47,7 @@ def query_words(text: str, limit: int) -> list[str]:
     for word in pieces(text):
         # A pair of neighbours stands for both.
         parts += [first + right for first, right in pairwise(word)] or word
-    return distinct(filter(None, map(_plain, parts)), limit)
+    return SearchWords(filter(None, map(_plain, parts)), limit)
 
 
 def _words(text: str) -> Iterator[str]:

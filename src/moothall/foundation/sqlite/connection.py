@@ -106,15 +106,6 @@ def abandon(connections: Iterable[SQLiteConnection]) -> None:
         OPEN.discard(connection)
 
 
-def is_in_use(file: os.stat_result) -> bool:
-    """Return whether a file belongs to a journal, memory or inbox that this process has open."""
-    identity = file.st_dev, file.st_ino
-    return any(
-        identity in (each.identity, each.log) or (each.wal_file and identity == each.wal_file.index)
-        for each in list(OPEN)
-    )
-
-
 def _after_fork() -> None:
     """In a child, never close an inherited connection: that removes the parent's log."""
     abandon(list(OPEN))

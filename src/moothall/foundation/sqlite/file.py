@@ -96,6 +96,15 @@ class SQLiteFile(Generic[E]):
 
     # -- opening -----------------------------------------------------------------------------------
 
+    @staticmethod
+    def is_in_use(file: os.stat_result) -> bool:
+        """Return whether a file belongs to a journal, memory or inbox of this process."""
+        at = file.st_dev, file.st_ino
+        return any(
+            at in (each.identity, each.log) or (each.wal_file and at == each.wal_file.index)
+            for each in list(OPEN)
+        )
+
     def is_of_this_process(self) -> bool:
         """Return whether it was made in this process, not before a fork."""
         return os.getpid() == self._process

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Self
 
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text.scripts import UNSPACED
 
-__all__ = ["any_of", "distinct", "indexed", "query_words"]
+__all__ = ["SearchWords"]
 
 # In scripts without spaces a "word" of the index would be a whole sentence: each character is
 # indexed as a word, and a word of the query is several in a row.
 _UNSPACED = re.compile(f"([{UNSPACED}])")
 _WORD = re.compile(r"[\w\u0300-\u036f]+")  # with the marks of letters that are written apart
-
-
-def indexed(text: str) -> str:
-    """Return a text as it is indexed, with its words separated.
-
-    Deleting from an index requires the same text again, so a change here needs a migration of
-    every file that has an index.
-    """
-    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def pieces(text: str) -> Iterator[list[str]]:
@@ -41,8 +33,46 @@ def pieces(text: str) -> Iterator[list[str]]:
             yield row
 
 
-def query_words(text: str) -> Iterator[str]:
-    """Yield search terms: words, and pairs of characters in scripts without spaces."""
+def sendable(text: str) -> str:
+    """Return a text without NUL characters and what UTF-8 cannot carry."""
+    return readable(text).replace("\0", " ")
+
+
+class SearchWords(list[str]):
+    """Words that texts are searched for, or pairs of characters in scripts without spaces.
+
+    Args:
+        words: the words, without quotes
+        most: how many different ones are kept, ignoring case
+    """
+
+    def __init__(self, words: Iterable[str], most: int | None = None) -> None:
+        super().__init__(words)
+        if most is not None:
+            self[:] = [*{word.lower(): word for word in self}.values()][:most]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return those of a text: words, and pairs of characters in scripts without spaces."""
+        return cls(_words_of(text))
+
+    @property
+    def any(self) -> str:
+        """The FTS5 query for texts with at least one of them; empty without words."""
+        # A quoted word is never an operator, such as `NOT`, `near`, `text:`. It contains no quotes.
+        return " OR ".join(f'"{word}"' for word in self)
+
+    @staticmethod
+    def indexed(text: str) -> str:
+        """Return a text as it is indexed, with its words separated.
+
+        Deleting from an index requires the same text again, so a change here needs a migration of
+        every file that has an index.
+        """
+        return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
+
+
+def _words_of(text: str) -> Iterator[str]:
     for word in _WORD.findall(sendable(text)):
         pieces = _UNSPACED.sub(r" \1 ", word).split()
         alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
@@ -53,19 +83,3 @@ def query_words(text: str) -> Iterator[str]:
                 yield f"{piece} {pieces[place + 1]}"
             elif place == 0 or not alone[place - 1]:
                 yield piece
-
-
-def distinct(words: Iterable[str], limit: int) -> list[str]:
-    """Return at most `limit` different words, ignoring case."""
-    return list({word.lower(): word for word in words}.values())[:limit]
-
-
-def any_of(words: Iterable[str]) -> str:
-    """Return the FTS5 query for texts with at least one of the words; empty without words."""
-    # A quoted word is never an operator, such as `NOT`, `near`, `text:`. It contains no quotes.
-    return " OR ".join(f'"{word}"' for word in words)
-
-
-def sendable(text: str) -> str:
-    """Return a text without NUL characters and what UTF-8 cannot carry."""
-    return readable(text).replace("\0", " ")

@@ -397,4 +397,4 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
 def _words(titles: str, section: str, text: str) -> tuple[str, str]:
     """Return what is indexed of a passage: titles, which weigh more, and its text."""
     head = f"{titles} {'' if is_place(section) else section}"
-    return fulltext.indexed(head), fulltext.indexed(text)
+    return fulltext.SearchWords.indexed(head), fulltext.SearchWords.indexed(text)

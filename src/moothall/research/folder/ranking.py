@@ -8,6 +8,7 @@ from typing import Final
 
 from moothall.build import fulltext, vocabulary
 
+SearchWords = fulltext.SearchWords
 MAX_QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
 _QUERY_CHARS: Final = 10_000
@@ -25,20 +26,18 @@ Scoring it takes 10 ms or more.
 
 def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    query_terms = list(fulltext.query_words(query[:_QUERY_CHARS]))
+    query_terms = SearchWords.of(query[:_QUERY_CHARS])
     folded = [word.lower() for word in query_terms]
     language = vocabulary.Language.of(query_terms)
     words = [word.lower() for word in query_terms if not language.is_stop_word(word)] or folded
     words = [*words, *filter(None, map(vocabulary.Words.other_spelling, words))]
     counted = sorted(
-        (_count(db, f'"{word}"', _COMMON), word)
-        for word in fulltext.distinct(words, MAX_QUERY_WORDS)
+        (_count(db, f'"{word}"', _COMMON), word) for word in SearchWords(words, MAX_QUERY_WORDS)
     )
     (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
     common = min(_COMMON, (last or 0) / 2)
     # The scores are as if all words were joined by OR, but a passage must have a rare one.
-    rare: list[str] = []
-    often: list[str] = []
+    rare, often = SearchWords(()), SearchWords(())
     total = 0
     for count, word in counted:
         total += count
@@ -48,16 +47,16 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
             often.append(word)
     if not rare:
         return [number for number, _ in _of_all(db, often)][:limit]
-    scores = dict(_scored(db, fulltext.any_of(rare)))
+    scores = dict(_scored(db, rare.any))
     if often:
-        scores.update(_scored(db, f"({fulltext.any_of(rare)}) AND ({fulltext.any_of(often)})"))
+        scores.update(_scored(db, f"({rare.any}) AND ({often.any})"))
     searched = {*rare, *often}
     pairs = (
         f"{first} {second}"
         for first, second in pairwise(folded)
         if first in searched and second in searched
     )
-    if match := fulltext.any_of(fulltext.distinct(pairs, MAX_QUERY_WORDS)):
+    if match := SearchWords(pairs, MAX_QUERY_WORDS).any:
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score

@@ -187,12 +187,12 @@ class _ScholarlyService:
 
 def _words(query: str, tool: str) -> list[str]:
     query_terms = [
-        each for each in fulltext.query_words(plain_text(query)[:10_000]) if each.isalnum()
+        each for each in fulltext.SearchWords.of(plain_text(query)[:10_000]) if each.isalnum()
     ]
     words = [e for e in query_terms if not vocabulary.Language().is_stop_word(e)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
-    return list(fulltext.distinct(words, _WORDS))
+    return fulltext.SearchWords(words, _WORDS)
 
 
 def _now() -> str:

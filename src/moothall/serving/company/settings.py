@@ -37,8 +37,7 @@ from moothall.budget import Per
 from moothall.budget.limits import RESERVABLE
 from moothall.build import Space, address, nearest, read_yaml
 from moothall.foundation.arguments import unknown_value_error
-from moothall.foundation.files import KeyPath, at_line
-from moothall.foundation.files.field_names import in_words, names_at
+from moothall.foundation.files.field_names import FieldFault
 from moothall.serving.company.durations import Seconds, Wait
 from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
@@ -47,6 +46,8 @@ from moothall.serving.doors.callers import RIGHTS
 from moothall.serving.doors.front import FRONT_OPTIONS
 from moothall.spaces.amqp.amqp_options import FILES
 
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""The path of a part of the file: keys and places."""
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
 _NO_VARIABLE: Final = (
@@ -290,7 +291,7 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     if settings is not None:
         faults += _faults_across(settings)
     if settings is None or faults:
-        raise ConfigError("\n".join(at_line(path, lines, *each) for each in dict(faults).items()))
+        raise ConfigError("\n".join(lines.at(*each) for each in dict(faults).items()))
     return settings
 
 
@@ -329,16 +330,16 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
 def _fault(error: Any) -> tuple[KeyPath, str]:
     """Return the place of a fault in the file, and its text."""
     where: KeyPath = tuple(error["loc"])
-    kind = error["type"]
-    if kind == "extra_forbidden":
-        keys = names_at(Settings, where[:-1])
+    fault = FieldFault(error, Settings)
+    if fault.kind == "extra_forbidden":
+        keys = fault.names_at(where[:-1])
         near = nearest(str(where[-1]), keys)
         return where, f"there is no such key{near}; there are {', '.join(sorted(keys))}"
-    if kind == "missing":
+    if fault.kind == "missing":
         return where[:-1], f"{where[-1]!r} is missing"
-    if kind == "too_short":
+    if fault.kind == "too_short":
         return where, "there must be at least one"
-    return where, in_words(error)
+    return where, fault.in_words
 
 
 def _unknown_receivers(data: dict[str, Any]) -> list[tuple[KeyPath, str]]:

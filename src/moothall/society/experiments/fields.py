@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from moothall.build import nearest
-from moothall.foundation.files.field_names import in_words, names_at
+from moothall.foundation.files.field_names import FieldFault
 from moothall.society.experiments.workflow import FieldPath
 
 _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
@@ -44,9 +44,10 @@ def faults_of(error: ValidationError, kind: Any) -> list[tuple[FieldPath, str]]:
     for each in error.errors(include_url=False, include_context=False):
         loc = each["loc"]
         where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
-        text = _WORDS.get(each["type"]) or in_words(each)
-        if each["type"] == "extra_forbidden":
-            text = unknown(str(where[-1]), names_at(kind, where[:-1]))
+        fault = FieldFault(each, kind)
+        text = _WORDS.get(fault.kind) or fault.in_words
+        if fault.kind == "extra_forbidden":
+            text = unknown(str(where[-1]), fault.names_at(where[:-1]))
         texts.setdefault(where, text)
     return list(texts.items())
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from moothall import ConfigError, MissingExtra
 from moothall.build import read_yaml, refuse_on_loop
-from moothall.foundation.files import at_line
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.parts import (
     Chart,
@@ -112,7 +111,7 @@ class Experiment(Design):
             experiment._command = command or shell_command
             return experiment
         except FieldError as error:
-            messages = [at_line(path, lines, *each) for each in error.faults]
+            messages = [lines.at(*each) for each in error.faults]
             raise ConfigError(shown_faults(messages)) from None
 
     async def run(
