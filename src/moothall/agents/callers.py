@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from moothall.actions.approval import Question
     from moothall.budget import Budget
 
-ON_EVENT: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
-    "moothall_heard", default=None
-)
-"""What takes the pieces that the handler of a request made in this context streams."""
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallerContext:
     """What a caller gives with a request, for its handling and what that leads to."""
+
+    listener: ClassVar[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+        "moothall_heard", default=None
+    )
+    """What takes the pieces that the handler of a request made in this context streams."""
 
     asks: Callable[[Question], Awaitable[str]] | None = None  # asks the person behind the caller
     hears: Callable[[str], None] | None = None  # is told the progress of the action
@@ -28,12 +28,12 @@ class CallerContext:
     content: list[dict[str, Any]] | None = None  # what a `say` says whole, as blocks
     open: bool = True  # False once the caller does not wait any more
 
-
-def from_caller(handling: Any, name: str) -> Any:
-    """Return what was given by this name with a message, or the nearest one that led to it."""
-    while handling is not None:
-        its: CallerContext | None = handling.caller_context
-        if its is not None and its.open and (value := getattr(its, name, None)) is not None:
-            return value
-        handling = handling.parent
-    return None
+    @staticmethod
+    def given(handling: Any, name: str) -> Any:
+        """Return what was given by this name with a message, or the nearest one that led to it."""
+        while handling is not None:
+            its: CallerContext | None = handling.caller_context
+            if its is not None and its.open and (value := getattr(its, name, None)) is not None:
+                return value
+            handling = handling.parent
+        return None

@@ -17,7 +17,7 @@ from moothall.actions.approval.decision import not_permitted
 from moothall.actions.message import Envelope
 from moothall.actions.retry import repeated_in_thread
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import from_caller
+from moothall.agents.callers import CallerContext
 from moothall.agents.context import CallChannel, Context, filled, injected
 from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, RequestError
@@ -76,7 +76,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     if offer.injected:
         budget, caller_context = agent.budget, delivery.caller_context
         if budget is None:
-            budget = from_caller(delivery, "pays")
+            budget = CallerContext.given(delivery, "pays")
         channel = CallChannel()
         if caller_context is not None and caller_context.open:
             channel.on_progress = caller_context.hears

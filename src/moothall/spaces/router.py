@@ -13,7 +13,7 @@ from typing import Any
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, is_one
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import ON_EVENT, CallerContext
+from moothall.agents.callers import CallerContext
 from moothall.budget.reservation import CALLERS_RESERVATIONS
 from moothall.foundation.errors import (
     AgentNotFound,
@@ -106,7 +106,7 @@ class Router(Outcomes):
             delivery.expires = expires
         if caller_context is not None:
             delivery.caller_context = caller_context
-        if (on_event := ON_EVENT.get()) is not None:
+        if (on_event := CallerContext.listener.get()) is not None:
             delivery.on_event = on_event
         if refs := CALLERS_RESERVATIONS.get():
             delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.open)

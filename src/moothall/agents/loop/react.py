@@ -10,8 +10,10 @@ from moothall.actions import ACCESS_DENIED, Action, ActionRegistry
 from moothall.actions.environment import AnyEnvironment
 from moothall.actions.goal import Goal
 from moothall.actions.message import REPLYING
+from moothall.actions.provenance import with_sources
+from moothall.actions.provenance.marks import Marks, stored
 from moothall.agents.context import SystemPrompt, check_system_prompt
-from moothall.agents.loop.answer import OfferedActions, as_action
+from moothall.agents.loop.answer import OfferedActions, ToolCall, as_action
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
 from moothall.agents.loop.parts import (
     Actions,
@@ -24,6 +26,12 @@ from moothall.agents.loop.parts import (
     with_settings,
 )
 from moothall.agents.loop.prompt_record import keep_conversation, restore_conversation
+from moothall.agents.loop.provenance import (
+    note_execution,
+    sources_of_result,
+    take_in,
+    trace,
+)
 from moothall.agents.loop.recording import (
     KIND,
     LoopState,
@@ -55,7 +63,7 @@ from moothall.agents.replies.state import (
 )
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
-from moothall.agents.replies.threaded import describe
+from moothall.agents.replies.threaded import EARLIER_ANSWER, describe
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import StateError
 from moothall.foundation.threads import guard
@@ -219,6 +227,44 @@ class ReActAgent(Looping):
             if ASK_CONTEXT.get().fresh and getattr(result, "is_in_file", False)
             else result
         )
+
+    @property
+    def may_have_read(self) -> bool:
+        """Whether it may have read something from outside."""
+        actions = self.actions.get_actions()
+        return bool(self.discover) or any(each.outside or each.guard == () for each in actions)
+
+    def as_sent_back(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a conversation that a client sends back, with the marks that its runs had.
+
+        The client has the texts alone. What comes before may be cut off: then it counts as read.
+        """
+        from moothall.actions.provenance.texts import Texts
+
+        actions = {each.name: as_action(each) for each in self.actions.get_actions()}
+        answers = EARLIER_ANSWER if self.may_have_read else ()
+        texts = Texts()
+        if next((e["role"] for e in messages if e["role"] != "system"), "user") != "user":
+            texts.note(answers)
+        waiting: dict[str, list[ToolCall]] = {}  # by their ids, which may be used again
+        marked: list[dict[str, Any]] = []
+        for message in messages:
+            if message["role"] == "assistant" and message["content"]:
+                message = with_sources(message, answers)
+            elif message["role"] == "tool" and waiting.get(message["tool_call_id"]):
+                call = waiting[message["tool_call_id"]].pop(0)
+                note_execution(call, texts)
+                marks = Marks(sources_of_result(call, texts, {}), wrote=[*call.foreign])
+                message = stored(message, marks)
+            marked.append(message)
+            take_in(texts, message, actions.get)
+            for each in message.get("tool_calls", ()):
+                action = actions.get(each["name"]) if texts.sources else None
+                if action is not None and not action.outside:
+                    call = ToolCall(each["id"], each["name"], each["name"], each["args"], action)
+                    trace(call, texts)
+                    waiting.setdefault(call.id, []).append(call)
+        return marked
 
     def end_run(self, key: str, thread: str | None) -> None:
         """Note in its memory that a run is over."""

@@ -26,15 +26,13 @@ from moothall import (
     Usage,
     action,
 )
-from moothall.actions.approval.asking import clocks_paused
-from moothall.actions.message import REPLYING
 from moothall.agents import ReplyRequest
-from moothall.agents.callers import from_caller
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
 from moothall.agents.loop.results import answered
 from moothall.agents.ready.terminal import Terminal
 from moothall.build import (
     CURRENT,
+    CallerContext,
     ReplyingOptions,
     StepHandle,
     Stop,
@@ -137,7 +135,7 @@ class Person(ConversationalAgent):
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
         if self._has_place:
             return self._desk
-        ask, approver = from_caller(CURRENT.get(), "asks"), self.find_approver()
+        ask, approver = CallerContext.given(CURRENT.get(), "asks"), self.find_approver()
         while isinstance(approver, RuleApprover):
             approver = approver.otherwise
         if ask is None and step is not None and not isinstance(approver, TerminalApprover):
@@ -157,7 +155,7 @@ class Person(ConversationalAgent):
         fault = ""
         while True:
             try:
-                with clocks_paused():
+                with self.asking_person():
                     line = await desk.ask(request, messages, fault)
                 if line is None:
                     at_terminal = isinstance(desk, _AtTerminal)
@@ -281,9 +279,8 @@ class _AskedByCaller:
 
     def _asker(self) -> str | None:
         """Return the id of the agent that asks the person; None if the caller itself does."""
-        replies = [each for each in REPLYING.get() if each.open and each.agent is not self._person]
-        if replies:
-            return str(replies[-1].agent.id)
+        if (asker := self._person.asking_agent()) is not None:
+            return str(asker.id)
         handling: Any = CURRENT.get()
         while handling is not None and not handling.envelope.name:  # no message
             handling = handling.parent

@@ -20,9 +20,9 @@ from moothall import (
     event_of_json,
 )
 from moothall.agents import ReplyRequest
-from moothall.agents.callers import ON_EVENT
 from moothall.agents.replies.checked_parts import check_part
 from moothall.build import (
+    CallerContext,
     Thread,
     UnreadableText,
     check_seconds,
@@ -91,7 +91,7 @@ class RemoteAgent(ConversationalAgent):
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
         hear = self._hears(request)
         for _ in ("first", "again"):
-            with context_value(ON_EVENT, hear):
+            with context_value(CallerContext.listener, hear):
                 pending = self._member.request(message, self._timeout)
             value = await pending
             await asyncio.sleep(0)  # the events before it, which came by the loop, are told first

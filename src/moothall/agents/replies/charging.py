@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import REPLYING
-from moothall.agents.callers import from_caller
+from moothall.agents.callers import CallerContext
 from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.amounts import checked_amounts
@@ -263,7 +263,7 @@ def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | Non
     Raises:
         ConfigError: the caller called this agent, which has an unrelated budget
     """
-    budget: Budget | None = from_caller(handling, "pays")
+    budget: Budget | None = CallerContext.given(handling, "pays")
     had: Budget | None = getattr(agent, "budget", None)
     if budget is None or (had is not None and had.is_part_of(budget)):
         return None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from moothall.actions.acting import ACTING
+from moothall.actions.approval.asking import asking_contexts, clocks_paused
 from moothall.actions.message import REPLYING, Envelope, Message
+from moothall.actions.provenance import with_sources
 from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.context import check_system_prompt, checked_prompt
 from moothall.agents.replies.checked_parts import (
@@ -39,9 +42,19 @@ _USED_BY_REPLIES: Final = (
 )
 """Modules that are imported when they are first used."""
 
+EARLIER_ANSWER: Final = ("an earlier answer",)
+"""Where from outside an agent's own words may come that a client sends back."""
 _GUARD: Final = guard()
 _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply of a thread."""
+
+
+class AskingContext(NamedTuple):
+    """Where a person is asked."""
+
+    handling: Any  # the message that is handled there, or None
+    replies: tuple[Any, ...]  # that led there, the outermost first
+    call: Any  # of an action in which the person is asked, or None
 
 
 class Threaded(Replier, Agent):
@@ -166,6 +179,24 @@ class Threaded(Replier, Agent):
         prompt = self.system_prompt
         return checked_prompt(await awaited(prompt(context)) if callable(prompt) else prompt)
 
+    @property
+    def may_have_read(self) -> bool:
+        """Whether it, or one of its members, may have read something from outside."""
+        members = self.member_agents
+        return not members or any(
+            not isinstance(each, Threaded) or each.may_have_read for each in members
+        )
+
+    def as_sent_back(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a conversation that a client sends back, as texts, with marks.
+
+        What the agent or its members have said, if one may have read, is from outside.
+        """
+        if not self.may_have_read:
+            return messages
+        own = ("user", "system")
+        return [e if e["role"] in own else with_sources(e, EARLIER_ANSWER) for e in messages]
+
     def _one_thread_only(self) -> str | None:
         """Return why it cannot keep conversations apart, in words; None if it can."""
         if self._memory is None or has_threads(self._memory):
@@ -207,6 +238,28 @@ class Threaded(Replier, Agent):
         finally:
             own_reply.open = False
             self._release(thread)
+
+    def asking_agent(self) -> Agent | None:
+        """Return the other agent whose reply led here; None if a program or a message did."""
+        replies = [each for each in REPLYING.get() if each.open and each.agent is not self]
+        return replies[-1].agent if replies else None
+
+    @staticmethod
+    def asking_person() -> AbstractContextManager[None]:
+        """Return a `with` block in which a person is asked: no time counts meanwhile."""
+        return clocks_paused()
+
+    @staticmethod
+    def asking_now() -> list[AskingContext]:
+        """Return where in this process a person is asked now. Any thread may call it."""
+        return [
+            AskingContext(
+                each.get(CURRENT),
+                tuple(reply for reply in each.get(REPLYING, ()) if reply.open),
+                getattr(each.get(ACTING), "reading", None),
+            )
+            for each in asking_contexts()
+        ]
 
     def _note_threads(self, *threads: Thread) -> None:
         """Let the space tell this agent when the senders of these threads leave."""

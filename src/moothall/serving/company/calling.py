@@ -23,9 +23,7 @@ from moothall import (
     RunMismatch,
     RunWaiting,
 )
-from moothall.actions.approval.asking import asking_contexts
-from moothall.actions.message import REPLYING
-from moothall.build import CURRENT, error_text, nearest
+from moothall.build import Threaded, error_text, nearest
 from moothall.serving.company.schedule import Schedule, stamp
 
 if TYPE_CHECKING:
@@ -205,9 +203,8 @@ async def _ends_within(
 
 def _asks(id: str) -> bool:
     """Return whether a person is asked now for the request, or within the run, of this id."""
-    for context in asking_contexts():
-        handling: Any = context.get(CURRENT)
-        replies = context.get(REPLYING, ())
+    for context in Threaded.asking_now():
+        handling, replies = context.handling, context.replies
         while handling is not None and handling.envelope.id != id:
             replies += getattr(handling, "replies", ())
             handling = handling.parent

@@ -8,11 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall import JournalError, MissingExtra
-from moothall.actions.acting import ACTING
-from moothall.actions.approval.asking import asking_contexts
-from moothall.actions.message import REPLYING
 from moothall.budget.limits import RESERVABLE
-from moothall.build import CURRENT, Delivery
+from moothall.build import Delivery, Threaded
 from moothall.serving.company.supervisor import State, Supervisor
 
 if TYPE_CHECKING:
@@ -207,11 +204,9 @@ def _asked_in_replies() -> Counter[str]:
     Its space counts the messages for which a person is asked.
     """
     ids: dict[int, str] = {}
-    for context in asking_contexts():
-        replies = [each for each in context.get(REPLYING, ()) if each.open]
-        handling = context.get(CURRENT)
+    for context in Threaded.asking_now():
+        handling, replies = context.handling, context.replies
         if replies and (handling is None or any(e.agent is handling.agent for e in replies)):
             # An approver may be asked within another: the call is one.
-            call = getattr(context.get(ACTING), "reading", None)
-            ids[id(call or replies[-1])] = str(replies[0].agent.id)
+            ids[id(context.call or replies[-1])] = str(replies[0].agent.id)
     return Counter(ids.values())

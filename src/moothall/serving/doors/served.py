@@ -29,7 +29,6 @@ from moothall import (
     Question,
 )
 from moothall.actions.approval.decision import not_permitted
-from moothall.agents.callers import from_caller
 from moothall.build import (
     CURRENT,
     CallerContext,
@@ -354,7 +353,7 @@ class Served:
 
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to the code that runs now, or None."""
-        served, caller = from_caller(CURRENT.get(), "door_call") or (None, None)
+        served, caller = CallerContext.given(CURRENT.get(), "door_call") or (None, None)
         return caller if served is self else None
 
     async def _ask(self, question: Question) -> str:

@@ -49,7 +49,6 @@ from moothall.serving.doors.openai.input import (
     without_pending,
 )
 from moothall.serving.doors.openai.items import echo_of, response_request
-from moothall.serving.doors.openai.marking import marked, sent_back
 from moothall.serving.doors.openai.outcome import (
     ClientOutcome,
     failure,
@@ -172,7 +171,7 @@ class OpenAIDoor:
             request_read, agent, sends_history=isinstance(form, ChatCompletion)
         )
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
-            history = marked(history, agent)
+            history = agent.as_sent_back(history)
         before = [*history, *before]
         demand = demand_of(request_read.tools) if request_read.must_call else ""
         if instructions := "\n\n".join(filter(None, (request_read.instructions, demand))):
@@ -265,7 +264,7 @@ def parted(
             if tool.name in own_names:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise BadRequest(text, "tools")
-        messages = sent_back(messages, agent)
+        messages = agent.as_sent_back(messages)
         new = 0
         if sends_history:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -275,7 +274,7 @@ def parted(
         return messages[:new], content_for(messages[new:])
     if request_read.tools or messages[-1]["role"] != "user":
         raise BadRequest(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
-    return marked(messages[:-1], agent), messages[-1]["content"]
+    return agent.as_sent_back(messages[:-1]), messages[-1]["content"]
 
 
 def _model_of(id: str) -> dict[str, Any]:
