@@ -102,7 +102,6 @@ FLOORS = {
         "retry",
         "marking",
         "capability",
-        "caller_actions",
         "registry",
         "repairing",
         "search",

@@ -6,8 +6,9 @@ import functools
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 from moothall.actions.marking import (
     ActionOptions,
@@ -70,6 +71,9 @@ class Action(Options):
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
     _validator: Any = None
+
+    LEFT_TO_CALLER: ClassVar[str] = "(the caller executes this call)"
+    """The result of a call that the caller executes, until the caller sends the real result."""
 
     def __init__(
         self,
@@ -306,16 +310,36 @@ class Action(Options):
             return self.function
         return retried(self.function, self.retries, self.name)
 
+    def get_ready(self) -> None:
+        """Make its description and schema, and what checks its arguments."""
+        _ = self.description, self.parameters
+        with suppress(InvalidArguments):
+            self.check({})
+
+    def check_described(self, agent: object) -> None:
+        """Raise DefinitionError if it cannot be described to the model of an agent."""
+        try:
+            if self._parameters is None or self._description is None:
+                _ = self.signature
+            if self.examples:
+                _ = self.description
+        except DefinitionError as error:
+            raise DefinitionError(f'agent {agent!r} cannot use "{self.name}": {error}') from error
+
+    @classmethod
+    def left_to_caller(cls, name: str, description: str, parameters: dict[str, Any]) -> Action:
+        """Return an action that the caller executes: the reply ends with a call of it.
+
+        Nobody knows what it reads; the caller guards what it does.
+        """
+        return cls(name, _leave_to_caller, description, parameters, True, outside=True, guard=())
+
     def __repr__(self) -> str:
         return f"<Action {self.name!r}>"
 
 
-def check_described(action: Action) -> None:
-    """Raise DefinitionError if an action cannot be described."""
-    if action._parameters is None or action._description is None:
-        _ = action.signature
-    if action.examples:
-        _ = action.description
+def _leave_to_caller(**args: Any) -> str:
+    return Action.LEFT_TO_CALLER
 
 
 def without_parameter(action: Action, name: str) -> Action:

@@ -309,8 +309,13 @@ def json_text(value: Any) -> str:
             return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
 
 
-def as_json(value: Any, part: bool = False) -> Any:
-    """Return a value as JSON data, with the text that a model is shown in place of the rest."""
+def as_json(value: Any, part: bool = False, *, deep: bool = False) -> Any:
+    """Return a value as JSON data, with the text that a model is shown in place of the rest.
+
+    With `deep` each part without a JSON form, however deep, becomes text.
+    """
+    if deep:
+        return deep_json(value)
     try:
         return to_json(value)
     except NotJSON:

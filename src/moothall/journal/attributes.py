@@ -152,12 +152,3 @@ def of_column(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     return {name: value for name, value in json.loads(text).items() if name in ATTRIBUTES}
-
-
-def flattened(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each attribute, and each of its parts by name, such as `tags.customer`."""
-    for name, value in attributes.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{part}", each) for part, each in value.items())
-        else:
-            yield name, value

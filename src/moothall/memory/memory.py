@@ -206,7 +206,7 @@ class Memory:
         items = self._items
         add_sources_of(items)
         if limit is not None:
-            return last(items, limit)
+            return Memory.last(items, limit)
         if len(items) < _LONG:
             return items[:]
         return self._copied_again()
@@ -259,6 +259,61 @@ class Memory:
         other.start_empty()
         return other
 
+    # -- of any memory -----------------------------------------------------------------------------
+
+    @staticmethod
+    def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+        """Return a copy of the list, or of its last `limit` items."""
+        if limit is None:
+            return items[:]
+        check_integer("get_memories: limit=", limit, 0)
+        return items[len(items) - limit :] if limit < len(items) else items[:]
+
+    @staticmethod
+    def state_of(memory: Any) -> dict[str, Any]:
+        """Return the state of a memory: by its `state_dict` if it has one, else its items."""
+        own: Any = getattr(memory, "state_dict", None)
+        if callable(own):
+            saved: dict[str, Any] = own()
+            return saved
+        more = memory.runs_state() if isinstance(memory, Memory) else {}
+        return {"items": memory.get_memories(), **more}
+
+    @staticmethod
+    def check_state(memory: Any, saved: Any, agent: Any) -> None:
+        """Refuse a state that such a memory cannot take; one with a loader checks itself."""
+        if callable(getattr(memory, "load_state_dict", None)):
+            return
+        items = saved.get("items") if isinstance(saved, dict) else None
+        if not isinstance(items, list) or not all(
+            isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
+        ):
+            raise StateError(
+                f"agent {agent!r}: the state of its memory is not a list of chat messages"
+            )
+        Memory().load_runs_state(saved)
+
+    @staticmethod
+    def restore(memory: Any, saved: Any, agent: Any) -> None:
+        """Replace the content of a memory by a saved state."""
+        own_loader: Any = getattr(memory, "load_state_dict", None)
+        if callable(own_loader):
+            own_loader(saved)
+            return
+        Memory.check_state(memory, saved, agent)
+        if isinstance(memory, Memory):
+            memory.load_runs_state(saved)
+        listed: Any = getattr(memory, "items", None)
+        if isinstance(listed, list):
+            listed.clear()
+        if memory.get_memories():
+            raise StateError(
+                f"agent {agent!r}: its {type(memory).__name__} keeps what it has and has no "
+                "load_state_dict: load into an agent with a new memory"
+            )
+        for item in saved["items"]:
+            memory.add_memory(item)
+
 
 class _ThreadMemories:
     """The memories of threads, by id."""
@@ -310,11 +365,3 @@ def check_memories(memories: object) -> None:
             check_memory(memory)
         if "role" not in memory:
             raise ConfigError(f"a chat message of get_memories has no role: {memory!r:.80}")
-
-
-def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
-    """Return a copy of the list, or of its last `limit` items."""
-    if limit is None:
-        return items[:]
-    check_integer("get_memories: limit=", limit, 0)
-    return items[len(items) - limit :] if limit < len(items) else items[:]

@@ -26,7 +26,7 @@ from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.threads import guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
-from moothall.memory.memory import Memory, check_thread, last
+from moothall.memory.memory import Memory, check_thread
 from moothall.memory.memory_tables import OF_RUN, MemoryTables, bounds_of_run
 from moothall.memory.recall import WAYS, Recall, RecallBy, insert, row_of
 
@@ -158,13 +158,13 @@ class StoredMemory(Memory):
             ConfigError: the limit is not a whole number from 0 up
             MemoryFileError: the file cannot be read
         """
-        last([], limit)  # raises for a wrong limit
+        self.last([], limit)  # raises for a wrong limit
         if self._tokens is None:
             return self.newest(limit)
         with self._lock:
             with self._tables.reading() as db:
                 window = self._updated_window(db)
-            return [copy_json(item) for item in last(window.items, limit)]
+            return [copy_json(item) for item in self.last(window.items, limit)]
 
     @property
     def left_out(self) -> int:

@@ -18,7 +18,7 @@ from moothall.foundation.errors import ConfigError, ModelError, StateError, TooM
 from moothall.foundation.text import copied_example, copied_stretch, counted, one_line
 from moothall.foundation.threads import WORKERS, guard, in_child
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
-from moothall.memory.memory import Memory, check_memory, last
+from moothall.memory.memory import Memory, check_memory
 
 if TYPE_CHECKING:
     # Only its interface: models are imported after memories.
@@ -165,7 +165,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 items = _last_fitting(room, self._count, items).raw_items
             add_sources_of((*summary, *items))
-            return last(_copied([*summary, *items]), limit)
+            return self.last(_copied([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""

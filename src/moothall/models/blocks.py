@@ -68,10 +68,3 @@ def without_seen(messages: list[Any]) -> list[Any]:
         else each
         for each in messages
     ]
-
-
-def linked_kind(media: str) -> str | None:
-    """Return the kind of block that has the address of such media; None for a file."""
-    return next(
-        (k for k, b in BLOCKS.items() if b.data == "url" and media.startswith(b.media)), None
-    )

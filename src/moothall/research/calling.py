@@ -20,7 +20,6 @@ from moothall import (
     PageError,
 )
 from moothall.agents.context import injected
-from moothall.agents.replies.checked_parts import check_actions
 from moothall.build import NotJSON, ToolCall, as_json, copy_json, dump_state, json_text, load_state
 from moothall.foundation.threads import awaited
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
@@ -75,7 +74,8 @@ def registry_of(tools: Any, id: str | int) -> ActionRegistry:
                 folder = f"search_folder({os.fspath(each)!r:.80})"
                 raise ConfigError(f"agent {id!r}: tools= must be actions: for a folder, {folder}")
             registry.register(each)
-    check_actions(registry.get_actions(), id)
+    for each in registry.get_actions():
+        each.check_described(id)
     return registry
 
 

@@ -139,7 +139,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     if has_ended:
         data = await take()
     else:
-        data = await tracing.PartSpan(name, bench.agent, key).hold(take)
+        data = await tracing.WorkSpan("part", name, bench.agent, key).hold(take)
     if has_ended:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
@@ -214,7 +215,7 @@ class Report:
             return display.text(self.markdown)
         from moothall.research.page import page
 
-        return display.framed(page(self, framed=True))
+        return _framed(page(self, framed=True))
 
     def __repr__(self) -> str:
         title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
@@ -360,3 +361,12 @@ def _cited(progress: Progress) -> list[Citation]:
         support = supports[at] if supports else exact_support(text, passage.text, passage.title)
         citations.append(Citation(number, text, passage, support))
     return citations
+
+
+def _framed(page: str, height: str = "36rem") -> str:
+    """Return a whole page in a frame of its own, which runs no script and sends no form."""
+    return (
+        '<iframe sandbox="allow-popups" referrerpolicy="no-referrer" '
+        f'style="width: 100%; height: {height}; border: 1px solid #8884" '
+        f'srcdoc="{escape(page)}"></iframe>'
+    )

@@ -28,11 +28,8 @@ from moothall import model as model_by_name
 from moothall.agents import ReplyRequest
 from moothall.agents.loop.recording import catch_up_models, mark_known
 from moothall.agents.replies.checked_parts import check_model, check_part
-from moothall.agents.replies.reply import REASONS_WITH_TEXT
-from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.resume import run_recorded
 from moothall.agents.replies.state import checked_state, state
-from moothall.agents.replies.threaded import describe
 from moothall.build import (
     Record,
     RecordedAgent,
@@ -137,7 +134,7 @@ class Researcher(RecordedAgent, ProgressView):
     model_or_name: Model | str | None = None
     _judge: Model | str | bool | None = None
     state_type: type[Any] = Progress
-    reasons_with_text: frozenset[str] = REASONS_WITH_TEXT | {"budget", "deadline"}
+    reasons_with_text: frozenset[str] = RecordedAgent.reasons_with_text | {"budget", "deadline"}
     is_untracked: bool = True  # a report has what its sources say
     outside_policy: ClassVar[AccessPolicy] = ACCESS_PERMITTED  # it reads what its sources name
 
@@ -408,7 +405,8 @@ class Researcher(RecordedAgent, ProgressView):
         from moothall.research import rules  # noqa: F401 - for the extractive form
         from moothall.research.citations import check, differences  # noqa: F401
 
-        describe(self.tools.values())
+        for each in self.tools.values():
+            each.get_ready()
         return super().load_parts()
 
     def action_sources(self) -> Iterable[Any]:
@@ -449,7 +447,7 @@ class Researcher(RecordedAgent, ProgressView):
         try:
             return await self._research(bench, request, record)
         finally:
-            note_sources(request, [each.url for each in bench.resources.get_all() if each.visited])
+            request.note_sources([each.url for each in bench.resources.get_all() if each.visited])
             bench.resources = resources  # what an iteration that was cut off found is found again
             bench.end_run()
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from moothall import StateError
-from moothall.agents.replies.state import memory_state, restore_memory
+from moothall import Memory, StateError
 from moothall.build import APPENDED, Record
 from moothall.foundation.lazily import is_ours
 from moothall.society.arguments import owners_of, take_parts
@@ -221,7 +220,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         if "agent" in each:
             agent.load_state_dict(each["agent"])
         elif "memory" in each:
-            restore_memory(agent.memory, each["memory"], id)
+            Memory.restore(agent.memory, each["memory"], id)
         load_states(of_agent(mailbox.agent, mailbox.id), each)
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
@@ -239,7 +238,7 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     if callable(own):
         data["agent"] = own()
     elif agent.memory is not None:
-        data["memory"] = memory_state(agent.memory)
+        data["memory"] = Memory.state_of(agent.memory)
     owners = of_agent(agent, mailbox.id)
     states = states_of(owners, mailbox.unwritten)
     states["variables"] = {

@@ -414,7 +414,7 @@ class Society(Experiments):
                     await work()
                 else:
                     owner = None if self._journal is None else record
-                    await tracing.in_span(work, "workflow", "society", owner)
+                    await tracing.WorkSpan("workflow", "society", owner).hold(work)
                 if record.over is None:
                     await record.end("done")
                 return state.rows

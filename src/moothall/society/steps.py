@@ -98,7 +98,7 @@ class Steps(Space):
 
     async def _step(self) -> dict[str, Any]:
         """Take a step and return its row, in a span of its own."""
-        span = tracing.PartSpan("invoke_workflow", self, str(self.number))
+        span = tracing.WorkSpan("part", "invoke_workflow", self, str(self.number))
         self.model_calls.span = span
         try:
             return await span.hold(self._take_step)

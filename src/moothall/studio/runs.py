@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.agents.loop.prompt_record import recorded_prompt
+from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
-from moothall.foundation.jsonvalue import deep_json
 from moothall.journal import REASONS, Doubt, Outline
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
@@ -324,7 +324,7 @@ class RunsTab(Tab):
 
     def replay(self, run: str) -> Any:
         """Return a replayed run's result as JSON data."""
-        return deep_json(self._journal.replay(run))
+        return json_data(self._journal.replay(run), deep=True)
 
     def decide(self, run: str, decisions: dict[str, Any]) -> dict[str, Any]:
         """Decide about calls in doubt by number, as `{"1": "skip", "2": {"done": result}}`."""

@@ -76,19 +76,19 @@ class TerminalApprover:
         """Write a question, and read the person's line; empty if the terminal is closed."""
         with _output_redirected(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)
-            line = read_line(self._stdin)
+            line = self.read_line(self._stdin)
             if not line and no_answer_text:
                 print(no_answer_text, end="", file=stdout, flush=True)
         return line
 
-
-def read_line(stream: TextIO | None) -> str:
-    """Return a line of the input, by default the process's; empty if that is closed."""
-    stdin = stream or sys.stdin
-    try:
-        return stdin.readline() if stdin is not None else ""
-    except (OSError, ValueError):
-        return ""
+    @staticmethod
+    def read_line(stream: TextIO | None) -> str:
+        """Return a line of the input, by default the process's; empty if that is closed."""
+        stdin = stream or sys.stdin
+        try:
+            return stdin.readline() if stdin is not None else ""
+        except (OSError, ValueError):
+            return ""
 
 
 @contextlib.contextmanager

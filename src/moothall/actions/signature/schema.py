@@ -13,9 +13,9 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from moothall.actions.signature.work import MAX_STEPS, CheckWork, expressions_of
+from moothall.actions.signature.work import MAX_SCHEMA, MAX_STEPS, CheckWork, expressions_of
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import excerpt, json_type, render_path, shorten
 
@@ -56,6 +56,9 @@ class SchemaValidator:
         WrongSchema: the schema, or a reference in it, is wrong
     """
 
+    max_chars: ClassVar[int] = MAX_SCHEMA
+    """How many characters a schema may have, as JSON."""
+
     def __init__(self, schema: dict[str, Any]) -> None:
         try:
             self.schema: dict[str, Any] = copy_json(schema)
@@ -69,6 +72,18 @@ class SchemaValidator:
 
     def __reduce__(self) -> Any:
         return SchemaValidator, (self.schema,)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(schema: str) -> SchemaValidator:
+        """Return that of a schema given as JSON; WrongSchema if it cannot be used."""
+        # A service or a dual act is given the same schema each time.
+        return SchemaValidator(json.loads(schema))
+
+    @staticmethod
+    def without_expressions(schema: Any) -> Any:
+        """Return a schema without regular expressions; every value that was valid stays so."""
+        return without_expressions(schema, lambda expression: True)
 
     def holds(self, value: Any) -> bool:
         """Whether a value is valid."""
@@ -290,13 +305,6 @@ def _references(schema: Any) -> Iterator[str]:
             yield inner
         elif isinstance(inner, dict | list):
             yield from _references(inner)
-
-
-@lru_cache(maxsize=64)
-def checked(schema: str) -> SchemaValidator:
-    """Return the validator of a schema given as JSON; WrongSchema if it cannot be used."""
-    # A service or a dual act is given the same schema each time.
-    return SchemaValidator(json.loads(schema))
 
 
 _OF_SCHEMAS: Final = frozenset(("$defs", "properties"))

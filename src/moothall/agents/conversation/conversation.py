@@ -22,7 +22,7 @@ from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
 from moothall.agents.replies.record import Record, dump_state, load_state
 from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
-from moothall.agents.replies.reply_context import note_sources, own_reply, sources_of_asker
+from moothall.agents.replies.reply_context import own_reply, sources_of_asker
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
 from moothall.agents.replies.resume import end_data, has_ended, run_recorded
 from moothall.agents.replies.thread import Interruption, Thread, steer
@@ -221,7 +221,7 @@ class Conversation(Group):
             if model is not None:
                 record.at_end = partial(mark_known, record, model, budget)
             if record.state is not None:
-                note_sources(request, record.state.outside)
+                request.note_sources(record.state.outside)
                 limit = budget_of(self, request.budget)
                 past_reply = await resumed(self._setup, record, request, limit)
                 if past_reply is not None:

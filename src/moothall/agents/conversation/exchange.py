@@ -16,7 +16,7 @@ from moothall.agents.replies.events import TurnEnded
 from moothall.agents.replies.group import in_thread, in_time
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Stop, Utterance, speaker_label
-from moothall.agents.replies.reply_context import note_sources, sources_of_thread
+from moothall.agents.replies.reply_context import sources_of_thread
 from moothall.foundation.errors import BudgetExceeded, ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import counted, error_text, log_failure
@@ -51,7 +51,7 @@ class Exchange:
         self._later = later  # keeps what the participants hear after the turn
         self._participants = Participants(setup, state, request.thread)
         self._error: BaseException | None = None
-        note_sources(request, state.outside)
+        request.note_sources(state.outside)
         if record.state is None:
             earlier = [each for each in state.transcript if each.number < state.begun]
             if request.recorded is None or len(earlier) <= MAX_COPIED:
@@ -281,7 +281,7 @@ class Exchange:
         """Add the texts that came during the turn to the transcript."""
         for content, known_to, outside in self._request.state.take_texts():
             self._state.add(None, content, known_to=known_to, outside=outside)
-            note_sources(self._request, outside)
+            self._request.note_sources(outside)
             sources = {"outside": outside} if outside else {}
             self._record.hear({"content": content, "known_to": list(known_to), **sources})
 

@@ -24,7 +24,6 @@ from moothall.agents.replies.group import Group, in_thread
 from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
-from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
 from moothall.agents.replies.resume import end_data, has_ended, run_recorded
 from moothall.agents.replies.thread import Thread
@@ -250,7 +249,7 @@ class DualActAgent(Group):
         progress, answer_schema = record.state, request.answer
         if progress is not None:
             progress.run_id = record.run_id  # a fork has the original's
-            note_sources(request, progress.outside)
+            request.note_sources(progress.outside)
             progress.set_schema(request.schema)
             if answer_schema is not None:
                 progress.parse_values(answer_schema, len(self.config.reactives) > 1)

@@ -26,7 +26,7 @@ from moothall.agents.replies.group import Group, ask_member, in_thread, in_time,
 from moothall.agents.replies.hooks import as_hooked, expect
 from moothall.agents.replies.record import Record, StepHandle
 from moothall.agents.replies.reply import Reply, Stop
-from moothall.agents.replies.reply_context import note_sources, sources_of_thread
+from moothall.agents.replies.reply_context import sources_of_thread
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -79,7 +79,7 @@ class Rounds:
         progress.told.extend(request.state.take_texts())
         self._came: list[Any] = list(record.received)  # during the turn that is repeated
         came_from = [source for each in self._came for source in each.get("outside", ())]
-        note_sources(request, [*progress.outside, *came_from])
+        request.note_sources([*progress.outside, *came_from])
 
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work. H hears later what R was told, or what nobody heard."""

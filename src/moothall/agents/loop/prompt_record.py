@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
-from moothall.actions.caller_actions import left_to_caller
+from moothall.actions.capability import Action
 from moothall.actions.provenance.marks import bare
 from moothall.agents.replies.read_record import kept_list
 from moothall.foundation.jsonvalue import json_text, read_json
@@ -182,7 +182,7 @@ def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
     if request.conversation is None and "conversation" in start:
         name = start["conversation"]
         request.conversation = kept_list(name, record.stored_value) if name else ()
-        request.offered = tuple(left_to_caller(**each) for each in start.get("tools", ()))
+        request.offered = tuple(Action.left_to_caller(**each) for each in start.get("tools", ()))
         request.must_call = start.get("must_call", False)
 
 

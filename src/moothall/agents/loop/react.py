@@ -55,15 +55,12 @@ from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import memory_of_fork
 from moothall.agents.replies.state import (
-    check_memory_state,
     checked_state,
-    memory_state,
-    restore_memory,
     state,
 )
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
-from moothall.agents.replies.threaded import EARLIER_ANSWER, describe
+from moothall.agents.replies.threaded import EARLIER_ANSWER
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import StateError
 from moothall.foundation.threads import guard
@@ -187,7 +184,8 @@ class ReActAgent(Looping):
         if not makes_memories(self._memory):  # whether it makes one for this thread, it knows
             self._memory_of(own)
         actions = self.show_actions(own, ()).actions
-        describe(actions)
+        for each in actions:
+            each.get_ready()
         return self.model, actions or None
 
     # -- its parts ---------------------------------------------------------------------------------
@@ -330,11 +328,11 @@ class ReActAgent(Looping):
             StateError: something remembered is not JSON
         """
         threads = {
-            thread.id: memory_state(thread.memory)
+            thread.id: Memory.state_of(thread.memory)
             for thread in self.own_threads or ()
             if thread.memory is not None and not getattr(thread.memory, "is_in_file", False)
         }
-        return state(KIND, memory=memory_state(self.memory), threads=threads)
+        return state(KIND, memory=Memory.state_of(self.memory), threads=threads)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Replace the memory by the one in a state.
@@ -348,14 +346,14 @@ class ReActAgent(Looping):
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
         for each in (*threads.values(), state.get("memory")):
-            check_memory_state(self.memory, each, self.id)
+            Memory.check_state(self.memory, each, self.id)
         for thread in self.own_threads or ():
             assert thread.id is not None
             self.forget_memory(thread.id)
         restored = Threads(self.shared)
         for id, of_thread in threads.items():
-            restore_memory(self._memory_of(restored.get(id)), of_thread, self.id)
-        restore_memory(self.memory, state.get("memory"), self.id)
+            Memory.restore(self._memory_of(restored.get(id)), of_thread, self.id)
+        Memory.restore(self.memory, state.get("memory"), self.id)
         restored.default.memory = self.memory
         self.own_threads = restored
         self._note_threads(*restored)

@@ -101,7 +101,7 @@ class ChattyAI(Threaded):
         """
         with self.in_turn(self._thread_of_message(thread)) as conversation:
             say = partial(self._say, content, conversation)
-            return await tracing.in_span(say, "reply", self, None)
+            return await tracing.WorkSpan("reply", self, None).hold(say)
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory

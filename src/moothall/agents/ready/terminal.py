@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
-from moothall.actions.approval.terminal import read_line
+from moothall import TerminalApprover
 from moothall.build import escaped, guard, in_child
 
 
@@ -49,7 +49,7 @@ class Terminal:
                 reading = self._reading = concurrent.futures.Future()
                 # A daemon: an unanswered question must not delay the interpreter's exit.
                 threading.Thread(
-                    target=lambda: reading.set_result(read_line(self._stdin)),
+                    target=lambda: reading.set_result(TerminalApprover.read_line(self._stdin)),
                     name="moothall-terminal",
                     daemon=True,
                 ).start()

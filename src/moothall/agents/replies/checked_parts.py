@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from moothall.actions import Action
-from moothall.actions.capability import check_described
 from moothall.actions.message import address
 from moothall.foundation.arguments import can_take, check_function
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
@@ -167,10 +166,7 @@ def check_actions(actions: Iterable[Any], id: object) -> None:
         # A parameter's type is looked up now, not when it was defined: it may have come later.
         if not isinstance(each, Action):
             continue
-        try:
-            check_described(each)
-        except DefinitionError as error:
-            raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
+        each.check_described(id)
 
 
 def checked_trusted(trusted: Any, id: str | int) -> frozenset[str]:

@@ -346,7 +346,7 @@ def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
         sources.append(f"agent {agent.id}")
     elif members_of(agent):  # a group: its reply has no messages of its members
         sources += sources_of_speaker(agent, request.thread)[0]
-    note_sources(request, sources)
+    request.note_sources(sources)
     texts = request.state.texts
     if texts is not None and getattr(agent, "decides_in_words", False):  # a person
         texts.add(reply.text, "user")
@@ -386,15 +386,3 @@ def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | No
         texts, thread.last_checked = thread.begin_texts(on_behalf), None
     texts.note(sources)
     return texts
-
-
-def note_sources(request: ReplyRequest, sources: list[str]) -> None:
-    """Note in a thread outside sources that a researcher, or a member of a group, has read."""
-    if not sources:
-        return
-    thread = request.state
-    if (texts := thread.texts) is None:
-        texts = thread.begin_texts(request.on_behalf)
-        if not request.outside:
-            texts.add(request.content, "user")
-    texts.note(sources)

@@ -17,7 +17,7 @@ from moothall.actions.signature.annotation import (
     schemas_of,
     validator_of,
 )
-from moothall.actions.signature.schema import WrongSchema, checked
+from moothall.actions.signature.schema import SchemaValidator, WrongSchema
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import (
     NotJSON,
@@ -135,6 +135,17 @@ class ReplyRequest:
     def of_run(self) -> dict[str, Any]:
         """Return `run_id` and `thread`, as events and hooks have them."""
         return {"run_id": self.run_id, "thread": self.thread}
+
+    def note_sources(self, sources: list[str]) -> None:
+        """Note in its thread outside sources that a researcher, or a group's member, has read."""
+        if not sources:
+            return
+        thread = self.state
+        if (texts := thread.texts) is None:
+            texts = thread.begin_texts(self.on_behalf)
+            if not self.outside:
+                texts.add(self.content, "user")
+        texts.note(sources)
 
     def tell(self, event: Callable[..., Any], *parts: Any, past: bool = False) -> None:
         """Emit an event of this class, if somebody listens."""
@@ -318,7 +329,7 @@ class AnswerSchema:
 def _of_schema(requested: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         schema: dict[str, Any] = copy_json(requested)
-        checks = checked(json.dumps(schema))
+        checks = SchemaValidator.of(json.dumps(schema))
     except (NotJSON, WrongSchema) as error:
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
 

@@ -12,7 +12,6 @@ from moothall.actions.provenance.marks import bare
 from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
-from moothall.memory.memory import Memory
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
@@ -150,46 +149,3 @@ def load_state(kind: type[S], data: Any, label: str) -> S:
             f"{label}: the state of a {kind.__name__} is damaged: {problem}"
         ) from error
     return restored
-
-
-def memory_state(memory: Memory) -> dict[str, Any]:
-    """Return the state of a memory: by its `state_dict` if it has one, else its items."""
-    own: Any = getattr(memory, "state_dict", None)
-    if callable(own):
-        saved: dict[str, Any] = own()
-        return saved
-    more = memory.runs_state() if isinstance(memory, Memory) else {}
-    return {"items": memory.get_memories(), **more}
-
-
-def check_memory_state(memory: Memory, saved: Any, agent: Any) -> None:
-    """Refuse a state that such a memory cannot take; one with a loader of its own checks itself."""
-    if callable(getattr(memory, "load_state_dict", None)):
-        return
-    items = saved.get("items") if isinstance(saved, dict) else None
-    if not isinstance(items, list) or not all(
-        isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
-    ):
-        raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
-    Memory().load_runs_state(saved)
-
-
-def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
-    """Replace the content of a memory by a saved state."""
-    own_loader: Any = getattr(memory, "load_state_dict", None)
-    if callable(own_loader):
-        own_loader(saved)
-        return
-    check_memory_state(memory, saved, agent)
-    if isinstance(memory, Memory):
-        memory.load_runs_state(saved)
-    listed: Any = getattr(memory, "items", None)
-    if isinstance(listed, list):
-        listed.clear()
-    if memory.get_memories():
-        raise StateError(
-            f"agent {agent!r}: its {type(memory).__name__} keeps what it has and has no "
-            "load_state_dict: load into an agent with a new memory"
-        )
-    for item in saved["items"]:
-        memory.add_memory(item)

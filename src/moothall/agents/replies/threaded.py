@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from moothall.agents.replies.reply_context import Replying, own_reply, thread_of
 from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
 from moothall.agents.replies.thread import Thread, Threads
-from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, MailboxFull
+from moothall.foundation.errors import ConfigError, DefinitionError, MailboxFull
 from moothall.foundation.threads import WORKERS, awaited, context_value, guard
 from moothall.memory.memory import Memory, MemoryPart
 from moothall.models.base import prepare
@@ -380,11 +380,3 @@ class Threaded(Replier, Agent):
                 f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that wait for its next "
                 "reply, and takes no more until then"
             )
-
-
-def describe(actions: Iterable[Action]) -> None:
-    """Make the descriptions and schemas of actions, and what checks their arguments."""
-    for each in actions:
-        _ = each.description, each.parameters
-        with suppress(InvalidArguments):
-            each.check({})

@@ -15,7 +15,7 @@ from moothall.foundation.text.words import cut
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-__all__ = ["framed", "markdown", "table", "text"]
+__all__ = ["markdown", "table", "text"]
 
 _ROWS: Final = 100
 """How many rows of a table are shown."""
@@ -66,15 +66,6 @@ def folded(summary: str, body: str) -> str:
 def small(content: str) -> str:
     """Return a line in small print."""
     return f"<p><small>{escape(_clean(content))}</small></p>"
-
-
-def framed(page: str, height: str = "36rem") -> str:
-    """Return a whole page in a frame of its own, which runs no script and sends no form."""
-    return (
-        '<iframe sandbox="allow-popups" referrerpolicy="no-referrer" '
-        f'style="width: 100%; height: {height}; border: 1px solid #8884" '
-        f'srcdoc="{escape(page)}"></iframe>'
-    )
 
 
 def markdown() -> MarkdownIt:

@@ -8,13 +8,11 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 __all__ = [
     "TRACE",
-    "PartSpan",
     "Span",
     "Tracing",
+    "WorkSpan",
     "carry",
-    "in_span",
     "join_trace",
-    "keyed",
     "searches",
     "set_tracing",
     "trace_headers",
@@ -106,7 +104,7 @@ active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
 
 
-Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "handling"]
+Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling"]
 """A method of `Tracing` that begins a span."""
 
 TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
@@ -189,20 +187,19 @@ def keyed(key: str) -> AbstractContextManager[None]:
     return nullcontext() if active is None else active.step(key)
 
 
-class PartSpan:
-    """The span of a step of research or of a society, if there is somebody to tell.
+class WorkSpan:
+    """The span of some work, if there is somebody to tell.
 
     Args:
-        name: what the step does, such as `plan`
-        agent: the agent or the society that takes it
-        key: its key in the record
+        kind: the method of `Tracing` that begins it, such as `part`
+        subject: what that takes
     """
 
-    def __init__(self, name: str, agent: Any, key: str) -> None:
-        self._span: Span | None = None if active is None else active.part(name, agent, key)
+    def __init__(self, kind: Kind, *subject: Any) -> None:
+        self._span: Span | None = None if active is None else getattr(active, kind)(*subject)
 
     async def hold(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the step within it, which ends it."""
+        """Do the work within it, which ends it."""
         return await (work() if self._span is None else traced(self._span, work))
 
     async def below(self, key: str, work: Callable[[], Awaitable[T]]) -> T:

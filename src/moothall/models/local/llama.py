@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.actions.signature.schema import WrongSchema, checked, map_schemas
+from moothall.actions.signature.schema import SchemaValidator, WrongSchema, map_schemas
 from moothall.foundation.errors import ContextOverflow, ModelError, WeightsError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard
@@ -271,7 +271,7 @@ def _is_json(text: str) -> bool:
 @lru_cache(64)
 def _grammar_of(schema: str) -> str:
     """Return the grammar of a schema: made once, as an agent's actions differ little in a run."""
-    checked(schema)
+    SchemaValidator.of(schema)
     bounded = map_schemas(_bounded, json.loads(schema))
     return str(_library().json_schema_to_grammar({**bounded, **GUIDANCE}))
 

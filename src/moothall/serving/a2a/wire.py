@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from mimetypes import guess_type
 from typing import Any, Final
 
-from moothall.actions.signature.schema import checked
 from moothall.build import SchemaValidator, json_text, shorten
 from moothall.foundation.text import render_path
-from moothall.models.blocks import BLOCKS, linked_kind
+from moothall.models.blocks import BLOCKS
 
 VERSION: Final = "1.0"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -145,7 +144,7 @@ _PARAMS: Final[dict[str, Any]] = {
 
 @functools.cache
 def _checks(method: str) -> SchemaValidator:
-    return checked(json.dumps(_PARAMS[method]))
+    return SchemaValidator.of(json.dumps(_PARAMS[method]))
 
 
 def check_params(method: str, params: Any) -> dict[str, Any]:
@@ -304,7 +303,7 @@ def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
             return {"type": "input_audio", "input_audio": audio}
     if not isinstance(url, str):
         return None
-    if block_type := linked_kind(media):
+    if block_type := _linked_kind(media):
         return {"type": block_type, block_type: {"url": url}}
     filename = {"filename": str(part["filename"])} if part.get("filename") else {}
     return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **filename}}
@@ -338,3 +337,10 @@ def seconds(moment: str) -> float:
 
 
 _NOON: Final = "2026-11-24T12:00:00Z"
+
+
+def _linked_kind(media: str) -> str | None:
+    """Return the kind of block that has the address of such media; None for a file."""
+    return next(
+        (k for k, b in BLOCKS.items() if b.data == "url" and media.startswith(b.media)), None
+    )

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from moothall import Done, Event, JournalError, MoothallError, NoSuchRun, NotPermitted, Reply
-from moothall.build import json_text, one_line
-from moothall.foundation.jsonvalue import deep_json
+from moothall.build import as_json, json_text, one_line
 from moothall.journal import Wait
 from moothall.serving.a2a.wire import (
     CANCELED,
@@ -352,7 +351,7 @@ def artifact_of(
 ) -> dict[str, Any]:
     """Return a reply as an artifact: its value if that is not the text, its text, its files."""
     is_text = value is None or isinstance(value, str)
-    parts = [] if is_text else [data_part(deep_json(value))]
+    parts = [] if is_text else [data_part(as_json(value, deep=True))]
     if text or not blocks:
         parts.append(text_part(text))
     parts += map(block_part, blocks)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MCPServerError
-from moothall.actions.signature.schema import without_expressions
-from moothall.actions.signature.work import MAX_SCHEMA
 from moothall.build import SchemaValidator, WrongSchema, one_line
 
 if TYPE_CHECKING:
@@ -201,8 +199,8 @@ async def _all_items(pages: Any, kind: str) -> list[Any]:
 
 def _fault(data: dict[str, Any], size: int) -> str:
     """Return why a definition cannot be used; empty if it can."""
-    if size > MAX_SCHEMA:
-        return f"its definition has more than {MAX_SCHEMA:,} characters"
+    if size > SchemaValidator.max_chars:
+        return f"its definition has more than {SchemaValidator.max_chars:,} characters"
     for key in ("inputSchema", "outputSchema"):
         schema = data.get(key)
         if schema is None:
@@ -222,7 +220,7 @@ def _fault(data: dict[str, Any], size: int) -> str:
 
 def checked_schema(schema: Any) -> Any:
     """Return a schema as it is checked here: without expressions, whose dialect is the server's."""
-    return without_expressions(schema, lambda expression: True)
+    return SchemaValidator.without_expressions(schema)
 
 
 _EXACT: Final = ("const", "enum", "default", "required", "$ref", "$dynamicRef")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall import ActionError
-from moothall.actions.signature.schema import checked
-from moothall.build import WrongSchema, shorten
+from moothall.build import SchemaValidator, WrongSchema, shorten
 from moothall.foundation.text import render_path
 from moothall.serving.mcp.listing import checked_schema
 
@@ -52,7 +51,7 @@ def _check(structured: Any, schema: Any, label: str) -> None:
 
 def _wrong(structured: Any, schema: Any, label: str) -> tuple[list[str | int], str] | None:
     """Return the path of what a schema does not allow, and why; None, logged, if it is too much."""
-    checks = checked(json.dumps(schema))
+    checks = SchemaValidator.of(json.dumps(schema))
     if checks.measures(structured):
         return checks.wrong(structured)
     logger.warning("%s: its result is too large to be checked by its output schema", label)
@@ -105,7 +104,7 @@ class ResultSchema:
             if definitions is not None:
                 returned["$defs"] = definitions
         try:
-            checked(json.dumps(returned))
+            SchemaValidator.of(json.dumps(returned))
         except WrongSchema:  # a type of the user's own says so
             return None
         return cls(returned, wraps)

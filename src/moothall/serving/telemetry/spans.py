@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -11,7 +12,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
 from moothall import Usage
-from moothall.journal.attributes import flattened
 from moothall.serving.telemetry import content, names
 from moothall.serving.telemetry.beginning import context_of
 from moothall.serving.telemetry.ids import span_id_of, trace_id_of
@@ -51,7 +51,7 @@ class Telemetry(MessageSpans):
             thread = request.thread
             if request.answer is not None:
                 attributes[names.OUTPUT_TYPE] = "json"
-            for name, value in flattened(request.attributes):
+            for name, value in _flattened(request.attributes):
                 attributes[f"{names.OF_RUN}.{name}"] = value
         if thread is not None:
             attributes[names.CONVERSATION_ID] = thread
@@ -267,3 +267,12 @@ class Telemetry(MessageSpans):
         """Derive ids in a `with` block from the key of a recorded step too."""
         scope = SCOPE.get()
         return nullcontext() if scope is None or scope.base is None else scope.within_step(key)
+
+
+def _flattened(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each attribute, and each of its parts by name, such as `tags.customer`."""
+    for name, value in attributes.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{part}", each) for part, each in value.items())
+        else:
+            yield name, value

@@ -37,7 +37,7 @@ class CitizenModelCalls:
         self.once = once  # whether the same prompts in a step share one answer
         self.step: int = 0
         self.calls: int = 0
-        self.span: tracing.PartSpan | None = None  # of the step that is being taken
+        self.span: tracing.WorkSpan | None = None  # of the step that is being taken
         self.prompts: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self.unused: str = ""

@@ -23,7 +23,6 @@ from moothall import (
 )
 from moothall.agents.dispatch import block_name
 from moothall.build import one_line
-from moothall.memory.memory import last
 from moothall.society.kernel.draw import Draws, number_of
 from moothall.society.kernel.mind import lightest, prompt_context
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
@@ -146,7 +145,7 @@ class CitizenMemory(Memory):
             {"role": "user", "content": f"Step {each[0]}: {each[1]}"}
             if isinstance(each, tuple)
             else each
-            for each in last(self.stream, limit)
+            for each in self.last(self.stream, limit)
         ]
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall import Action, DefinitionError
-from moothall.actions.caller_actions import LEFT_TO_CALLER, left_to_caller
 from moothall.build import UnreadableText, json_text, read_json, safe_names, shorten
 from moothall.memory.reply_memory import MESSAGES_KEY, meant_by
 from moothall.serving.doors.checks import json_of
@@ -80,7 +79,7 @@ def without_pending(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         each
         for message in messages
         for each in meant_by(message)
-        if not (each["role"] == "tool" and each["content"] == LEFT_TO_CALLER)
+        if not (each["role"] == "tool" and each["content"] == Action.LEFT_TO_CALLER)
     ]
 
 
@@ -212,7 +211,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
         description = function.get("description") or ""
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         try:
-            actions[name] = left_to_caller(safe[name], str(description), parameters)
+            actions[name] = Action.left_to_caller(safe[name], str(description), parameters)
         except DefinitionError as error:
             raise BadRequest(f"{label}: {error}", f"{label}.parameters") from None
     return actions
