@@ -29,7 +29,7 @@ class CallerContext:
     open: bool = True  # False once the caller does not wait any more
 
     @staticmethod
-    def given(handling: Any, name: str) -> Any:
+    def nearest(handling: Any, name: str) -> Any:
         """Return what was given by this name with a message, or the nearest one that led to it."""
         while handling is not None:
             its: CallerContext | None = handling.caller_context

@@ -272,9 +272,9 @@ class Memory:
     @staticmethod
     def state_of(memory: Any) -> dict[str, Any]:
         """Return the state of a memory: by its `state_dict` if it has one, else its items."""
-        own: Any = getattr(memory, "state_dict", None)
-        if callable(own):
-            saved: dict[str, Any] = own()
+        own_state: Any = getattr(memory, "state_dict", None)
+        if callable(own_state):
+            saved: dict[str, Any] = own_state()
             return saved
         more = memory.runs_state() if isinstance(memory, Memory) else {}
         return {"items": memory.get_memories(), **more}

@@ -76,7 +76,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     if offer.injected:
         budget, caller_context = agent.budget, delivery.caller_context
         if budget is None:
-            budget = CallerContext.given(delivery, "pays")
+            budget = CallerContext.nearest(delivery, "pays")
         channel = CallChannel()
         if caller_context is not None and caller_context.open:
             channel.on_progress = caller_context.hears

@@ -75,7 +75,7 @@ class SchemaValidator:
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def of(schema: str) -> SchemaValidator:
+    def of_json(schema: str) -> SchemaValidator:
         """Return that of a schema given as JSON; WrongSchema if it cannot be used."""
         # A service or a dual act is given the same schema each time.
         return SchemaValidator(json.loads(schema))

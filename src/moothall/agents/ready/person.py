@@ -135,7 +135,7 @@ class Person(ConversationalAgent):
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
         if self._has_place:
             return self._desk
-        ask, approver = CallerContext.given(CURRENT.get(), "asks"), self.find_approver()
+        ask, approver = CallerContext.nearest(CURRENT.get(), "asks"), self.find_approver()
         while isinstance(approver, RuleApprover):
             approver = approver.otherwise
         if ask is None and step is not None and not isinstance(approver, TerminalApprover):

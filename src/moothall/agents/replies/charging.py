@@ -263,7 +263,7 @@ def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | Non
     Raises:
         ConfigError: the caller called this agent, which has an unrelated budget
     """
-    budget: Budget | None = CallerContext.given(handling, "pays")
+    budget: Budget | None = CallerContext.nearest(handling, "pays")
     had: Budget | None = getattr(agent, "budget", None)
     if budget is None or (had is not None and had.is_part_of(budget)):
         return None

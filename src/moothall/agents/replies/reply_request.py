@@ -329,7 +329,7 @@ class AnswerSchema:
 def _of_schema(requested: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         schema: dict[str, Any] = copy_json(requested)
-        checks = SchemaValidator.of(json.dumps(schema))
+        checks = SchemaValidator.of_json(json.dumps(schema))
     except (NotJSON, WrongSchema) as error:
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
 

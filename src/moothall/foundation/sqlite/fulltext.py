@@ -52,7 +52,7 @@ class SearchWords(list[str]):
             self[:] = [*{word.lower(): word for word in self}.values()][:most]
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def of_text(cls, text: str) -> Self:
         """Return those of a text: words, and pairs of characters in scripts without spaces."""
         return cls(_words_of(text))
 

@@ -82,7 +82,7 @@ class Language(str):
     __slots__ = ()
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> Language:
+    def of_words(cls, words: Iterable[str]) -> Language:
         """Return the language that lists most of some words; of several the first."""
         parts = (
             part for word in words for part in (word.casefold(), *_ELIDED.findall(word.casefold()))
@@ -127,7 +127,7 @@ class Words(list[str]):
     @property
     def language(self) -> Language:
         """The language that lists most of them."""
-        return Language.of(self)
+        return Language.of_words(self)
 
     def terms(self) -> list[str]:
         """Return the content words in order: lower case, stemmed, without stop words.

@@ -271,7 +271,7 @@ def _is_json(text: str) -> bool:
 @lru_cache(64)
 def _grammar_of(schema: str) -> str:
     """Return the grammar of a schema: made once, as an agent's actions differ little in a run."""
-    SchemaValidator.of(schema)
+    SchemaValidator.of_json(schema)
     bounded = map_schemas(_bounded, json.loads(schema))
     return str(_library().json_schema_to_grammar({**bounded, **GUIDANCE}))
 

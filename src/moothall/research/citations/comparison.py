@@ -202,7 +202,7 @@ def _names(text: str, dated: bool) -> list[str]:
     """
     names: list[str] = []
     matches = [*vocabulary.Words.pattern.finditer(text)]
-    nouns = vocabulary.Language.of(each[0] for each in matches).has_capital_nouns
+    nouns = vocabulary.Language.of_words(each[0] for each in matches).has_capital_nouns
     are_values = values.TextValues.among([each[0].casefold() for each in matches])
     capital = [
         word[0].isupper() and len(word) > 1 and not (is_value or _ANY.is_stop_word(word))

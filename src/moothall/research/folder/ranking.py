@@ -26,9 +26,9 @@ Scoring it takes 10 ms or more.
 
 def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    query_terms = SearchWords.of(query[:_QUERY_CHARS])
+    query_terms = SearchWords.of_text(query[:_QUERY_CHARS])
     folded = [word.lower() for word in query_terms]
-    language = vocabulary.Language.of(query_terms)
+    language = vocabulary.Language.of_words(query_terms)
     words = [word.lower() for word in query_terms if not language.is_stop_word(word)] or folded
     words = [*words, *filter(None, map(vocabulary.Words.other_spelling, words))]
     counted = sorted(

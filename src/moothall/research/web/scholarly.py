@@ -187,7 +187,7 @@ class _ScholarlyService:
 
 def _words(query: str, tool: str) -> list[str]:
     query_terms = [
-        each for each in fulltext.SearchWords.of(plain_text(query)[:10_000]) if each.isalnum()
+        each for each in fulltext.SearchWords.of_text(plain_text(query)[:10_000]) if each.isalnum()
     ]
     words = [e for e in query_terms if not vocabulary.Language().is_stop_word(e)] or query_terms
     if not words:

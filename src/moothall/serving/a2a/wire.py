@@ -144,7 +144,7 @@ _PARAMS: Final[dict[str, Any]] = {
 
 @functools.cache
 def _checks(method: str) -> SchemaValidator:
-    return SchemaValidator.of(json.dumps(_PARAMS[method]))
+    return SchemaValidator.of_json(json.dumps(_PARAMS[method]))
 
 
 def check_params(method: str, params: Any) -> dict[str, Any]:

@@ -353,7 +353,7 @@ class Served:
 
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to the code that runs now, or None."""
-        served, caller = CallerContext.given(CURRENT.get(), "door_call") or (None, None)
+        served, caller = CallerContext.nearest(CURRENT.get(), "door_call") or (None, None)
         return caller if served is self else None
 
     async def _ask(self, question: Question) -> str:

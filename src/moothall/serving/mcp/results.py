@@ -51,7 +51,7 @@ def _check(structured: Any, schema: Any, label: str) -> None:
 
 def _wrong(structured: Any, schema: Any, label: str) -> tuple[list[str | int], str] | None:
     """Return the path of what a schema does not allow, and why; None, logged, if it is too much."""
-    checks = SchemaValidator.of(json.dumps(schema))
+    checks = SchemaValidator.of_json(json.dumps(schema))
     if checks.measures(structured):
         return checks.wrong(structured)
     logger.warning("%s: its result is too large to be checked by its output schema", label)
@@ -104,7 +104,7 @@ class ResultSchema:
             if definitions is not None:
                 returned["$defs"] = definitions
         try:
-            SchemaValidator.of(json.dumps(returned))
+            SchemaValidator.of_json(json.dumps(returned))
         except WrongSchema:  # a type of the user's own says so
             return None
         return cls(returned, wraps)
