@@ -310,14 +310,9 @@ def json_text(value: Any) -> str:
 
 
 def as_json(value: Any, part: bool = False, *, deep: bool = False) -> Any:
-    """Return a value as JSON data, with the text that a model is shown in place of the rest.
-
-    With `deep` each part without a JSON form, however deep, becomes text.
-    """
-    if deep:
-        return deep_json(value)
+    """Return a value as JSON data, the rest as a model is shown it; `deep`: part by part."""
     try:
-        return to_json(value)
+        return deep_json(value) if deep else to_json(value)
     except NotJSON:
         if part or not isinstance(value, dict):
             return json_text(value)
