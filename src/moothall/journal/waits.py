@@ -51,9 +51,8 @@ _COLUMNS: Final = (
     "w.value, w.decided_by, w.answered"
 )
 
-_CANCEL: Final = "\x01cancel"
-"""The key of a wish, which is no wait: no answer can have it, since it is not printable."""
-_WANT_CANCELLED: Final = (
+# A mark is no wait: no answer can have its key, since that is not printable.
+_MARK: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, taken) "
     "VALUES (?, ?, '', '', '', '', '', 0, ?, TRUE)"
 )
@@ -341,22 +340,22 @@ class Waits(DueRuns):
             with suppress(StateError, NoSuchRun, RunHeld):  # it has ended, or works
                 self.cancel(each, cause)
 
-    def want_cancelled(self, run_id: str, still: bool = True) -> None:
-        """Ask the process that works on a run to cancel it, if that looks; or no longer."""
+    def mark(self, run_id: str, mark: str, still: bool = True) -> None:
+        """Leave a mark of a door at a run, for other processes, or remove it."""
         with self._store.writing() as db:
             number = self._store.number(db, run_id)
-            db.execute("DELETE FROM waits WHERE run = ? AND key = ?", (number, _CANCEL))
+            db.execute("DELETE FROM waits WHERE run = ? AND key = ?", (number, f"\x01{mark}"))
             if still:
-                db.execute(_WANT_CANCELLED, (number, _CANCEL, time.time()))
+                db.execute(_MARK, (number, f"\x01{mark}", time.time()))
 
-    def wanted_cancelled(self, run_ids: Iterable[str]) -> list[str]:
-        """Return which of these runs another process wants to be cancelled."""
+    def marked(self, run_ids: Iterable[str], mark: str) -> list[str]:
+        """Return which of these runs have a mark."""
         query = "SELECT r.id FROM runs r JOIN waits w ON w.run = r.number WHERE w.key = ? AND r.id"
         with self._store.reading() as db:
             return [
                 str(id)
                 for batch in batches(run_ids)
-                for (id,) in db.execute(f"{query} IN {marks(batch)}", (_CANCEL, *batch))
+                for (id,) in db.execute(f"{query} IN {marks(batch)}", (f"\x01{mark}", *batch))
             ]
 
     # -- what is due -------------------------------------------------------------------------------

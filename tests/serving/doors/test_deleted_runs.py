@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ import pytest
 from commands import Command
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.serving import asgi
-from serving.doors.a2a_calls import plain, rpc, started, state
+from serving.doors.a2a_calls import call, plain, requested, rpc, started, state
+from serving.doors.a2a_calls import shop as waiting_shop
 from serving.doors.conftest import client, serving
 
 Serve = Callable[[Any], str]
@@ -53,9 +57,9 @@ def test_openai_response_deleted_from_the_journal_is_found_by_nothing(
     made = responses.create(model="shop", input=WORDS)
     delete(path, made.id.removeprefix("resp_"))
     asked = len(model.received)
-    for call in (responses.retrieve, responses.input_items.list, responses.delete):
+    for ask in (responses.retrieve, responses.input_items.list, responses.delete):
         with pytest.raises(openai.NotFoundError):
-            call(made.id)
+            ask(made.id)
     item: Any = {"type": "item_reference", "id": made.output[0].id}
     for more in ({"previous_response_id": made.id, "input": "and?"}, {"input": [item]}):
         with pytest.raises(openai.BadRequestError):
@@ -137,6 +141,38 @@ def test_a2a_task_deleted_from_the_journal_is_found_by_nothing(
     assert again["error"]["code"] == -32001
     listed = rpc(url, "ListTasks", {"includeArtifacts": True, "historyLength": 9})["result"]
     assert [each["id"] for each in listed["tasks"]] == [other["id"]]
+
+
+def test_a2a_subscriber_of_a_task_that_is_deleted_meanwhile_reads_that_there_is_none(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    url = serve(asgi(waiting_shop(call("buy", item="tea"), journal=path)))
+    made = started(url, "Buy.")
+    http, answer = requested(url, "SubscribeToTask", {"id": made["id"]})
+    with closing(http):
+        events = (json.loads(line[6:]) for line in answer if line[:5] == b"data:")
+        assert state(next(events)["result"]["task"]) == "TASK_STATE_INPUT_REQUIRED"
+        in_process(path, made["id"])
+        assert [each["error"]["code"] for each in events] == [-32001]
+
+
+def test_a2a_tasks_are_listed_while_others_of_them_are_deleted(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    with Journal(path) as journal:
+        with serving(shop(path)[1]) as url:
+            for number in range(40):
+                started(url, f"{number}")
+        url = serve(shop(path)[1])
+        with ThreadPoolExecutor(1) as pool:
+            deleting = pool.submit(lambda: [journal.delete(run.id) for run in journal.runs()])
+            while not deleting.done():
+                listed = rpc(url, "ListTasks", {})["result"]
+                assert len(listed["tasks"]) == listed["pageSize"]
+            deleting.result()
+        assert rpc(url, "ListTasks", {})["result"]["tasks"] == []
 
 
 def test_a2a_task_whose_model_failed_is_gone_with_its_run(serve: Serve, tmp_path: Path) -> None:

@@ -196,6 +196,22 @@ def test_a2a_subscriber_hears_the_next_question_of_a_task_that_another_server_go
         assert [asked(each)["text"] for each in told] == ["What colour?"]
 
 
+def test_a2a_answer_that_is_sent_again_to_another_server_answers_no_later_question(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    said = (call("ask"), call("ask"), "Red and blue.")
+    one, two = (serve(asgi(shop(*said, journal=path))) for _ in range(2))
+    task = started(one, "Paint.")
+    red, blue = (plain(each, taskId=task["id"]) for each in ("red", "blue"))
+    for url in (one, two, one):
+        task = rpc(url, "SendMessage", red)["result"]["task"]
+        assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+    for url, message in ((two, blue), (one, blue), (two, red), (one, red)):
+        task = rpc(url, "SendMessage", message)["result"]["task"]
+        assert state(task) == "TASK_STATE_COMPLETED"
+
+
 def test_a2a_task_is_cancelled_at_a_server_that_does_not_work_on_it(
     serve: Serve, tmp_path: Path
 ) -> None:

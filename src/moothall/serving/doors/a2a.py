@@ -10,7 +10,7 @@ from email.utils import formatdate
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import ACCESS_DENIED, JournalError
+from moothall import ACCESS_DENIED, JournalError, NoSuchRun
 from moothall.build import UnreadableText, one_line
 from moothall.journal import Outline
 from moothall.serving.a2a.wire import (
@@ -185,7 +185,9 @@ class A2ADoor:
                 if method in _STREAMED:
                     updates = await self.streamed(method, agent, sender, params)
                     events = sent_events(
-                        updates, lambda update: {"jsonrpc": "2.0", "id": id, "result": update}
+                        updates,
+                        lambda update: {"jsonrpc": "2.0", "id": id, "result": update},
+                        lambda fault: {"jsonrpc": "2.0", "id": id, "error": fault.to_json()},
                     )
                     return StreamingResponse(events, media_type="text/event-stream")
                 result = await self.answered(method, agent, sender, params)
@@ -348,17 +350,25 @@ def faults() -> Iterator[None]:
         yield
     except REFUSED as refused:
         raise fault_of(refused) from refused
+    except NoSuchRun as deleted:
+        raise A2AFault("TASK_NOT_FOUND", "there is no such task any more") from deleted
     except JournalError as failed:
         raise A2AFault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
 
 
 async def sent_events(
-    updates: AsyncIterator[dict[str, Any]], form: Callable[[dict[str, Any]], dict[str, Any]]
+    updates: AsyncIterator[dict[str, Any]],
+    form: Callable[[dict[str, Any]], dict[str, Any]],
+    refusal: Callable[[A2AFault], dict[str, Any]],
 ) -> AsyncIterator[bytes]:
     """Yield updates as server-sent events, and a comment after a while without updates."""
-    async with aclosing(or_silence(updates)) as stream:
-        async for update in stream:
-            yield COMMENT if update is None else sent_event(form(update))
+    try:
+        with faults():
+            async with aclosing(or_silence(updates)) as stream:
+                async for update in stream:
+                    yield COMMENT if update is None else sent_event(form(update))
+    except A2AFault as fault:  # such as of a task that was deleted meanwhile
+        yield sent_event(refusal(fault))
 
 
 def _read(body: bytes, media: str) -> dict[str, Any]:

@@ -67,7 +67,11 @@ class A2ARest:
                     sender = self._door.sender(request)
                     if streams:
                         updates = await self._door.streamed(method, agent, sender, params)
-                        events = sent_events(updates, lambda update: update)
+                        events = sent_events(
+                            updates,
+                            lambda update: update,
+                            lambda fault: {"error": fault.to_status()},
+                        )
                         return StreamingResponse(events, media_type="text/event-stream")
                     result = await self._door.answered(method, agent, sender, params)
                     return JSONResponse(result, media_type=MEDIA_TYPE)

@@ -47,6 +47,8 @@ from moothall.serving.doors.served import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
+_CANCEL: Final = "cancel"
+"""The mark of a task that its caller has cancelled at a process that does not work on it."""
 _CANCELLED_S: Final = 10.0
 """How long another process may take to cancel a task."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
@@ -152,7 +154,7 @@ class Tasks:
             for id, task in self._tasks.items()
             if task.agent == agent and task.work and task.state not in TERMINAL
         }
-        for id in await in_thread(journal.waits.wanted_cancelled, [*works]) if works else ():
+        for id in await in_thread(journal.waits.marked, [*works], _CANCEL) if works else ():
             works[id].cancel()
 
     async def _go_on(self, agent: str, journal: Journal, run_id: str) -> bool:
@@ -208,6 +210,10 @@ class Tasks:
         assert journal is not None
         if message.get("contextId") not in (None, "", context_of(run, sender)):
             raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
+        # Else a text that is sent again would answer the next question.
+        mark = id_of_message(message, agent, sender)
+        if await in_thread(journal.waits.marked, [id], mark):
+            return run
         caller = self._caller(sender)
         permits = self._served.callers.permits(caller)
         waits = await in_thread(journal.waiting, id) if run.state in RESTS and not run.held else []
@@ -225,6 +231,7 @@ class Tasks:
         # Before it is kept: a task that fails now would go on once there is budget again.
         self._served.check(caller)
         try:
+            await in_thread(journal.waits.mark, id, mark)
             await in_thread(partial(journal.answer, id, key, answer, by=caller))
         except StateError as late:
             raise A2AFault("UNSUPPORTED_OPERATION", str(late)) from late
@@ -254,14 +261,14 @@ class Tasks:
         if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, id)):
             raise A2AFault("TASK_NOT_CANCELABLE", f"task {id} is {waiting_text(waits)}")
         if run.held:
-            await in_thread(journal.waits.want_cancelled, id)
+            await in_thread(journal.waits.mark, id, _CANCEL)
             try:
                 async with asyncio.timeout(_CANCELLED_S):
                     await self.updates(agent, id)
             except TimeoutError:
                 return False
             finally:
-                await in_thread(journal.waits.want_cancelled, id, False)
+                await in_thread(journal.waits.mark, id, _CANCEL, False)
             run = await self.outline(agent, sender, id)
             return state_of(self._served.agents[agent], run) == CANCELED
         if run.state != "waiting":
@@ -364,9 +371,10 @@ class Tasks:
                 tasks.append(each[4].to_json(history, artifacts))
             else:
                 args = (agent, sender, each[4], history, artifacts)
-                tasks.append(await in_thread(self._recorded, *args))
+                with suppress(NoSuchRun):  # it was deleted meanwhile
+                    tasks.append(await in_thread(self._recorded, *args))
         token = page_token(page[-1][0], page[-1][1]) if len(remaining) > size else ""
-        sizes = {"pageSize": len(page), "totalSize": len(ordered)}
+        sizes = {"pageSize": len(tasks), "totalSize": len(ordered)}
         return {"tasks": tasks, "nextPageToken": token, **sizes}
 
     def _of_journal(
