@@ -32,6 +32,7 @@ _SPELLED: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
+_UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _IDENTIFIER: Final = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
     r"[A-Za-z][^\W_]*-?\d|://)"
@@ -90,7 +91,13 @@ class PassageContent(NamedTuple):
         """Return whether the passage has a name, inflected, in its parts, or spelled out."""
         small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'").strip(".")
         plain_name = _without_accents(small)
-        spellings = (small, plain_name, small.replace("-", ""), small.replace(".", ""))
+        spellings = (
+            small,
+            plain_name,
+            small.translate(_UMLAUTS),
+            small.replace("-", ""),
+            small.replace(".", ""),
+        )
         if not self.forms.isdisjoint(spellings):
             return True
         if small.endswith(" i"):  # type I, if the passage speaks of type II
@@ -102,7 +109,8 @@ class PassageContent(NamedTuple):
         if small.isalpha():
             return not self.forms.isdisjoint((f"{small}s", small.removesuffix("s")))
         parts = [part for part in _PARTS.split(small) if part]
-        return len(parts) > 1 and all(part in self.forms for part in parts)
+        is_version = all(map(str.isdecimal, parts))  # of 3.11.2, 3.11.3 has no part but those
+        return len(parts) > 1 and not is_version and all(part in self.forms for part in parts)
 
 
 @lru_cache(maxsize=256)
@@ -123,7 +131,8 @@ def passage_of(passage: str, title: str) -> PassageContent:
     figures = values.TextValues(text)
     words = vocabulary.Words(f"{text} {title}")
     forms = {form for word in words for form in _forms(word)}
-    forms |= {_without_accents(each) for each in forms if not each.isascii()}
+    for each in [each for each in forms if not each.isascii()]:
+        forms |= {_without_accents(each), each.translate(_UMLAUTS)}
     evened = even(text)
     places = [*_places(evened, [even(each).strip(ENDS) for each in texts])]
     return PassageContent(

@@ -38,6 +38,8 @@ _COMPARED: Final = re.compile(rf"(?<!\w)({any_of(_COMPARISONS)}) $")
 _WORD_BEFORE: Final = re.compile(r"([^\W\d_]+) $")
 _WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
+_AND: Final = re.compile(r",? (?:(?:and|und|et|y) )?")  # between the parts of 1 h 30 min
+_ONE: Final = re.compile(rf"(?<!\w)(?:{any_of(words_of('articles'))}) ({_NAME})")
 _NONE: Final = any_of(words_of("none"))
 _PARTS: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
@@ -72,6 +74,11 @@ class Quantity(NamedTuple):
     def is_in(self, quantities: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
         return any(map(self._is, quantities))
+
+    def goes_on(self, before: Quantity) -> bool:
+        """Return whether it is less than one unit of the quantity before it: 30 min of 1 h."""
+        is_same = self.dimension not in ("", "percent") and self.dimension == before.dimension
+        return is_same and self.unit < before.unit and self.values[0] < before.unit
 
     def is_none_in(self, text: str) -> bool:
         """Return whether it is 0, and a folded text says so in words: no seats."""
@@ -155,9 +162,33 @@ def quantities_in(text: str) -> list[Quantity]:
             and _RANGE_WORD.fullmatch(text, first.end, two.start)
         ):
             units[at] = (*following[:2], first.end)
-    pairs = zip(numbers, units, strict=True)
-    of_units = [_quantity(each, unit, text) for each, unit in pairs if unit is not None]
+    of_units: list[Quantity] = []
+    end = 0
+    for number, unit in zip(numbers, units, strict=True):
+        if unit is None:
+            continue
+        quantity = _quantity(number, unit, text)
+        if of_units and _AND.fullmatch(text, end, number.start) and quantity.goes_on(of_units[-1]):
+            # 1 h 30 min: the parts lack nowhere, and stand there.
+            whole = of_units.pop()
+            parts_of_sum = (whole._replace(relation="~"), quantity._replace(relation="~"))
+            value = (whole.values[0] + quantity.values[0],)
+            text_of_sum = f"{whole.text} {quantity.text}"
+            total = quantity._replace(text=text_of_sum, values=value, plain=value, digits=0)
+            of_units += [*parts_of_sum, total]
+        else:
+            of_units.append(quantity)
+        end = unit[2]
     return of_units + [_part(each) for each in parts]
+
+
+def ones_in(text: str) -> list[Quantity]:
+    """Return what a folded text has one of, without a figure: an hour, one mile."""
+    units = ((match[0], _unit_named(match[1])) for match in _ONE.finditer(text))
+    one = (Fraction(1),)
+    return [
+        Quantity(words, unit[0], (unit[1],), one, unit[1], 0, 1) for words, unit in units if unit
+    ]
 
 
 def _is_part(share: re.Match[str]) -> bool:

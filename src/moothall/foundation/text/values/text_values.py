@@ -16,7 +16,7 @@ from moothall.foundation.text.values.dates import (
     times_in,
 )
 from moothall.foundation.text.values.numbers import CURRENCIES, number_of
-from moothall.foundation.text.values.quantities import Quantity, is_unit, quantities_in
+from moothall.foundation.text.values.quantities import Quantity, is_unit, ones_in, quantities_in
 from moothall.foundation.text.values.words import NUMBER_WORDS, fold, spelled_out
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
@@ -30,7 +30,7 @@ _MYRIADS: Final = re.compile(  # from a number's beginning, or a long one takes 
 _BORDER: Final = re.compile(rf"(?<=\d)(?=[{UNSPACED}])|(?<=[{UNSPACED}])(?=\d)")
 _LARGE: Final = re.compile(r"(?<=\d)(?:(M)|B)(?!\w)")  # 1.5M users
 _HALF: Final = re.compile(r"\bhalf an? ")
-_AND_A_HALF: Final = re.compile(r"\b(\d+) and a half\b")
+_AND_A_HALF: Final = re.compile(r"\b(?:an?|(\d+)) (?:([^\W\d_]+) )?and a half\b")
 # A port or a ratio, which is no time: its numbers stand alone. `:` and six figures are no time.
 _COLON: Final = re.compile(r"(?<=[a-z]):(?=\d)|(?<=\d):(?=\d(?!\d)|\d{3,5}(?![\d:]))")
 _POWER: Final = re.compile(r"(?<![\w.,'^])(?:(\d+(?:\.\d+)?) ?[×·x] ?)?10\^([+-]?\d\d?)(?!\w)")
@@ -43,6 +43,7 @@ class TextValues:
 
     Attributes:
         quantities: its numbers and amounts, with their units
+        ones: what it has one of, without a figure, such as an hour
         dates: its dates, each in all its readings
         times: its times of day in seconds, each in all its readings
     """
@@ -50,6 +51,7 @@ class TextValues:
     def __init__(self, text: str) -> None:
         text = _in_figures(text)
         self.quantities: list[Quantity] = quantities_in(text)
+        self.ones: list[Quantity] = ones_in(text)
         self.dates: list[list[Date]] = [
             *(dates for _, dates in dates_in(text)),
             *([date] for _, date in months_in(text)),
@@ -93,7 +95,8 @@ def _in_figures(text: str) -> str:
         folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(r" \1-\2-\3 ", folded)))
     folded = spelled_out(_HALF.sub("0.5 ", folded))
     if _AND_A_HALF.search(folded):
-        folded = spelled_out(_AND_A_HALF.sub(r"\1.5", folded))
+        folded = _AND_A_HALF.sub(lambda half: f"{half[1] or 1}.5 {half[2] or ''}", folded)
+        folded = spelled_out(" ".join(folded.split()))
     return _COLON.sub(" : ", _MINUS.sub("-", _POWER.sub(_product, folded)))
 
 
