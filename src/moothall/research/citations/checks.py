@@ -125,7 +125,7 @@ def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
     for number in ours.figures.quantities:
         is_year = not number.dimension and any(each in passage.years for each in number.plain)
         is_said = number.relation == "~" or is_year or number.is_none_in(passage.even)
-        if not (is_said or number.is_in(passage.figures.quantities + passage.figures.ones)):
+        if not (is_said or number.is_in(passage.figures.quantities + passage.figures.single_units)):
             return f"says {number.text}, which is not in the passage"
     for each in ours.measured - passage.measured:
         if _MILLI.sub(lambda letter: letter[0].swapcase(), each) in passage.measured:

@@ -39,7 +39,7 @@ _WORD_BEFORE: Final = re.compile(r"([^\W\d_]+) $")
 _WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
 _AND: Final = re.compile(r",? (?:(?:and|und|et|y) )?")  # between the parts of 1 h 30 min
-_ONE: Final = re.compile(rf"(?<!\w)(?:{any_of(words_of('articles'))}) ({_NAME})")
+_UNIT_ALONE: Final = re.compile(rf"(?<!\w)(?:{any_of(words_of('articles'))}) ({_NAME})")
 _NONE: Final = any_of(words_of("none"))
 _PARTS: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
@@ -170,10 +170,10 @@ def quantities_in(text: str) -> list[Quantity]:
         quantity = _quantity(number, unit, text)
         if of_units and _AND.fullmatch(text, end, number.start) and quantity.goes_on(of_units[-1]):
             # 1 h 30 min: the parts lack nowhere, and stand there.
-            whole = of_units.pop()
-            parts_of_sum = (whole._replace(relation="~"), quantity._replace(relation="~"))
-            value = (whole.values[0] + quantity.values[0],)
-            text_of_sum = f"{whole.text} {quantity.text}"
+            larger = of_units.pop()
+            parts_of_sum = (larger._replace(relation="~"), quantity._replace(relation="~"))
+            value = (larger.values[0] + quantity.values[0],)
+            text_of_sum = f"{larger.text} {quantity.text}"
             total = quantity._replace(text=text_of_sum, values=value, plain=value, digits=0)
             of_units += [*parts_of_sum, total]
         else:
@@ -182,12 +182,12 @@ def quantities_in(text: str) -> list[Quantity]:
     return of_units + [_part(each) for each in parts]
 
 
-def ones_in(text: str) -> list[Quantity]:
+def single_units_in(text: str) -> list[Quantity]:
     """Return what a folded text has one of, without a figure: an hour, one mile."""
-    units = ((match[0], _unit_named(match[1])) for match in _ONE.finditer(text))
-    one = (Fraction(1),)
+    units = ((match[0], _unit_named(match[1])) for match in _UNIT_ALONE.finditer(text))
+    unity = (Fraction(1),)
     return [
-        Quantity(words, unit[0], (unit[1],), one, unit[1], 0, 1) for words, unit in units if unit
+        Quantity(words, unit[0], (unit[1],), unity, unit[1], 0, 1) for words, unit in units if unit
     ]
 
 
@@ -205,7 +205,7 @@ def _size_of(part: re.Match[str]) -> int:
 
 
 def _part(share: re.Match[str]) -> Quantity:
-    """Return a part of one as a percentage, which may be rounded to a whole one."""
+    """Return a part of one as a percentage, which may be rounded to a larger one."""
     plain = Fraction(int(share["count"] or share["many"] or 1), _size_of(share))
     relation = "" if share["count"] or share["many"] else "~"
     values = (100 * plain,)

@@ -16,7 +16,12 @@ from moothall.foundation.text.values.dates import (
     times_in,
 )
 from moothall.foundation.text.values.numbers import CURRENCIES, number_of
-from moothall.foundation.text.values.quantities import Quantity, is_unit, ones_in, quantities_in
+from moothall.foundation.text.values.quantities import (
+    Quantity,
+    is_unit,
+    quantities_in,
+    single_units_in,
+)
 from moothall.foundation.text.values.words import NUMBER_WORDS, fold, spelled_out
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
@@ -43,7 +48,7 @@ class TextValues:
 
     Attributes:
         quantities: its numbers and amounts, with their units
-        ones: what it has one of, without a figure, such as an hour
+        single_units: what it has one of, without a figure, such as an hour
         dates: its dates, each in all its readings
         times: its times of day in seconds, each in all its readings
     """
@@ -51,7 +56,7 @@ class TextValues:
     def __init__(self, text: str) -> None:
         text = _in_figures(text)
         self.quantities: list[Quantity] = quantities_in(text)
-        self.ones: list[Quantity] = ones_in(text)
+        self.single_units: list[Quantity] = single_units_in(text)
         self.dates: list[list[Date]] = [
             *(dates for _, dates in dates_in(text)),
             *([date] for _, date in months_in(text)),
