@@ -561,9 +561,8 @@ def test_mcp_door_takes_no_answer_that_was_not_asked_for_or_is_for_another_call(
                 assert refused.is_error
             assert shop.bought == []
             state = (await ask("lamp")).request_state
-            assert text(await answered("buy", {"item": "lamp"}, state, yes)) == "bought lamp"
-            with pytest.raises(mcp.MCPError, match="no call waits"):  # once
-                await answered("buy", {"item": "lamp"}, state, yes)
+            for _ in range(2):  # sent again, it gets the result of the one call
+                assert text(await answered("buy", {"item": "lamp"}, state, yes)) == "bought lamp"
             assert shop.bought == ["lamp"]
 
     asyncio.run(main())

@@ -642,6 +642,29 @@ def test_mcp_client_that_sends_its_own_answer_again_gets_the_reply(
     assert BOUGHT == ["tea"]
 
 
+def test_mcp_client_without_a_journal_that_sends_its_own_answer_again_gets_the_reply(
+    serve: Serve,
+) -> None:
+    async def nobody(context: Any, params: Any) -> types.ElicitResult:
+        raise NotImplementedError
+
+    async def main() -> list[Any]:
+        url = f"{serve(asgi(shop(PAY, 'Bought.')))}/mcp"
+        said: Any = ("say", {"content": "Buy."})
+        async with mcp.Client(url, elicitation_callback=nobody) as client:
+            asked = await client.session.call_tool(*said, allow_input_required=True)
+            yes = {"question": types.ElicitResult(action="accept", content={"permit": True})}
+            answer: Any = {"input_responses": yes, "request_state": asked.request_state}
+            results = [await client.session.call_tool(*said, **answer) for _ in range(3)]
+            answer["input_responses"] = {"question": types.ElicitResult(action="decline")}
+            with pytest.raises(mcp.MCPError, match="no call waits for this answer"):
+                await client.session.call_tool(*said, **answer)
+            return results
+
+    assert [each.content[0].text for each in asyncio.run(main())] == ["Bought."] * 3
+    assert BOUGHT == ["tea"]
+
+
 def test_mcp_client_whose_person_leaves_the_form_open_gets_the_reply_once_an_operator_answers(
     serve: Serve, tmp_path: Path
 ) -> None:

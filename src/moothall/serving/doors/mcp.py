@@ -22,9 +22,11 @@ from moothall.serving.doors.mcp_job import (
     MCPCall,
     Owned,
     SessionThreads,
+    can_ask,
     elicited_form,
     failed,
     gives,
+    has_trace,
     others_answer,
     required,
     result_of,
@@ -56,6 +58,7 @@ class MCPDoor:
         self._served = served
         self._threads = SessionThreads(served)
         self._waiting: dict[str, MCPCall] = {}
+        self._answered_calls: dict[str, MCPCall] = {}  # the last ones, by their answers
         self.server: Server[Any] = Server(
             title,
             version=version("moothall"),
@@ -158,11 +161,11 @@ class MCPDoor:
                 return failed("there is no such thread: leave it out to begin one")
             sender, args, meta = call_thread
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
-        trace_headers = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
+        trace_headers = () if ctx.request is None or has_trace(params) else ctx.request.headers.raw
         job_args = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
         says = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if says else None
-        job = MCPCall(*job_args, _can_ask(ctx), run_id)
+        job = MCPCall(*job_args, can_ask(ctx), run_id)
         with tracing.join_trace(trace_headers):
             self._begin(job)
         return await self._followed(ctx, job)
@@ -302,18 +305,24 @@ class MCPDoor:
         state = params.request_state or ""
         sender = self._sender(ctx) or sender_of(MCP.sender, _caller(ctx))
         result = (params.input_responses or {}).get("question")
+        call = (params.name, params.arguments or {}, sender)
+        job = self._answered_calls.get(state)
+        if job is not None and job.is_call(*call) and job.answers[state] == result:
+            job.repeat()
+            return job
         job = self._waiting.pop(state, None)
         if job is None:
             return await self._parked(ctx, params, sender, result)
         ask = job.ask
         assert ask is not None
-        is_same = (params.name, params.arguments or {}, sender) == (
-            *(job.tool, job.client_args, job.sender),
-        )
-        if not is_same:
+        if not job.is_call(*call):
             assert job.task is not None
             job.task.cancel()
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
+        job.answers[state] = result
+        self._answered_calls[state] = job
+        while len(self._answered_calls) > MOST_WAITING:
+            del self._answered_calls[next(iter(self._answered_calls))]
         job.asking.settle(ask.key, said_in(ask, result))
         return job
 
@@ -350,7 +359,7 @@ class MCPDoor:
         if own_thread := thread.removeprefix(sender).removeprefix("/"):
             args, meta = {**args, "thread": own_thread}, {"thread": own_thread}
         call = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
-        job = MCPCall(*call, _can_ask(ctx), run_id)
+        job = MCPCall(*call, can_ask(ctx), run_id)
         waits = await waits_of(self._served, job)
         answered = await in_thread(journal.waits.decided, caller, run_id)  # perhaps sent again
         asks = asks_of((*waits, *answered), self._served.callers.permits(caller))
@@ -380,17 +389,6 @@ class MCPDoor:
 def _caller(ctx: ServerRequestContext[Any]) -> str:
     """Return the caller; at the standard streams, it is the program that started this one."""
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
-
-
-def _can_ask(ctx: ServerRequestContext[Any]) -> bool:
-    """Whether a client can ask its person."""
-    capabilities = ctx.session.client_capabilities
-    return capabilities is not None and capabilities.elicitation is not None
-
-
-def _in_meta(params: types.CallToolRequestParams) -> bool:
-    """Whether a call states its trace in `_meta`."""
-    return bool(params.meta) and "traceparent" in dict(params.meta or {})
 
 
 def _refused(error: Exception) -> MCPError:

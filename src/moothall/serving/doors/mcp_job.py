@@ -21,6 +21,7 @@ from moothall.serving.mcp.results import ResultSchema, content_of
 
 if TYPE_CHECKING:
     import mcp_types as types
+    from mcp.server.context import ServerRequestContext
 
 CALLS: Final = "moothall.calls"
 """In a request's scope: the calls that end if the client closes its connection."""
@@ -53,11 +54,26 @@ class MCPCall:
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[Any] | None = None
     ask: Ask | None = None  # what the client was given to answer
+    answers: dict[str, Any] = field(default_factory=dict)  # what it has answered in this process
     progress_count: int = 0
     asking: OpenAsks = field(init=False)
 
     def __post_init__(self) -> None:
         self.asking = OpenAsks(self._changed, ANSWER_S)
+
+    def is_call(self, tool: str, args: dict[str, Any], sender: str) -> bool:
+        """Return whether it is this call of a client."""
+        return (self.tool, self.client_args, self.sender) == (tool, args, sender)
+
+    def repeat(self) -> None:
+        """Have its outcome told again; raise MCPError if it goes on."""
+        import mcp_types as types
+        from mcp import MCPError
+
+        if self.task is None or not self.task.done():
+            text = "this answer was taken: its call goes on in another request"
+            raise MCPError(types.INVALID_PARAMS, text)
+        self.news.put_nowait(None)
 
     def _changed(self, ask: Ask) -> None:
         if ask.key in self.asking.open:
@@ -125,6 +141,17 @@ class SessionThreads:
         """Return a thread's id, signed with this server's key."""
         seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
         return f"{name}.{seal}"
+
+
+def can_ask(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether a client can ask its person."""
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def has_trace(params: types.CallToolRequestParams) -> bool:
+    """Return whether a call states its trace in `_meta`."""
+    return bool(params.meta) and "traceparent" in dict(params.meta or {})
 
 
 def elicited_form(ask: Ask) -> dict[str, Any]:
