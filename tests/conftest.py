@@ -61,6 +61,9 @@ Matplotlib in this process or in one that forks, the source as a tree. One worke
 SERVICES = {"broker", "postgresql", "browser", "weights"}
 """Fixtures of what `make test-core` does without."""
 
+LONG_S = 300
+"""The timeout of a long test that states none: six of them may wait for one disk."""
+
 SERVERS = 2
 """How many workers start a RabbitMQ and a PostgreSQL, of 6 s of the processor."""
 
@@ -72,6 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name.startswith(("test_benchmark_", "test_ci.")):
             item.add_marker("long")  # of what measures and tests the package, not of the package
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
         names = getattr(item, "fixturenames", ())
         over_amqp = "amqp" in item.name.rpartition("[")[2][:-1].split("-")
         if over_amqp or not SERVICES.isdisjoint(names):
