@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
 
@@ -64,7 +64,7 @@ PLAN: Final[dict[str, Column]] = {
 """The plan: consecutive items that cover the whole day, in slots."""
 
 
-def word(do: Any, where: Any, until: Any) -> Any:
+def word(do: Any, where: Any, until: Any) -> Array:
     """Return items in one number each, from arrays of activity, place and end; uint32."""
     words = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
     words |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(ACTIVITY)

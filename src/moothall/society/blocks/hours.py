@@ -176,13 +176,13 @@ def day_of(
 ) -> Day:
     """Return the hours of a day."""
 
-    def below(n: int, purpose: str, at: int = step) -> Any:
+    def below(n: int, purpose: str, at: int = step) -> Array:
         return draw_below(n, seed, ids, at, f"plan.{purpose}")
 
-    def vary(time: int, spread: int, purpose: str) -> Any:
+    def vary(time: int, spread: int, purpose: str) -> Array:
         return time + (below(2 * (spread // SLOT) + 1, purpose) - spread // SLOT) * SLOT
 
-    def meal(longest: int, purpose: str) -> Any:
+    def meal(longest: int, purpose: str) -> Array:
         """Return how long a meal lasts: any number of slots, up to the longest."""
         slots = max(1, longest // SLOT) if params.spread else 1
         return longest - below(slots, purpose) * SLOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import is_place, larger, np
+from moothall.society.arrays import Array, is_place, larger, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import HOUSEHOLDS, PLANNED, code
@@ -291,7 +291,7 @@ def near_one(self: Any, row: Row, kind: str) -> Candidates:
     open_ = [_is_open(row, each.id, each.seconds) for each in places]
     rooms = [city.capacity(id) if hasattr(city, "capacity") else None for id in ids]
 
-    def column(values: list[Any], kind: Any = np.int64) -> Any:
+    def column(values: list[Any], kind: Any = np.int64) -> Array:
         return np.array(values, kind).reshape(-1, 1)
 
     return Candidates(

@@ -63,21 +63,21 @@ class Plans:
         self.index: Any = rows.at
 
     @cached_property
-    def home(self) -> Any:
+    def home(self) -> Array:
         """The home of each."""
         if not self.rows.has_places:
             return np.full(len(self.rows), -1, np.int32)
         return self.rows.column("home")
 
     @cached_property
-    def duty(self) -> Any:
+    def duty(self) -> Array:
         """The place of work of each, or else the school."""
         if not self.rows.has_places:
             return self.home
         work = self.rows.column("work")
         return work + (work < 0) * (self.rows.column("school") + np.int32(1))
 
-    def moving(self) -> Any:
+    def moving(self) -> Array:
         """Return which rows are on their way."""
         if not self.rows.has_places:
             return np.zeros(len(self.rows), bool)
@@ -95,7 +95,7 @@ class Plans:
             block.make_rows(self, np.arange(first, min(first + _AT_ONCE, len(self.index))))
         self.arrays["day"][self.index] = day
 
-    def is_over(self, time: int) -> Any:
+    def is_over(self, time: int) -> Array:
         """Return whose item is over."""
         return self.rows.column("item_until") <= time
 
@@ -179,7 +179,7 @@ class Plans:
         place = self.rows.column("item_where")
         return None if is_open is None else ~is_open[place] & (place >= 0)
 
-    def is_stuck(self) -> Any:
+    def is_stuck(self) -> Array:
         """Return which cannot get to their items' places."""
         return self.rows.column("stuck")
 
@@ -189,7 +189,7 @@ class Plans:
         self.arrays["stuck"][index] = True
         self.arrays["act"][index] = code("idle")
 
-    def avoided(self) -> Any:
+    def avoided(self) -> Array:
         """Return the places that have turned each away in its item, (n, 3), −1 for none."""
         avoided = np.full((len(self.index), 3), -1, np.int32)
         wary = np.flatnonzero(self._now()[2] & AVOIDS)

@@ -254,7 +254,7 @@ class Topics:
         share = self._rows.below(weights[:, -1], purpose)
         return topics[np.arange(len(topics)), (weights > share[:, None]).argmax(1)]
 
-    def opinion(self, topic: Any) -> Any:
+    def opinion(self, topic: Any) -> Array:
         """Return the opinion on each row's topic; 0 if there is none."""
         opinion = self._arrays["opinions"][self._rows.at, topic].astype(np.int64)
         return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)

@@ -118,14 +118,14 @@ class Ties:
         """Return the strengths of rows of the population in a slot."""
         return self._friendship[:, slot][index] & self._mask
 
-    def total(self, where: Any) -> Any:
+    def total(self, where: Any) -> Array:
         """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
         at, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
         for slot, positions, index, _ in self.slots(at):
             sums[at[positions]] += self.strengths(slot, index)
         return sums
 
-    def friend(self, share: Any, where: Any) -> Any:
+    def friend(self, share: Any, where: Any) -> Array:
         """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
         at, friends = np.flatnonzero(where), np.zeros(len(share), np.int64)
         rest = share[at]

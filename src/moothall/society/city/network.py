@@ -282,7 +282,7 @@ class Network(SteppedPlaces):
         return network
 
     @functools.lru_cache(maxsize=4)  # noqa: B019 - it keeps four networks at most
-    def drawn(self) -> Any:
+    def drawn(self) -> Array:
         """Return where the nodes are drawn, by their number in `links`: (n, 2).
 
         Linked nodes attract, all repel each other (Fruchterman, Reingold 1991, "Graph drawing by

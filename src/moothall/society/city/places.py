@@ -213,7 +213,7 @@ class SteppedPlaces(NumberedPlaces):
 
     _step_seconds: int
 
-    def _steps(self, start: Any, to: Any) -> Any:
+    def _steps(self, start: Any, to: Any) -> Array:
         """Return the fewest steps from places to places, by number; −1 if there is no way."""
         raise NotImplementedError
 

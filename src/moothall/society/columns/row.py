@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.kernel.perception import Perception, item_of
 from moothall.society.kernel.wants import PLACE, Want
@@ -140,7 +140,7 @@ class Row:
         return seed
 
     @property
-    def ids(self) -> Any:
+    def ids(self) -> Array:
         """The number that stands for the citizen in draws, in an array."""
         return np.array([self._block.draws.words[1]], np.uint64)
 

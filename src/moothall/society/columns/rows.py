@@ -148,7 +148,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         chosen: Array = array if self._chosen is None else array[self._chosen]
         return chosen
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> Array:
         """Return the current column of these rows, read-only."""
         base = self.population.base
         return self.inside(self.population.arrays[name][self.first - base : self.until - base])
@@ -159,7 +159,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         base = self.population.base
         return self.index - base if base else self.index
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         values = self._gathered.get(name)
         if values is None:
             columns = self.population.arrays

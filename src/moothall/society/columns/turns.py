@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 
 
 class RowTurns:
     """The part of `Rows` by which citizens act one after the other within a step."""
 
-    def order(self: Any, purpose: str) -> Any:
+    def order(self: Any, purpose: str) -> Array:
         """Return the positions of these rows in a drawn order, each order as likely as another.
 
         A block that goes through them one by one, and keeps what each does where the next sees

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, display, nearest
-from moothall.society.arrays import import_package, np
+from moothall.society.arrays import Array, import_package, np
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
     Bounds,
@@ -170,7 +170,7 @@ class Priors:
             self._by_name.append(uniform(low, high - low))
             self._wholes.append(bounds)
 
-    def drawn(self, units: Any) -> Any:
+    def drawn(self, units: Any) -> Array:
         """Return points for numbers from 0 to 1, a column for each parameter."""
         columns = [each.ppf(units[:, at]) for at, each in enumerate(self._by_name)]
         return np.column_stack(columns)

@@ -171,7 +171,7 @@ def _take_along(books: Any, movers: Any) -> None:
     kids, free, along, here = (each[some] for each in (kids, free, along, here))
     kid, parent = _parents(population, kids)
 
-    def has(chosen: Any) -> Any:
+    def has(chosen: Any) -> Array:
         return np.bincount(kid[chosen], minlength=len(kids)) > 0
 
     leavers = (goes[parent] > 0) & (origin[parent] == here[kid])

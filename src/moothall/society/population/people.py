@@ -118,7 +118,7 @@ def _some_persons(
     ids = every[part]
     head, second, rank, size = (each[part] for each in lives[:4])
 
-    def below(n: Any, purpose: str, number: int = 0) -> Any:
+    def below(n: Any, purpose: str, number: int = 0) -> Array:
         return draw_below(n, seed, ids, 0, f"people.{purpose}", number)
 
     def put(name: str, values: Any) -> None:

@@ -96,7 +96,7 @@ class RowFeed:
             length[at] = len(self._texts.get(texts.item(at), ""))
         return length
 
-    def numbers(self, ids: Iterable[str]) -> Any:
+    def numbers(self, ids: Iterable[str]) -> Array:
         """Return the numbers of agents."""
         ids = [*ids]
         numbers = {id: self.population.number_of(id) for id in dict.fromkeys(ids)}
