@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, error_text
-from moothall.society.arrays import import_package, np
+from moothall.society.arrays import Array, import_package, np
 from moothall.society.kernel.intervention import checked_list
 from moothall.society.positions import places_and_acts
 from moothall.society.steps import Steps
@@ -84,7 +84,7 @@ def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
 
 
 def _csv(
-    step: int, ids: Any, coded: Iterable[tuple[Any, Any]], arrow: Any, values: Sequence[str]
+    step: int, ids: Array, coded: Iterable[tuple[Any, Any]], arrow: Any, values: Sequence[str]
 ) -> bytes:
     """Return rows as CSV; `coded` has each column's numbers, and the texts that these number."""
     if arrow is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import (
     ACTS,
     DESKS,
@@ -54,7 +54,7 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
 
 
 def items_of(
-    self: Any, rows: Rows, ids: Any, day: Day, home: Any, duty: Any, is_child: Any
+    self: Any, rows: Rows, ids: Array, day: Day, home: Any, duty: Any, is_child: Any
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the items of a day's plans, by slots: who has an item there, and the items.
 
@@ -102,7 +102,7 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
         slot += 1
 
 
-def _skeleton(self: Any, rows: Rows, ids: Any, day: Day, is_child: Any) -> tuple[Any, ...]:
+def _skeleton(self: Any, rows: Rows, ids: Array, day: Day, is_child: Any) -> tuple[Any, ...]:
     """Return the set items of each day: sleep, meals, and work or school."""
     seed, count = rows.population.seed, len(ids)
     table = np.full(count, HOME, np.uint8)
@@ -166,7 +166,7 @@ def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
     return hours_of(self, rows, rows.ids[at], duty, at_desk, place)
 
 
-def hours_of(self: Any, rows: Rows, ids: Any, duty: Any, at_desk: Any, place: Any) -> Day:
+def hours_of(self: Any, rows: Rows, ids: Array, duty: Any, at_desk: Any, place: Any) -> Day:
     """Return the hours of this day: of citizens by id, with duties at places (−1: none known)."""
     desk, some = np.zeros(len(ids), bool), np.flatnonzero(place >= 0)
     place_windows, which = None, np.zeros(len(ids), np.int64)
@@ -210,7 +210,7 @@ def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
 
 
 def _piece(
-    params: Any, rows: Rows, ids: Any, start: Any, end: Any, choice: Any, is_child: Any
+    params: Any, rows: Rows, ids: Array, start: Any, end: Any, choice: Any, is_child: Any
 ) -> tuple[Any, Any, Any]:
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step

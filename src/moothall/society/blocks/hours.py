@@ -156,7 +156,7 @@ class Day(NamedTuple):
     dinner: Any
 
 
-def _draw_weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Array:
+def _draw_weighted(weights: Any, seed: int, ids: Array, purpose: str) -> Array:
     sums = np.cumsum(weights)
     drawn = draw_below(int(sums[-1]), seed, ids, 0, f"plan.{purpose}")
     return np.searchsorted(sums, drawn, side="right")
@@ -165,7 +165,7 @@ def _draw_weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Array:
 def day_of(
     params: HoursParams,
     seed: int,
-    ids: Any,  # as numbers, uint64
+    ids: Array,  # as numbers, uint64
     step: int,  # in which the plan is made
     *,
     free: bool,  # whether it is a day of a weekend

@@ -272,7 +272,7 @@ class Network(SteppedPlaces):
         return {"kinds": kinds, "seconds": self._step_seconds}
 
     @classmethod
-    def of_json(cls, nodes: dict[str, Any], starts: Any, neighbours: Any) -> Network:
+    def of_json(cls, nodes: dict[str, Any], starts: Array, neighbours: Any) -> Network:
         """Return the network that `nodes_json` and `links` describe."""
         network = cls(nodes["kinds"], edge_seconds=nodes["seconds"])
         if not nodes["kinds"]:

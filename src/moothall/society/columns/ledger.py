@@ -115,7 +115,7 @@ class ServiceLedger:
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
         }
         purses, places = books.balances, books.population.place_numbers
-        self.purse: Any = np.array([purses.at[each.id] for each in services], np.int64)
+        self.purse: Array = np.array([purses.at[each.id] for each in services], np.int64)
         self.place: Any = np.array([places.get(each.place, -1) for each in services], np.int64)
         for at, each in enumerate(services):
             each.ledger, each.at = self, at

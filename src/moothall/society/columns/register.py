@@ -42,7 +42,7 @@ class Register:
     only_agents: bool = False  # whether all are agents, and their statuses say what they have
 
     def __init__(
-        self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
+        self, ids: Array, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
     ) -> None:
         self.ids: Any = ids
         self.names: list[str] = []  # the ids in words: of the last rows, in order of id
@@ -64,7 +64,7 @@ class Register:
         self.services: list[str] = []
         self.strangers: list[str] = []
         self._numbered: tuple[list[str], dict[str, int]] = (self.strangers, {})
-        self.full: Any = np.zeros(len(ids), bool)
+        self.full: Array = np.zeros(len(ids), bool)
         self.base: int = 0
         self.until: int = len(ids)
         """The rows that `arrays` has: all, but in a worker of an engine."""

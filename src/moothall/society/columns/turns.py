@@ -80,7 +80,7 @@ class RowTurns:
             )
 
 
-def _by_turns(rank: Any, first: Any, later: Any) -> Iterator[Any]:
+def _by_turns(rank: Array, first: Array, later: Array) -> Iterator[Any]:
     """Give who waits for nobody, then who waits only for those, and so on."""
     # A loop over the links: arrays for each turn take several times as long.
     turn = [0] * len(rank)

@@ -335,7 +335,7 @@ def _house(persons: Persons, register: Register) -> None:
         person["home"] = register.places[home]
 
 
-def _house_together(persons: Persons, household: Any, occupied: Any, register: Register) -> None:
+def _house_together(persons: Persons, household: Array, occupied: Any, register: Register) -> None:
     """Give each household of a table one home: that of a member who has one, else a free one."""
     has = np.array([register.place_number(each.get("home")) for each in persons])
     homes = assignment.homes_of_households(register, household, has, occupied)

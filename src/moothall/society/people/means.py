@@ -113,7 +113,9 @@ def sought_since(params: PeopleParams, seed: int, ids: Array) -> Any:
     return -least - draw_below(until - least, seed, ids, 0, "people.sought")
 
 
-def usual_income(params: PeopleParams, pay: Any, skill: Any, is_pensioner: Any, rents: Any) -> Any:
+def usual_income(
+    params: PeopleParams, pay: Any, skill: Array, is_pensioner: Any, rents: Any
+) -> Any:
     """Return the cents a day that one expects, by the dollars of a year or a pension, less rent."""
     of_work = np.maximum(pay * params.usual // 365, 0).astype(np.int64)
     income = of_work + pension_of(skill, params.wage * 100_000 // 2080) * is_pensioner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.blocks.mobility_rows import COLUMNS
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.register import Register
@@ -65,7 +65,7 @@ class AgentRegister(Register):
             self.arrays[name] = array
         self.names = names
         self.ids: Any = words_of(map(number_of, names))
-        self.full: Any = np.ones(len(names), bool)
+        self.full: Array = np.ones(len(names), bool)
         self.until: int = len(names)
         self._rows = {id: row for row, id in enumerate(names)}
         self.is_stale = False

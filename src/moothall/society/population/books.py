@@ -52,8 +52,8 @@ class RowBooks(AgentBooks):
         self.keep_rows()
         self.messages: Messages | None = None
         arrays, count = population.arrays, len(population.places)
-        self.at_place: Any = np.zeros(count, np.int64)
-        self.coming_to: Any = np.zeros(count, np.int64)
+        self.at_place: Array = np.zeros(count, np.int64)
+        self.coming_to: Array = np.zeros(count, np.int64)
         if count:
             if self._has_capacity:
                 capacity = town.room_of(population, slice(None), 2**62)
@@ -105,7 +105,7 @@ class RowBooks(AgentBooks):
         """Settle wants of full agents and messages, and `tables` of rows; answer the former."""
         by_kind = wants_by_kind(submitted, self.seed, self.step)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
-        self.worked: Any = np.zeros(len(self.population), np.int64)  # seconds in this step
+        self.worked: Array = np.zeros(len(self.population), np.int64)  # seconds in this step
         rows = self._agent_rows
         pool, apart, set_out = self.population.pool, [], None
         if pool is not None:

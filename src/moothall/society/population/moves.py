@@ -133,7 +133,7 @@ def arrive(books: Any) -> None:
         arrays[name][there] = 0
 
 
-def _take_along(books: Any, movers: Any) -> None:
+def _take_along(books: Any, movers: Array) -> None:
     """Let children go along, as `kernel/care.py` says: `movers` have set out in this step."""
     arrays, population = books.population.arrays, books.population
     if population.only_agents and len(movers):

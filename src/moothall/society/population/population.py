@@ -125,7 +125,7 @@ class Population(Register):
         self._remember(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
-        self.first_ids: Any = ids  # of those that it began with
+        self.first_ids: Array = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
         table = pay_of(table, self.declared)

@@ -41,7 +41,7 @@ class Settlers:
         self.in_tables: bool = bool(self.services) and not self.apart
         self.in_tables &= all(self._takes_rows.values())
         groups: dict[Any, int] = {}
-        self.group: Any = np.array(
+        self.group: Array = np.array(
             [
                 groups.setdefault(self._ledger_of(each) or each, len(groups))
                 for each in self.services

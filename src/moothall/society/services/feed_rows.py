@@ -46,7 +46,7 @@ class RowFeed:
         self._liked = np.zeros(0, np.int64)
         self._texts: dict[int, str] = {}
         self._last_text = -1
-        self._lengths: Any = np.zeros(0, np.int64)
+        self._lengths: Array = np.zeros(0, np.int64)
         self._hot: Any = None
         self._author: Any = None
         self._shown_posts: dict[int, Posted] = {}  # posts that were shown, as they are
@@ -277,7 +277,7 @@ class RowFeed:
         new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
         return follow, row[new], post[new]
 
-    def _with_others(self, numbers: Any, rank: Any, candidates: Any) -> None:
+    def _with_others(self, numbers: Any, rank: Array, candidates: Any) -> None:
         """Merge other posts of followed authors into the hot posts shown."""
         readers, post, more = candidates  # the row, the post and its rank
         shift, limit = 1 << len(self.author).bit_length(), numbers.shape[1]

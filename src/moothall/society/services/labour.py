@@ -159,7 +159,7 @@ class LabourMarket(Service):
 
         def chance(of_: int, total: int, purpose: str) -> Any:
             drawn = draw_below(total, self.seed, ids, books.step, f"labour.{purpose}", number)
-            holds: Any = drawn < of_
+            holds: Array = drawn < of_
             return holds
 
         has = work >= 0
@@ -175,7 +175,7 @@ class LabourMarket(Service):
         count -= np.bincount(work[is_leaving], minlength=len(staff))
         vacant = np.where(broke, 0, np.maximum(staff - count, 0))
         sums, some = vacant.cumsum(), np.flatnonzero(seeks)
-        new: Any = np.full(len(work), -1)
+        new: Array = np.full(len(work), -1)
         if len(some) and sums[-1]:
             where = (self.seed, ids[some], books.step, "labour.offer", number)
             share = draw_below(int(sums[-1]), *where)

@@ -59,7 +59,7 @@ class Transfers(Service):
     def _close(self, books: Books) -> None:
         _, columns = citizens_of(books, _READ)
         old = (columns["age"] >= PENSION_AGE) & (columns["work"] < 0)
-        pensions: Any = pension_of(columns["skill"], self.wage) * old * self.pension // 1000
+        pensions: Array = pension_of(columns["skill"], self.wage) * old * self.pension // 1000
         cents, total = pensions, int(pensions.sum())
         has = max(0, books.balances.get("government", 0))
         if total > has:
