@@ -205,7 +205,7 @@ def _size_of(part: re.Match[str]) -> int:
 
 
 def _part(share: re.Match[str]) -> Quantity:
-    """Return a part of one as a percentage, which may be rounded to a larger one."""
+    """Return a part of one as a percentage, which may be rounded to a whole one."""
     plain = Fraction(int(share["count"] or share["many"] or 1), _size_of(share))
     relation = "" if share["count"] or share["many"] else "~"
     values = (100 * plain,)
