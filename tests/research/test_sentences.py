@@ -110,6 +110,7 @@ def test_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert Words("情報源").terms() == ["情報", "報源"]
     assert Words("FTS5情報源1998情報").terms() == ["fts5", "情報", "報源", "1998", "情報"]
     assert Words("WHO").terms() == ["who"]  # a name
+    assert Words("Combien de membres prend-elle ?").terms() == ["membr", "prend"]
     assert Words("requestTimeout").terms() == ["requesttimeout", "request", "timeout"]
     assert Words("GitHub iPhone").terms() == ["github", "iphon"]
     assert Words("WHO MEETS").terms() == ["meet"]  # all in capitals

@@ -195,8 +195,9 @@ def _terms_of(word: str, language: Language) -> tuple[str, ...]:
         own_terms = [
             stem(part, language or "en") for part in parts if not language.is_stop_word(part)
         ]
-        # English has nouns such as `to-do`; French asks by `a-t-il`.
-        return (lower, *own_terms) if own_terms or language != "fr" else ()
+        # English has nouns such as `to-do`; French asks by `prend-elle`, `a-t-il`.
+        is_verb = language not in ("", "en") and language.is_stop_word(parts[-1])
+        return tuple(own_terms) if is_verb else (lower, *own_terms)
     return (lower if _PLURAL_NAME.search(word) else stem(lower, language or "en"),)
 
 
