@@ -246,6 +246,25 @@ async def test_fork_sees_no_later_turns_of_its_thread(
 
 
 @on_a_loop
+async def test_fork_of_a_run_that_waits_leaves_its_call_to_be_shown_to_the_next_turn(
+    tmp_path: Path,
+) -> None:
+    pay = PAY.changed(lambda to: "paid")
+    told = Told([Call("1", "pay", {"to": "ann"})], "Paid.", "Hello.")
+    with Journal(tmp_path / "runs.db") as journal:
+        clerk = agent(told, journal, pay)
+        await clerk.reply("Pay.", run_id="r", thread="t")
+        fork = journal.fork("r")
+        await clerk.reply("Pay.", run_id=fork, thread="t")
+        (wait,) = [each for each in journal.waiting() if each.run == fork]
+        journal.answer(fork, wait.key, True)
+        assert (await clerk.reply("Pay.", run_id=fork, thread="t")).text == "Paid."
+        assert told.contents() == ["Pay.", "I call. [['ann']]", "paid"]
+        await clerk.reply("Hi.", thread="t")
+    assert 'waiting for the approval of pay(to="ann")' in told.contents()
+
+
+@on_a_loop
 async def test_action_that_a_turn_found_is_shown_once_the_turn_has_waited(tmp_path: Path) -> None:
     for process in ("the same", "another"):
         told = Told(EVERYTHING, [Call("5", "weather", {})], "Sunny.")

@@ -381,23 +381,24 @@ class ReActAgent(Looping):
         """Answer, or resume from the record."""
         if request.conversation is not None:
             request.memory = GivenMemory(request.conversation)
-        assert request.memory is not None  # it was checked
+        memory = of_thread = request.memory
+        assert memory is not None  # it was checked
         if record.run.past_entries:
-            request.memory = memory_of_fork(request.memory, record.run)
-        run = LoopRun(self, request, request.memory)
+            request.memory = memory = memory_of_fork(memory, record.run)
+        run = LoopRun(self, request, memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.
         waiting_runs = request.record is None and record.run.waiting_runs
         if self.discover is not None or waiting_runs:
-            return self._reply_as_prepared(run, record, waiting_runs)
+            return self._reply_as_prepared(run, record, of_thread if waiting_runs else None)
         return run.reply()
 
     async def _reply_as_prepared(
-        self, run: LoopRun, record: Record[LoopState], waiting_runs: object
+        self, run: LoopRun, record: Record[LoopState], shows_waiting: Memory | None
     ) -> Reply:
         if self.discover is not None and self.space_mailbox is not None:
             await self.discover_actions(run.thread)
-        if waiting_runs:
-            await show_open(self, run.request, record, run.memory)
+        if shows_waiting is not None:
+            await show_open(self, run.request, record, shows_waiting)
         return await run.reply()
 
     def describe_program(self) -> dict[str, Any]:
