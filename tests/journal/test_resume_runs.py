@@ -30,6 +30,7 @@ from moothall import (
 from moothall.actions import action
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.foundation.errors import ConfigError, DefinitionError, RunHeld, RunMismatch
+from moothall.journal import Outline
 from moothall.models.protocol import Call
 
 RUNS = {"r1": "ada", "r2": "bo", "r3": "cy"}
@@ -107,6 +108,25 @@ async def test_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_path: 
         assert await agent.resume_runs() == []
         again = await agent.reply("I am bo", thread="bo", run_id="r2")
         assert again.text == "Ordered for bo."
+
+
+@pytest.mark.parametrize("moment", ("which", "deps"))
+@on_a_loop
+async def test_run_that_is_deleted_as_it_is_resumed_is_not_begun_anew(
+    tmp_path: Path, moment: str
+) -> None:
+    left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
+    with Journal(left) as journal:
+
+        def delete_one(run: Outline) -> bool:
+            if run.id == "r2":
+                journal.delete("r2")
+            return True
+
+        options: Any = {moment: delete_one}
+        resumed = await desk(journal, at_once).resume_runs(**options)
+        assert {each.run.id: each.outcome for each in resumed} == {"r1": "resumed", "r3": "resumed"}
+        assert {run.id for run in journal.runs()} == {"r1", "r3"}
 
 
 @on_a_loop

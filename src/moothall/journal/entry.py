@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from moothall.actions.provenance import Origin
-from moothall.foundation.errors import JournalError
+from moothall.foundation.errors import JournalError, NoSuchRun
 from moothall.foundation.text import display
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
@@ -237,6 +238,15 @@ class Sums:
     actions: int = 0
     errors: int = 0
     seconds: float = 0.0
+
+
+def present_of_kind(kind: str, find: Callable[[str], Outline], ids: Iterable[str]) -> list[Outline]:
+    """Return the outlines of runs of a kind, without those that were deleted since."""
+    outlines = list[Outline]()
+    for id in dict.fromkeys(ids):
+        with suppress(NoSuchRun):
+            outlines.append(find(id))
+    return [run for run in outlines if run.kind == kind]
 
 
 def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from moothall.journal.books import SharedBudgets
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import Entry, Outline, Outlines, Sums
+from moothall.journal.entry import Entry, Outline, Outlines, Sums, present_of_kind
 from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuery, with_filters
 from moothall.journal.forking import forked
 from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
@@ -557,14 +557,13 @@ class Journal:
 
     def due_runs(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs for which has come what they waited for."""
-        return [run for run in map(self.run, self.waits.run_ids(agent)) if run.kind == kind]
+        return present_of_kind(kind, self.run, self.waits.run_ids(agent))
 
     def runs_to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=Outline.cut_off, kind=kind, agent=agent)
-        blocked = map(self.run, self.waits.after_others(agent))
-        runs = {run.id: run for run in (*self.due_runs(kind, agent), *blocked)}.values()
-        waited = [run for run in runs if run.state == "waiting" and run.kind == kind]
+        ids = (*self.waits.run_ids(agent), *self.waits.after_others(agent))
+        waited = [r for r in present_of_kind(kind, self.run, ids) if r.state == "waiting"]
         return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
 
     async def begin(
@@ -573,6 +572,10 @@ class Journal:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
         new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attrs))
         return RunPart(await self.held_runs.begin(run_id, new))
+
+    async def reopen(self, run_id: str) -> RunPart:
+        """Resume a run, which is not begun anew if it was deleted; the caller closes the part."""
+        return RunPart(await self.held_runs.begin(run_id, None))
 
     def _outlines(
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None

@@ -94,8 +94,8 @@ class Runs:
         """Return the numbers of the runs that processes work on."""
         return set(self.leased(n for (n,) in db.execute("SELECT number FROM runs")))
 
-    async def begin(self, run_id: str, new: NewRun) -> OpenRun:
-        """Open a run in a worker thread; a new one begins with `new`."""
+    async def begin(self, run_id: str, new: NewRun | None) -> OpenRun:
+        """Open a run in a worker thread; a new one begins with `new`, if that is given."""
         self._store.check()
         # Not a future of the loop: the loop may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
@@ -119,7 +119,7 @@ class Runs:
             return self._opened(run_id)
 
     def _open_for(
-        self, opening: concurrent.futures.Future[OpenRun], run_id: str, new: NewRun
+        self, opening: concurrent.futures.Future[OpenRun], run_id: str, new: NewRun | None
     ) -> None:
         """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
         with self._opening_lock:

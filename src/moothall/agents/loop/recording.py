@@ -17,7 +17,7 @@ from moothall.agents.replies.record import APPENDED, Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import ReplayOffsets, overlap, reply_at_end
-from moothall.foundation.errors import MoothallError, RunHeld
+from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld
 from moothall.memory.results import NUMBER_KEY
 from moothall.models.protocol import NO_USAGE, Usage
 
@@ -350,8 +350,8 @@ async def show_open(
             continue
         assert agent.journal is not None
         try:
-            part = await agent.journal.begin(run_id, agent.run_kind, str(agent.id), "")
-        except RunHeld:  # it goes on, and shows its calls itself
+            part = await agent.journal.reopen(run_id)
+        except (RunHeld, NoSuchRun):  # it goes on, and shows its calls itself, or was deleted
             continue
         try:
             other: Record[LoopState] = Record(part, LoopState)

@@ -15,7 +15,7 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import under_way
+from moothall.agents.replies.reply_context import ASK_CONTEXT, under_way
 from moothall.agents.replies.resume import answer_asker, answers_in, fork_id_of, has_ended
 from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
@@ -236,6 +236,8 @@ class RecordedAgent(ConversationalAgent):
                 f"agent {self.id!r}: on_mismatch must be 'stop' or 'fork', "
                 f"got {self.on_mismatch!r:.80}"
             )
+        if ASK_CONTEXT.get().goes_on == request.run_id:
+            return await journal.reopen(request.run_id)
         task = json_text(request.content)
         about = (self.run_kind, str(self.id), task, request.thread)
         return await journal.begin(request.run_id, *about, **request.attributes)

@@ -111,6 +111,7 @@ class AskContext(NamedTuple):
     # Set where a thread lasts for one reply and is kept in no file: the thread of the caller.
     fresh: tuple[str | None] | None = None
     once: tuple[str, int] | None = None  # of a recorded message that is observed: run and number
+    goes_on: str | None = None  # the run that is resumed, and not begun anew if it was deleted
 
 
 _AS_EVER: Final = AskContext()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from moothall.foundation.errors import NoSuchRun
 from moothall.journal.entry import FIRST, begin_data_of
 from moothall.journal.stop_reason import FINAL
 
@@ -49,7 +51,8 @@ class DueRuns:
         """Return the run that waits for this run of an agent asked, its agent and last change."""
         if run_id not in self._askers:
             asked_for = None
-            with self._store.skipping_damaged(run_id), self._store.reading() as db:
+            skipping = self._store.skipping_damaged(run_id)
+            with suppress(NoSuchRun), skipping, self._store.reading() as db:
                 first = self._store.read(db, self._store.number(db, run_id), run_id, 0, FIRST)
                 start = begin_data_of([entry for entry, _ in first]) or {}
                 asked_for = start.get("asked_for")

@@ -7,14 +7,16 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import is_recording, members_of
+from moothall.agents.replies.reply_context import as_asked
 from moothall.agents.replies.resume import asked_in, fork_id_of
-from moothall.foundation.errors import RequestCancelled, RunHeld, RunMismatch
+from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
 from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
@@ -99,15 +101,16 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
             if each is agent:
                 runs[run.id] = run
                 continue
-            last = journal.waits.asking_first(run.id)
-            if last != run.id and not cut_off:
-                continue  # it is due itself
-            if last != run.id:
-                top = journal.run(last)
-                _, top_runs = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
-                top_runs.setdefault(last, top)
-            elif (begin_data_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
-                runs[run.id] = run
+            with suppress(NoSuchRun):  # one that was deleted since
+                last = journal.waits.asking_first(run.id)
+                if last != run.id and not cut_off:
+                    continue  # it is due itself
+                if last != run.id:
+                    top = journal.run(last)
+                    _, top_runs = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
+                    top_runs.setdefault(last, top)
+                elif (begin_data_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
+                    runs[run.id] = run
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
 
@@ -308,7 +311,7 @@ async def _resume_run(
     deps: Callable[[Outline], Any] | None,
     budget: Callable[[Outline], Budget | None] | None,
 ) -> ResumedRun | None:
-    """Resume a run; return None if it has ended since it was found."""
+    """Resume a run; return None if it has ended, or was deleted, since it was found."""
     journal, forks = agent.journal, set[str]()
     assert journal is not None
     try:
@@ -324,12 +327,15 @@ async def _resume_run(
             return ResumedRun(run, "empty")
         if journal.in_doubt(run.id):
             return ResumedRun(run, "in_doubt")
-        reply = await agent.reply(
-            **arguments,
-            run_id=run.id,
-            deps=None if deps is None else deps(run),
-            budget=None if budget is None else budget(run),
-        )
+        with as_asked(goes_on=run.id):
+            reply = await agent.reply(
+                **arguments,
+                run_id=run.id,
+                deps=None if deps is None else deps(run),
+                budget=None if budget is None else budget(run),
+            )
+    except NoSuchRun:  # it was deleted since it was found
+        return None
     except RunHeld as error:
         return ResumedRun(run, "held", error=error)
     except Exception as error:
