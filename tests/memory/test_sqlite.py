@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 
 from commands import Command
 from conformance.memory import call, result, said, user
-from moothall import ReActAgent, ScriptedModel
+from moothall import Action, ReActAgent, ScriptedModel
 from moothall.foundation.errors import DefinitionError, MoothallError, StateError
+from moothall.foundation.jsonvalue import NotJSON
 from moothall.memory import (
     HashEmbedder,
     Memory,
@@ -36,6 +37,7 @@ from moothall.memory import (
     SQLiteMemory,
     TokenBoundedMemory,
 )
+from moothall.models.protocol import Call
 
 
 @pytest.fixture
@@ -108,6 +110,40 @@ def test_conversations_are_forgotten_by_age(made: Made) -> None:
     assert (memory.prune(3600), contents(memory.items)) == ([], ["a lamp again"])
     with pytest.raises(DefinitionError, match="older_than= must be"):
         memory.prune(-1)
+
+
+@pytest.mark.parametrize("recorded", (False, True), ids=("plain", "recorded"))
+def test_results_stand_after_their_calls_although_others_write_the_thread(
+    made: Made, tmp_path: Path, recorded: bool
+) -> None:
+    """A provider refuses a conversation in which another message stands between the two."""
+    journal = str(tmp_path / "runs.db") if recorded else None
+    at_once = threading.Barrier(2)
+
+    def work(id: str) -> None:
+        script = [Call("c", "look", {}) if n % 2 else "Seen." for n in range(1, 41)]
+        look = Action("look", at_once.wait, "Look.")
+        agent = ReActAgent(id, ScriptedModel(script), actions=[look], memory=made())
+        agent.journal = journal
+        for _ in range(20):
+            assert agent.reply_sync("Look.", thread="t").stop_reason == "done"
+
+    threads = [threading.Thread(target=work, args=(id,)) for id in ("a", "b")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    items = made().thread("t").newest(None)
+    calls = [place for place, each in enumerate(items) if each.get("tool_calls")]
+    assert len(calls) == 40
+    assert {items[place + 1]["role"] for place in calls} == {"tool"}
+
+
+def test_turn_of_which_one_message_is_not_json_is_not_added(made: Made) -> None:
+    memory = made()
+    with pytest.raises(NotJSON):
+        memory.add_turn([call("look"), {"role": "tool", "content": object()}], (None, None))
+    assert memory.get_memories() == []
 
 
 def contents(items: list[dict[str, Any]]) -> list[Any]:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Self
@@ -121,9 +121,7 @@ class StoredMemory(Memory):
             NotJSON: a part of it has no JSON form, or it has more than 16 MiB; it is not added
             MemoryFileError: the file cannot be written; the message is not added
         """
-        row = row_of(memory)
-        with self._tables.writing(lock=self._tables.lock(self._id)) as db:
-            insert(self._tables, db, self._tables.ensure_thread(db, self._id), row)
+        self._add([(memory, None)])
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
         """Add a message of a run with a journal, unless it was added before, as in `Memory`.
@@ -144,12 +142,42 @@ class StoredMemory(Memory):
                     thread = self._tables.ensure_thread(db, self._id)
                     self._tables.set_run_message_count(db, thread, run, sequence + 1)
             return
-        row = row_of(memory)
+        self._add([(memory, (run, sequence))])
+
+    def add_turn(
+        self, messages: Sequence[dict[str, Any]], places: Iterable[tuple[str, int] | None]
+    ) -> None:
+        """Add messages of a turn: none of another process comes between a call and its result.
+
+        Args:
+            messages: the messages
+            places: of each, the run and number, as in `add_once`; None without a journal
+
+        Raises:
+            TypeError, NotJSON, MemoryFileError: as in `add_memory`; none of them is added
+        """
+        if type(self).add_memory is StoredMemory.add_memory:
+            self._add([*zip(messages, places, strict=False)])
+            return
+        for message, place in zip(messages, places, strict=False):
+            if place is None:
+                self.add_memory(message)
+            else:
+                self.add_once(message, *place)
+
+    def _add(self, messages: Iterable[tuple[dict[str, Any], tuple[str, int] | None]]) -> None:
+        """Add messages in one transaction, those of a run once."""
+        rows = [(row_of(message), *(place or (None, 0))) for message, place in messages]
+        if not rows:
+            return
         with self._tables.writing(lock=self._tables.lock(self._id)) as db:
             thread = self._tables.ensure_thread(db, self._id)
-            if self._tables.run_message_count(db, thread, run) <= sequence:
-                insert(self._tables, db, thread, row, run)
-                self._tables.set_run_message_count(db, thread, run, sequence + 1)
+            for row, run, sequence in rows:
+                if run is None:
+                    insert(self._tables, db, thread, row)
+                elif self._tables.run_message_count(db, thread, run) <= sequence:
+                    insert(self._tables, db, thread, row, run)
+                    self._tables.set_run_message_count(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.

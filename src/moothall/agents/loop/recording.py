@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.actions.provenance import origins_of, sources_of, union
@@ -248,6 +249,11 @@ def remember(
     once: Any = getattr(memory, "add_once", None)
     if callable(once):
         copied = record.copied
+        if (add_turn := getattr(memory, "add_turn", None)) is not None:
+            numbers = range(first, first + len(messages))
+            keys = map(record.key_of, numbers) if copied else repeat(record.key)
+            add_turn(messages, zip(keys, numbers, strict=False))
+            return
         for number, message in enumerate(messages, first):
             once(message, record.key_of(number) if copied else record.key, number)
         return

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
@@ -516,12 +517,14 @@ class LoopRun:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""
         new = turn.stored() if turn.marks else turn.messages
         try:
-            if self.record is None:
-                for message in new:
-                    self.memory.add_memory(message)
-            else:
+            if self.record is not None:
                 remember(self.memory, self.record, new, first)
                 self._remembered = first + len(new)
+            elif (add_turn := getattr(self.memory, "add_turn", None)) is not None:
+                add_turn(new, repeat(None))
+            else:
+                for message in new:
+                    self.memory.add_memory(message)
         except Exception as error:
             raise Stop.on_memory(self.id, error) from error
         if self.emit is not None:
