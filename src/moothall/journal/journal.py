@@ -569,13 +569,9 @@ class Journal:
     async def begin(
         self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **attrs: Any
     ) -> RunPart:
-        """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
+        """Begin or resume a run; the caller closes the part. Without a kind, none is begun."""
         new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attrs))
-        return RunPart(await self.held_runs.begin(run_id, new))
-
-    async def reopen(self, run_id: str) -> RunPart:
-        """Resume a run, which is not begun anew if it was deleted; the caller closes the part."""
-        return RunPart(await self.held_runs.begin(run_id, None))
+        return RunPart(await self.held_runs.begin(run_id, new if kind else None))
 
     def _outlines(
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None

@@ -356,7 +356,7 @@ async def show_open(
             continue
         assert agent.journal is not None
         try:
-            part = await agent.journal.reopen(run_id)
+            part = await agent.journal.begin(run_id, "", "", "")
         except (RunHeld, NoSuchRun):  # it goes on, and shows its calls itself, or was deleted
             continue
         try:

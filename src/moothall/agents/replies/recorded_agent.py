@@ -237,7 +237,7 @@ class RecordedAgent(ConversationalAgent):
                 f"got {self.on_mismatch!r:.80}"
             )
         if ASK_CONTEXT.get().goes_on == request.run_id:
-            return await journal.reopen(request.run_id)
+            return await journal.begin(request.run_id, "", "", "")
         task = json_text(request.content)
         about = (self.run_kind, str(self.id), task, request.thread)
         return await journal.begin(request.run_id, *about, **request.attributes)

@@ -279,7 +279,7 @@ async def _restore_run(agent: Any, run: str, budget: Budget | None) -> None:
         return
     try:
         has_ended = agent.journal.run(run).state in FINAL
-        part = await agent.journal.reopen(run)
+        part = await agent.journal.begin(run, "", "", "")
     except (NoSuchRun, RunHeld):  # another process works on it
         return
     try:
