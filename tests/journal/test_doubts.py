@@ -81,7 +81,7 @@ def test_decision_that_is_none_is_refused(broken: Path) -> None:
     with Journal(broken) as journal:
         for wrong, told in (
             ({3: "skip"}, "no call in doubt has the number 3: there are 1 to 2"),
-            ({1: "perhaps"}, 'must be "repeat", "skip" or Done'),
+            ({1: "perhaps"}, r'must be "repeat", "skip" or Done\(value\) \(as JSON: {"done": …}\)'),
             ({1: Done(object())}, "the result of call 1 is not JSON"),
         ):
             with pytest.raises(ConfigError, match=told):

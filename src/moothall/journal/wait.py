@@ -288,7 +288,9 @@ class DoubtDecisions(dict[str, DoubtDecision]):
             except NotJSON as error:
                 raise ConfigError(f"the result of {subject} is not JSON: {error}") from error
         forms = [
-            f'"{word}"' if kind.type is None else f"{kind.type.__name__}(value)"
+            f'"{word}"'
+            if kind.type is None
+            else f'{kind.type.__name__}(value) (as JSON: {{"{word}": …}})'
             for word, kind in self.items()
         ]
         raise ConfigError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,30 @@ def test_openai_conversation_goes_on_over_many_restarts_where_others_are_deleted
             last = responses.create(model="shop", input=str(number), **more)
     assert last is not None
     assert last.output_text == " | ".join(map(str, range(20)))
+
+
+def test_openai_response_that_is_deleted_while_it_is_read_is_not_found(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs.db"
+    with Journal(path) as journal:
+        with serving(shop(path)[1]) as url:
+            responses = client(url).responses
+            ids = [responses.create(model="shop", input=f"{number}").id for number in range(40)]
+        responses = client(serve(shop(path)[1])).responses
+
+        def read(id: str) -> None:
+            with suppress(openai.NotFoundError):
+                while True:
+                    responses.retrieve(id)
+                    responses.input_items.list(id)
+
+        with ThreadPoolExecutor(4) as pool:
+            for id in ids:
+                reading = [pool.submit(read, id) for _ in range(4)]
+                journal.delete(id.removeprefix("resp_"))
+                for each in reading:
+                    each.result()
 
 
 def test_a2a_context_with_a_deleted_task_begins_anew(serve: Serve, tmp_path: Path) -> None:

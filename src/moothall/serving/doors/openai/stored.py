@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -25,6 +26,16 @@ from moothall.serving.doors.served import Served
 _MOST_ITEMS: Final = 100
 ECHO: Final = "response"
 """Under what name the beginning of a run has what its response says of the request."""
+
+
+@contextmanager
+def _refusing_deleted() -> Iterator[None]:
+    """Refuse a response that is deleted while it is read."""
+    try:
+        yield
+    except NoSuchRun:
+        text = "this response was deleted meanwhile"
+        raise BadRequest(text, "response_id", "response_not_found", 404) from None
 
 
 class StoredResponses:
@@ -84,6 +95,7 @@ class StoredResponses:
 
     # -- finding; these read files -----------------------------------------------------------------
 
+    @_refusing_deleted()
     def _load(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         stored = self._chain.response(run_id, sender)
@@ -137,6 +149,7 @@ class StoredResponses:
         else:
             self._chain.drop(run_id, sender)
 
+    @_refusing_deleted()
     def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         if self._chain.response(run_id, sender) is None:
@@ -155,6 +168,7 @@ class StoredResponses:
             "this response has ended: only one that waits can be cancelled", "response_id"
         )
 
+    @_refusing_deleted()
     def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         messages = self._chain.new_messages_of(run_id, sender)
