@@ -170,6 +170,8 @@ class Broker:
                 return await self._connect_to(node)
             except BrokerError as error:
                 failed.append(error)
+        if len(failed) == 1:
+            raise failed[0]
         raise BrokerError("; ".join(map(str, failed))) from failed[0]
 
     async def _connect_to(self, node: AMQPOptions) -> None:
