@@ -9,7 +9,8 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -146,7 +147,8 @@ def test_tab_of_a_package_works_and_its_run_goes_on_after_a_kill_of_the_studio(
         begin = "studio/courier/forms/new"
         wrong = page(begin, {"name": "r1", "places": ""})
         assert wrong == {"error": "the places are empty: say where to deliver", "field": "places"}
-        assert page(begin, {"name": "r1", "places": "home shop farm"}) == {"run": "r1"}
+        with suppress(OSError, HTTPException):  # it may die before it has answered
+            page(begin, {"name": "r1", "places": "home shop farm"})
         assert process.wait(30) == -9
     with studio(tmp_path) as (_, page):
         page.until_run("r1", "in_doubt")
