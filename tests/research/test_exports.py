@@ -11,7 +11,7 @@ from pathlib import Path
 import docx
 import pytest
 
-from moothall.foundation.errors import FileError
+from moothall.foundation.errors import DefinitionError, FileError
 from moothall.research import Citation, Passage, Publication, Report, Resource, Section
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import read_document
@@ -69,6 +69,8 @@ def test_report_becomes_a_word_document_with_its_passages(tmp_path: Path) -> Non
     assert document.title == "A title"
     with pytest.raises(FileError, match="cannot be written"):
         made.docx(tmp_path)
+    with pytest.raises(DefinitionError, match="path must be a path, got 5"):
+        made.docx(5)  # type: ignore[arg-type]
 
 
 def test_word_document_links_to_its_sources_alone_and_has_no_image() -> None:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-from moothall import FileError, Reply, StateError, StopReason, Usage
+from moothall import DefinitionError, FileError, Reply, StateError, StopReason, Usage
 from moothall.build import counted, display, dump_state, one_line
 from moothall.foundation.arguments import named_elsewhere
 from moothall.journal import REASONS
@@ -156,6 +156,8 @@ class Report:
         """
         from moothall.research.exports.word import word
 
+        if not isinstance(path, str | os.PathLike | None):
+            raise DefinitionError(f"docx(): path must be a path, got {path!r:.80}")
         data = word(self)
         if path is not None:
             try:

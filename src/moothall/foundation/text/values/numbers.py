@@ -21,7 +21,7 @@ CURRENCIES: Final = _CODES.union(_WORDS)
 _CURRENCY: Final = any_of(CURRENCIES, CURRENCY_SIGNS)
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
-    rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@^\\-])(?<![\w/]#))"
+    rf"(?:(?<![\w$€£¥₹₩₽₺₪฿₴])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@^\\-])(?<![\w/]#))"
     rf"(?P<digits>{_DIGITS})(?: ?(?P<after>{_CURRENCY})(?!\w)"
     r"| ?(?P<part>%|‰|per ?cent(?:age)?|prozent|pour cent|por ciento)(?!\w)"
     r"|(?P<unit>[^\W\d_]{1,12})?(?![\w@]|[:.]\d))"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import month_name
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
@@ -26,7 +27,7 @@ from moothall.foundation.text.values.words import NUMBER_WORDS, fold, spelled_ou
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 # Numbers of Chinese, Japanese and Korean stand beside letters: 1998年5月3日, 12万人.
-_DAY: Final = re.compile(r"(\d{4})[年년] ?(\d{1,2})[月월] ?(\d{1,2})[日일]")
+_DAY: Final = re.compile(r"(?:(\d{4})[年년] ?)?(?<!\d)(\d{1,2})[月월](?: ?(\d{1,2})[日일])?")
 _POWERS: Final = {"万": 4, "萬": 4, "만": 4, "亿": 8, "億": 8, "억": 8}
 _MYRIAD: Final = re.compile(rf"(\d+(?:[.,]\d+)*)([{''.join(_POWERS)}]?)")
 _MYRIADS: Final = re.compile(  # from a number's beginning, or a long one takes quadratic time
@@ -97,12 +98,19 @@ def _in_figures(text: str) -> str:
     """Return a text with its numbers in figures: half a million is 0.5 million."""
     folded = fold(_LARGE.sub(lambda large: " million" if large[1] else " billion", text))
     if not folded.isascii() and _UNSPACED.search(folded):
-        folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(r" \1-\2-\3 ", folded)))
+        folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(_day_of, folded)))
     folded = spelled_out(_HALF.sub("0.5 ", folded))
     if _AND_A_HALF.search(folded):
         folded = _AND_A_HALF.sub(lambda half: f"{half[1] or 1}.5 {half[2] or ''}", folded)
         folded = spelled_out(" ".join(folded.split()))
     return _COLON.sub(" : ", _MINUS.sub("-", _POWER.sub(_product, folded)))
+
+
+def _day_of(match: re.Match[str]) -> str:
+    """Return a day or month of Chinese, Japanese or Korean in words: 3 may 1998."""
+    year, month, day = match.groups()
+    is_month = 1 <= int(month) <= 12 and (year or day)
+    return f" {day or ''} {month_name[int(month)].lower()} {year or ''} " if is_month else match[0]
 
 
 def _product(power: re.Match[str]) -> str:
