@@ -249,7 +249,7 @@ def remember(
     once: Any = getattr(memory, "add_once", None)
     if callable(once):
         copied = record.copied
-        if (add_turn := getattr(memory, "add_turn", None)) is not None:
+        if messages[1:] and (add_turn := getattr(memory, "add_turn", None)) is not None:
             numbers = range(first, first + len(messages))
             keys = map(record.key_of, numbers) if copied else repeat(record.key)
             add_turn(messages, zip(keys, numbers, strict=False))

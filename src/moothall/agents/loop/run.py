@@ -520,7 +520,7 @@ class LoopRun:
             if self.record is not None:
                 remember(self.memory, self.record, new, first)
                 self._remembered = first + len(new)
-            elif (add_turn := getattr(self.memory, "add_turn", None)) is not None:
+            elif new[1:] and (add_turn := getattr(self.memory, "add_turn", None)) is not None:
                 add_turn(new, repeat(None))
             else:
                 for message in new:
