@@ -32,6 +32,8 @@ _SPELLED: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
+_IN_GROUPS: Final = re.compile(r"(?<![\w-])\d+(?:-\d+){2,}(?![\w-])")
+_DATE_DIGITS: Final = 8
 _UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _IDENTIFIER: Final = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
@@ -118,7 +120,7 @@ def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
     figures = values.TextValues(text)
-    names = _names(text, bool(figures.dates))
+    names = [*_names(text, bool(figures.dates)), *_long_numbers(text)]
     return SentenceContent(text, figures, names, _spelled(text), _measured(text), _terms(text))
 
 
@@ -130,7 +132,7 @@ def passage_of(passage: str, title: str) -> PassageContent:
     text = plain(passage)
     figures = values.TextValues(text)
     words = vocabulary.Words(f"{text} {title}")
-    forms = {form for word in words for form in _forms(word)}
+    forms = {form for word in words for form in _forms(word)}.union(_long_numbers(text))
     for each in [each for each in forms if not each.isascii()]:
         forms |= {_without_accents(each), each.translate(_UMLAUTS)}
     evened = even(text)
@@ -174,6 +176,12 @@ def _initials(words: list[str]) -> str:
         each[0].casefold() if each[0].isupper() else "" if each in _ANY.stop_words else " "
         for each in words
     )
+
+
+def _long_numbers(text: str) -> list[str]:
+    """Return the digits of numbers in groups, more than a date has, such as an ISBN."""
+    numbers = (re.sub(r"\D", "", each) for each in _IN_GROUPS.findall(text))
+    return [each for each in numbers if len(each) > _DATE_DIGITS]
 
 
 def _spelled(text: str) -> dict[str, str]:
