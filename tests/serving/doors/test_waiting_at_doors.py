@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,30 @@ def test_a2a_answer_that_is_sent_again_to_another_server_answers_no_later_questi
     for url, message in ((two, blue), (one, blue), (two, red), (one, red)):
         task = rpc(url, "SendMessage", message)["result"]["task"]
         assert state(task) == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("method", ("SendMessage", "SendStreamingMessage"))
+def test_a2a_message_that_two_servers_get_at_once_has_one_task_whose_end_both_tell(
+    serve: Serve, tmp_path: Path, method: str
+) -> None:
+    asked_models: list[str] = []
+
+    async def answer(messages: Any, actions: Any) -> str:
+        asked_models.append(messages[-1]["content"])
+        await asyncio.sleep(1)
+        return "Hello."
+
+    path = tmp_path / "runs.db"
+    model = ScriptedModel(answer)
+    urls = [serve(asgi(ReActAgent("shop", model, journal=path))) for _ in range(2)]
+    message = plain("Hello")
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(rpc, url, method, message) for url in urls]
+        results = [each.result() for each in sent]
+    for each in results:
+        (last,) = (each["result"] if method == "SendMessage" else each[-1]).values()
+        assert last["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert asked_models == ["Hello"]
 
 
 def test_a2a_task_is_cancelled_at_a_server_that_does_not_work_on_it(

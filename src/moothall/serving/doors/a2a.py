@@ -20,10 +20,11 @@ from moothall.serving.a2a.wire import (
     SUBMITTED,
     TERMINAL,
     VERSION,
+    WORKING,
     A2AFault,
     check_params,
 )
-from moothall.serving.doors.a2a_records import id_of_message
+from moothall.serving.doors.a2a_records import id_of_message, questions_of
 from moothall.serving.doors.a2a_store import Tasks
 from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
@@ -205,17 +206,18 @@ class A2ADoor:
         """Answer a method; raise A2AFault for one that is refused."""
         if method == "SendMessage":
             task, history, at_once = await self._sent(agent, sender, params)
-            if isinstance(task, Outline):
-                if task.state == "running" and not at_once:
-                    await self._tasks.updates(agent, task.id)
-                return {"task": await self._tasks.get(agent, sender, task.id, history)}
-            if at_once:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_BEGUN_S):
-                        await task.reach(lambda task: task.state != SUBMITTED)
-            else:
-                await task.reach(lambda task: task.state in TERMINAL | PAUSED)
-            return {"task": task.to_json(history)}
+            if isinstance(task, Task):
+                if at_once:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_BEGUN_S):
+                            await task.reach(lambda task: task.state != SUBMITTED)
+                else:
+                    await task.reach(lambda task: task.state in TERMINAL | PAUSED)
+                if at_once or not task.is_elsewhere:
+                    return {"task": task.to_json(history)}
+            if not at_once and task.state in ("running", WORKING):
+                await self._tasks.updates(agent, task.id)
+            return {"task": await self._tasks.get(agent, sender, task.id, history)}
         if method in _OF_TASK:
             params = check_params("GetTask", params)
             if method == "CancelTask":
@@ -279,16 +281,24 @@ class A2ADoor:
             task, history, _ = await self._sent(agent, sender, params)
             if isinstance(task, Outline):
                 return self._followed(agent, sender, task.id, history, task.state != "running")
-            return _updates(task, history, task.state in PAUSED)
+            return self._to_end(task, _updates(task, history, task.state in PAUSED))
         id = check_params("GetTask", params)["id"]
         live_task = await self._tasks.live(agent, sender, id)
         if live_task is not None and live_task.state not in TERMINAL:
-            return _updates(live_task, None, False)
+            return self._to_end(live_task, _updates(live_task, None, False))
         if live_task is None:
             run = await self._tasks.outline(agent, sender, id)
             if run.state in ("running", "waiting"):
                 return self._followed(agent, sender, id)
         raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
+
+    async def _to_end(self, task: Task, updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield updates of a task, and its end where another process works on it."""
+        async for update in updates:
+            yield update
+        if task.is_elsewhere:
+            await self._tasks.updates(task.agent, task.id)
+            yield {"task": await self._tasks.get(task.agent, task.sender, task.id)}
 
     async def _followed(
         self, agent: str, sender: str, id: str, history: int | None = None, once: bool = False
@@ -307,21 +317,15 @@ class A2ADoor:
             if run.changed != earlier_run.changed and run.state == "waiting":
                 task_data = await self._tasks.get(agent, sender, id, history)
                 # It has gone on meanwhile, and asks something else.
-                if _questions_of(task_data) not in ([], _questions_of(first_state)):
+                if questions_of(task_data) not in ([], questions_of(first_state)):
                     yield {"task": task_data}
                     return
         if task is None:  # another process goes on with it, or it has ended
             await self._tasks.updates(agent, id)
             yield {"task": await self._tasks.get(agent, sender, id)}
             return
-        async for update in _updates(task, None, False):  # its run ends before it does
-            yield update
-
-
-def _questions_of(task: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what a task asks, as its status has it."""
-    message = task["status"].get("message", {})
-    return [part["data"] for part in message.get("parts", ()) if "data" in part]
+        async for update in self._to_end(task, _updates(task, None, False)):
+            yield update  # its run ends before it does
 
 
 def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:

@@ -165,6 +165,12 @@ def recorded_task(
     )
 
 
+def questions_of(task: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what a task in the protocol's form asks, as its status has it."""
+    message = task["status"].get("message", {})
+    return [part["data"] for part in message.get("parts", ()) if "data" in part]
+
+
 def page_token(changed: float, id: str) -> str:
     """Return what names the end of a page of tasks."""
     return base64.urlsafe_b64encode(f"{changed!r} {id}".encode()).decode()

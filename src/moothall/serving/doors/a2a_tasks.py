@@ -69,6 +69,7 @@ class Task:
     work: asyncio.Task[None] | None = None
     run_started: bool = False  # whether its run has begun, which a journal keeps
     is_handed_over: bool = False  # whether the next process goes on with it
+    is_elsewhere: bool = False  # whether another process works on it
     asking: OpenAsks = field(init=False)  # what it asks while it works
     _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
@@ -140,6 +141,7 @@ class Task:
             if reason in RESTS:
                 await self._rest(served, str(error))
             elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
+                self.is_elsewhere = True
                 self._set(WORKING)
             else:
                 self._end(FAILED, str(error))
