@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import citizen, live, town
 
-from moothall import Agent, AgentToolbox, ChosenBy, Conversation, HandOver, MaxTurns, ReActAgent
+from moothall import (
+    Agent,
+    AgentToolbox,
+    ChosenBy,
+    Conversation,
+    HandOver,
+    HumanDecision,
+    MaxTurns,
+    ReActAgent,
+)
 from moothall.agents.block import Block
 from moothall.agents.dualact.comparing import COMPARED_SCHEMA, OWN_SCHEMA
-from moothall.agents.dualact.conclusions import DECISION_SCHEMA
 from moothall.models import ModelReply
 from moothall.research import Researcher
 from moothall.society.blocks.plan import PlanBlock
@@ -66,7 +74,7 @@ def schemas() -> list[dict[str, Any]]:
     Researcher("r", model, objectives=["Zorp"], tools=[look_up], iterations=1).report_sync()
     live(citizen([PlanBlock(llm=model)]), 0, city=town())
     live(citizen([SocialBlock(llm=model)], relations={"2": 500}), 8, city=town())
-    kept = [DECISION_SCHEMA, OWN_SCHEMA, COMPARED_SCHEMA, *model.schemas, *small.schemas]
+    kept = [HumanDecision.schema, OWN_SCHEMA, COMPARED_SCHEMA, *model.schemas, *small.schemas]
     return list({json.dumps(each, sort_keys=True): each for each in kept}.values())
 
 

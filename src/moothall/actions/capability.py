@@ -310,6 +310,14 @@ class Action(Options):
             return self.function
         return retried(self.function, self.retries, self.name)
 
+    @property
+    def injected(self) -> Mapping[str, type]:
+        """The parameters that the callee's side fills in, with their classes."""
+        try:
+            return self.signature.injected
+        except DefinitionError:
+            return {}  # its parameters were given explicitly: the signature is unusable
+
     def get_ready(self) -> None:
         """Make its description and schema, and what checks its arguments."""
         _ = self.description, self.parameters

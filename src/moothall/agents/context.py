@@ -12,11 +12,10 @@ from typing_extensions import TypeVar
 
 from moothall.actions.approval import Later, Question, answer
 from moothall.foundation.arguments import check_function
-from moothall.foundation.errors import ConfigError, DefinitionError, NobodyToAsk
+from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.threads import loop_is_running
 
 if TYPE_CHECKING:
-    from moothall.actions import Action
     from moothall.agents.agent import Agent
     from moothall.budget import Budget
 
@@ -151,14 +150,6 @@ def checked_prompt(text: Any) -> str:
     if text is not None and not isinstance(text, str):
         raise TypeError(f"it must return a text, got {text!r:.80}")
     return text or ""
-
-
-def injected(action: Action) -> Mapping[str, type]:
-    """Return the parameters of an action that the callee's side fills in, with their classes."""
-    try:
-        return action.signature.injected
-    except DefinitionError:
-        return {}  # its parameters were given explicitly: the signature is unusable
 
 
 def filled(

@@ -76,9 +76,21 @@ class HumanDecision:
         new_instruction: what R must do next; with several R, it may be a list with one for each
         reasoning: the reason
         choices: the kinds of decision with their words, as a person is offered them
+        schema: the JSON schema of what H's model writes
     """
 
     choices: ClassVar[Mapping[DecisionAction, DecisionWords]] = DECISIONS
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string", "maxLength": 2000},
+            "action": {"type": "string", "enum": [action.value for action in DecisionAction]},
+            "new_instruction": {"type": "string", "maxLength": 4000},
+        },
+        "required": ["action", "new_instruction"],
+        "additionalProperties": False,
+    }
+    """What H's model writes: the reason comes before what it decides."""
 
     action: DecisionAction
     new_instruction: str | list[str] = ""

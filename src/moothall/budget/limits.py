@@ -180,6 +180,14 @@ class Left(AmountFields[int | None, float | None]):
 
     seconds: float | None = None
 
+    def used_up(self, *, to_ask: bool = False) -> list[str]:
+        """Return the limits of which nothing can be reserved; `to_ask`: those of asking a model."""
+        return [
+            each.name
+            for each in RESERVABLE
+            if getattr(self, each.name) == 0 and (each.bounds_asking or not to_ask)
+        ]
+
 
 def _value_text(value: object) -> str:
     """Return a value's text for an error, even of a number that JSON cannot hold."""
@@ -214,12 +222,3 @@ def picodollars(subject: str, usd: object, name: str = "usd", *, rounds_up: bool
         return 1 if rounds_up and value else 0
     numerator, denominator = value.as_integer_ratio()
     return -(-numerator * PICO // denominator) if rounds_up else numerator * PICO // denominator
-
-
-def used_up(remaining: Left, *, to_ask: bool = False) -> list[str]:
-    """Return the limits of which nothing can be reserved; `to_ask`: those of asking a model."""
-    return [
-        each.name
-        for each in RESERVABLE
-        if getattr(remaining, each.name) == 0 and (each.bounds_asking or not to_ask)
-    ]

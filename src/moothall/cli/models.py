@@ -18,7 +18,7 @@ from moothall.cli.shared_options import (
     weights_of,
 )
 from moothall.foundation.http.network import is_loopback, is_offline
-from moothall.models import PROVIDERS, names, weights
+from moothall.models import PROVIDERS, ModelName, weights
 from moothall.models.local import fetching
 from moothall.models.providers import address_variable
 
@@ -138,7 +138,7 @@ def _row(
     forbidden = is_offline() and not is_loopback(url)
     reasons = ["MOOTHALL_OFFLINE=1 forbids it"] if forbidden else []
     try:
-        names.check_name(name)
+        ModelName(name).check_usable()
     except (ModelError, MissingExtra) as error:
         reasons.insert(0, str(error))
     return _ModelRow(name, title, license, size, not reasons, "; ".join(reasons))

@@ -13,7 +13,6 @@ from typing import Any, Final
 import click
 
 from moothall import DefinitionError, RunMismatch, StateError
-from moothall.agents.replies.resume import asked_in
 from moothall.build import UnreadableText, escaped, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
@@ -31,7 +30,7 @@ from moothall.cli.shared_options import (
     mismatch_option,
     open_journal,
 )
-from moothall.journal import Doubt, Outline
+from moothall.journal import Doubt, Entry, Outline
 from moothall.studio.orders import (
     ActOrder,
     AnyOrder,
@@ -235,7 +234,7 @@ def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
 def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
-    question = asked_in(recorded.entries)
+    question = Entry.asked_in(recorded.entries)
     if question is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal

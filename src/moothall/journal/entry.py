@@ -97,6 +97,15 @@ class Entry:
         name = self.data.get("part")
         return subpath(self.path, name) if self.kind == "started" and type(name) is str else None
 
+    @staticmethod
+    def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
+        """Return the arguments with which a run's reply was asked for; None before it began."""
+        start = begin_data_of(entries)
+        if start is None or "given" not in start:
+            return None
+        text = start["task"] if start["given"] is None else start["given"]
+        return {"text": text, "schema": start["schema"], "thread": start["thread"]}
+
 
 def subpath(path: str, name: str) -> str:
     """Return the path of a part; a slash in an id is quoted, so that no two parts share a path."""

@@ -4,6 +4,7 @@ from moothall.models.local import weights as weights
 from moothall.models.local.fetching import fetch as fetch
 from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder
 from moothall.models.local.local_model import LocalModel as LocalModel
+from moothall.models.named_models import ModelName as ModelName
 from moothall.models.named_models import budget_of as budget_of
 from moothall.models.named_models import chosen_model as chosen_model
 from moothall.models.named_models import made_model as made_model

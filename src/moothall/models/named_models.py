@@ -25,14 +25,44 @@ def chosen_model(
     return "local", None
 
 
-def check_model(name: str) -> tuple[str, str]:
-    """Return the kind of a model, and the rest of its name; ConfigError if no model can have it."""
-    from moothall.models.names import check_spelling
+class ModelName:
+    """The name of a model, as `model` takes it, read without loading one.
 
-    try:
-        return check_spelling(name)
-    except ModelError as error:
-        raise ConfigError(str(error)) from None
+    Args:
+        text: the name
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @staticmethod
+    def kinds() -> frozenset[str]:
+        """Return what a name may begin with, before the colon."""
+        from moothall.models.names import KINDS
+
+        return KINDS
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it names a model behind a server."""
+        from moothall.models.names import is_remote
+
+        return is_remote(self.text)
+
+    def check_spelling(self) -> tuple[str, str]:
+        """Return its kind and the rest; ConfigError if no model can have it."""
+        from moothall.models.names import check_spelling
+
+        try:
+            return check_spelling(self.text)
+        except ModelError as error:
+            raise ConfigError(str(error)) from None
+
+    def check_usable(self) -> None:
+        """Raise ModelError or MissingExtra if the model cannot be used here."""
+        from moothall.models.names import check_name
+
+        check_name(self.text)
 
 
 def made_model(name: str, key: str | None) -> Model:
@@ -40,10 +70,11 @@ def made_model(name: str, key: str | None) -> Model:
 
     Raise ConfigError if no model can have the name, and ModelError if it cannot be used here.
     """
-    from moothall.models.names import is_remote, model
+    from moothall.models.names import model
 
-    check_model(name)
-    return model(name, key if is_remote(name) else None)
+    model_name = ModelName(name)
+    model_name.check_spelling()
+    return model(name, key if model_name.is_remote else None)
 
 
 def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:

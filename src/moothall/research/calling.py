@@ -19,9 +19,16 @@ from moothall import (
     InvalidArguments,
     PageError,
 )
-from moothall.agents.context import injected
-from moothall.build import NotJSON, ToolCall, as_json, copy_json, dump_state, json_text, load_state
-from moothall.foundation.threads import awaited
+from moothall.build import (
+    NotJSON,
+    ToolCall,
+    as_json,
+    call_user,
+    copy_json,
+    dump_state,
+    json_text,
+    load_state,
+)
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.scope import Scope
@@ -180,7 +187,7 @@ def _changed(
     """Return a copy of an action: `before` maps its arguments, `after` its result with them."""
 
     async def later(result: Awaitable[Any], args: dict[str, Any]) -> Any:
-        return change_result(await awaited(result), args)
+        return change_result(await call_user(lambda: result, in_thread=None), args)
 
     def call(**kwargs: Any) -> Any:
         args = change_args(kwargs)
@@ -197,7 +204,7 @@ def _changed(
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     """Return a copy of an action whose result holds the resources that it found and read."""
-    kinds = injected(tool).items()
+    kinds = tool.injected.items()
     pools = {name: pool for name, kind in kinds if issubclass(kind, ResourcePool)}
     return _changed(
         tool, lambda result, _: _gathered(result, task, pool), lambda args: {**args, **pools}

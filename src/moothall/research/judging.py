@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import BudgetExceeded, JournalError
-from moothall.agents.replies.state import ANSWER
+from moothall import BudgetExceeded, JournalError, ModelReply
 from moothall.build import Stop, Unusable, ask_value, completed, log_failure, shorten, side_by_side
 from moothall.research.citations.footnotes import Verdict
 from moothall.research.citations.support import (
@@ -97,7 +96,9 @@ async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int
     async def ask(messages: list[dict[str, Any]], number: int) -> Any:
         of = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
         name = getattr(bench.agent.judge, "name", None)
-        answer = await bench.record.step(f"{key}.{number}", of, of=ANSWER, beside=True, model=name)
+        answer = await bench.record.step(
+            f"{key}.{number}", of, of=ModelReply, beside=True, model=name
+        )
         bench.note_usage(answer, name)
         return answer
 

@@ -10,10 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from moothall import Action, BudgetExceeded, JournalError, ModelError, Usage
+from moothall import Action, BudgetExceeded, JournalError, ModelError, ModelReply, Usage
 from moothall.agents import ReplyRequest
-from moothall.agents.loop.calls import doubts_of
-from moothall.agents.replies.state import ANSWER
 from moothall.build import (
     NULL_RECORD,
     AnswerSchema,
@@ -331,7 +329,7 @@ class Workbench(ProgressView):
         """
         calls = [call_of(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
-        if doubts := doubts_of(self.record, self.iteration):
+        if doubts := ToolCalls.doubts_in(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
         owner, number = cast(Any, self.agent), self.iteration
@@ -427,7 +425,9 @@ class Workbench(ProgressView):
         emit_draft = self.request.draft(str(self.agent.id)) if is_draft else None
         ask = partial(completed, self.model, self.budget, prompt, schema, tell=emit_draft)
         try:
-            answer = await self.record.step(key, ask, of=ANSWER, beside=side_by_side, model=name)
+            answer = await self.record.step(
+                key, ask, of=ModelReply, beside=side_by_side, model=name
+            )
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):

@@ -22,6 +22,7 @@ from moothall import (
 )
 from moothall.build import (
     AnswerSchema,
+    LoopThread,
     Mailbox,
     NotJSON,
     Record,
@@ -56,7 +57,6 @@ from moothall.society.survey import (
     SurveyState,
     in_words,
 )
-from moothall.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
     from moothall import Model
@@ -93,7 +93,7 @@ class Experiments(Steps):
     async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self._start()
-        if on_a_space():
+        if LoopThread.is_here():
             if self._telling and threading.get_ident() == self._thread.ident:
                 return await function(*args)  # `progress` asks between two steps, on this loop
             raise DefinitionError("a society is run from outside: an agent cannot await a step")

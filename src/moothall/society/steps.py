@@ -43,7 +43,6 @@ from moothall.society.population.changing import change_rows, enter_row, leave_r
 from moothall.society.population.engine import Engine
 from moothall.society.population.messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
-from moothall.spaces.request import on_end
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -153,7 +152,7 @@ class Steps(Space):
             if mailbox.arriving is not None:
                 if not mailbox.arriving.answered:
                     arrived = asyncio.Event()
-                    on_end(mailbox.arriving, arrived.set)
+                    mailbox.arriving.on_end(arrived.set)
                     await arrived.wait()
                 mailbox.arriving = None
 

@@ -13,6 +13,7 @@ from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext
 from moothall.agents.messaging import Pending
 from moothall.foundation.errors import RequestError
+from moothall.foundation.threads import guard
 from moothall.spaces.loop import LoopThread
 
 # The kind of a message decides what is sent, and to whom, when the message ends.
@@ -30,6 +31,8 @@ FINISHED: Final = 3
 
 MAX_HOPS: Final = 32
 """How many requests a chain may have, each made while handling the one before."""
+
+_GUARD: Final = guard()
 
 
 class Delivery:
@@ -83,7 +86,7 @@ class Delivery:
     size: int = 0  # its bytes, while it waits and if it is large
     since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     cancelling: bool = False
-    callbacks: list[Callable[[], None]] | None = None
+    callbacks: list[Callable[[], Any]] | None = None
     task: asyncio.Task[Any] | None = None
     waits: set[Delivery] | None = None  # what its handler waits for outside the space's loop
     original_id: str | None = None
@@ -132,6 +135,25 @@ class Delivery:
             if open_ones := [each.request for each in replies if each.open]:
                 texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
                 self.outside = () if texts is None else tuple(texts.sources)
+
+    def on_end(self, callback: Callable[[], Any]) -> None:
+        """Call `callback` when it has ended: later, or now if it has already.
+
+        The space sets `answered` before it reads `callbacks`, and this appends before it reads
+        `answered`, so one of the two sees the other; a callback may be called twice.
+        """
+        with _GUARD:
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append(callback)
+        if self.answered:
+            callback()
+
+    def not_on_end(self, callback: Callable[[], Any]) -> None:
+        """Remove a callback whose waiter gave up; this may happen very often."""
+        with _GUARD:
+            if self.callbacks is not None and callback in self.callbacks:
+                self.callbacks.remove(callback)
 
     @property
     def agent(self) -> Agent | None:

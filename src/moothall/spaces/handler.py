@@ -18,7 +18,7 @@ from moothall.actions.message import Envelope
 from moothall.actions.retry import repeated_in_thread
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import CallerContext
-from moothall.agents.context import CallChannel, Context, filled, injected
+from moothall.agents.context import CallChannel, Context, filled
 from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
@@ -52,7 +52,7 @@ class Offer:
         self.action: Action = action
         self.function: Callable[..., Any] = action.with_retries
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
-        self.injected: Mapping[str, type] = injected(action)
+        self.injected: Mapping[str, type] = action.injected
         # Where its result is from, if from outside: `say` of an agent whose reading nobody knows.
         unknown = mailbox.agent.is_untracked and action.name == "say"
         self.read: tuple[str, ...] = (f"agent {mailbox.id}",) if action.outside or unknown else ()

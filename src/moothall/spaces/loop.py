@@ -39,13 +39,13 @@ _TURN_S: Final = 0.005
 _THREAD_LOCAL = threading.local()
 
 
-def on_a_space() -> bool:
-    """Return whether this thread runs a space: two that waited for each other would deadlock."""
-    return getattr(_THREAD_LOCAL, "is_space", False)
-
-
 class LoopThread:
     """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit."""
+
+    @staticmethod
+    def is_here() -> bool:
+        """Return whether this thread runs a space: two that waited for each other stand still."""
+        return getattr(_THREAD_LOCAL, "is_space", False)
 
     def __init__(self, name: str, on_close: Callable[[], Any], on_end: Callable[[], None]) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class LoopThread:
     def submit_large(self, function: Callable[..., Any], *args: Any) -> None:
         """Enter a call with much data: the thread waits, for a second at most, until it has run."""
         self.submit(function, *args)
-        if self.closed or on_a_space():
+        if self.closed or LoopThread.is_here():
             return
         signal: SimpleQueue[None] = SimpleQueue()
         self.call_soon(signal.put, None)
@@ -121,7 +121,7 @@ class LoopThread:
 
     def _wait_for_room(self) -> None:
         self.check_process()
-        if self.closed or on_a_space():
+        if self.closed or LoopThread.is_here():
             return
         admitted: SimpleQueue[None] = SimpleQueue()
         self._blocked.append(admitted)
@@ -297,7 +297,7 @@ class LoopThread:
         if self.inherited:
             return
         self.call_soon(self.end)
-        if self._thread is not None and not on_a_space():
+        if self._thread is not None and not LoopThread.is_here():
             self._thread.join()
 
     def _inherit(self) -> None:

@@ -16,7 +16,7 @@ from moothall.spaces.draining import LOOK_S, busy
 from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.request import on_end, settle
+from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -32,7 +32,7 @@ async def wait_for_callbacks(callbacks: list[Delivery]) -> None:
     loop = asyncio.get_running_loop()
     futures = {loop.create_future(): delivery for delivery in callbacks}
     for future, delivery in futures.items():
-        on_end(delivery, partial(settle, future))
+        delivery.on_end(partial(settle, future))
     late = (await asyncio.wait(futures, timeout=_LEAVE_S))[1] if futures else ()
     if late:
         names = ", ".join(futures[future].envelope.to for future in late)

@@ -13,7 +13,6 @@ from typing import Any
 from moothall.actions.provenance.reading import add_sources
 from moothall.agents.agent import CURRENT
 from moothall.foundation.errors import ActionError, ConfigError, RequestCancelled
-from moothall.foundation.threads import guard
 from moothall.spaces.delivery import Delivery, RouterPort
 
 
@@ -69,7 +68,7 @@ class Request:
         if delivery.waiter is None:
             delivery.waiter = future
         else:
-            on_end(delivery, lambda: settle(future))
+            delivery.on_end(lambda: settle(future))
         try:
             yield from future
         except BaseException:  # the waiting task is cancelled, or its generator closed
@@ -88,7 +87,7 @@ class Request:
             except RuntimeError:
                 return  # that loop is closed: nothing waits there any more
 
-        on_end(self._delivery, wake)
+        self._delivery.on_end(wake)
         handling: Any = CURRENT.get()
         try:
             with waiting(handling, self._delivery):
@@ -111,7 +110,7 @@ class Request:
             # Not an Event, whose lock this thread may hold when a signal handler closes the space.
             signal: SimpleQueue[None] = SimpleQueue()
             notify = partial(signal.put, None)
-            on_end(delivery, notify)
+            delivery.on_end(notify)
             try:
                 with waiting(CURRENT.get(), delivery):
                     # A queue refuses a negative time, and one that no lock can wait.
@@ -119,7 +118,7 @@ class Request:
                         timeout=None if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
                     )
             except Empty:
-                not_on_end(delivery, notify)
+                delivery.not_on_end(notify)
                 late = f"the request to {delivery} has not ended in {timeout} s"
                 raise TimeoutError(late) from None
         if delivery.read or delivery.mailbox is None:
@@ -185,12 +184,12 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
         router.call_soon(_end_wait, handling, delivery)
 
     router.call_soon(_begin_wait, handling, delivery)
-    on_end(delivery, end_wait)
+    delivery.on_end(end_wait)
     try:
         yield
     finally:
         # Perhaps the second time: `_end_wait` counts a delivery once.
-        not_on_end(delivery, end_wait)
+        delivery.not_on_end(end_wait)
         end_wait()
 
 
@@ -208,27 +207,3 @@ def _end_wait(handling: Delivery, delivery: Delivery) -> None:
     if handling.waits and delivery in handling.waits:
         handling.waits.discard(delivery)
         handling.waiting -= 1
-
-
-_guard = guard()
-
-
-def on_end(delivery: Delivery, callback: Any) -> None:
-    """Call `callback` when the delivery has ended: later, or now if it has already.
-
-    The space sets `answered` before it reads `callbacks`, and this appends before it reads
-    `answered`, so one of the two sees the other; a callback may be called twice.
-    """
-    with _guard:
-        if delivery.callbacks is None:
-            delivery.callbacks = []
-        delivery.callbacks.append(callback)
-    if delivery.answered:
-        callback()
-
-
-def not_on_end(delivery: Delivery, callback: Any) -> None:
-    """Remove a callback whose waiter gave up; this may happen very often."""
-    with _guard:
-        if delivery.callbacks is not None and callback in delivery.callbacks:
-            delivery.callbacks.remove(callback)

@@ -28,7 +28,7 @@ from moothall.spaces.delivery import BROADCAST, FINISHED, MAX_HOPS, QUEUED, REQU
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
-from moothall.spaces.request import Request, check_timeout, on_end
+from moothall.spaces.request import Request, check_timeout
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -234,7 +234,7 @@ class Router(Outcomes):
     def _expect(self, delivery: Delivery) -> None:
         """Keep a request until its receiver is added or its deadline passes."""
         self._expected.setdefault(delivery.envelope.to, {})[delivery] = None
-        on_end(delivery, partial(self._unexpect, delivery))
+        delivery.on_end(partial(self._unexpect, delivery))
         if delivery.timeout is not None:
             self._fresh.append(delivery)
             self._schedule()

@@ -24,7 +24,7 @@ from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
 from moothall.spaces.draining import counts, drained, idle
 from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
-from moothall.spaces.loop import LoopThread, on_a_space
+from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.replacing import check_successor, not_here, retire, succeed, wait_for_callbacks
 from moothall.spaces.request import Request
@@ -154,7 +154,7 @@ class Space:
         removal = self._remove(agent, router, handling)
         # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
         quick = removal.envelope.name != "before_remove"
-        if removal is not handling and not (on_a_space() if quick else loop_is_running()):
+        if removal is not handling and not (LoopThread.is_here() if quick else loop_is_running()):
             Request(removal, router).result()
 
     async def aremove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
@@ -386,7 +386,7 @@ class Space:
         if everywhere:
             agents = self._thread.run(self._count_everywhere).result()
         else:
-            agents = self._count() if on_a_space() else self._thread.call(self._count)
+            agents = self._count() if LoopThread.is_here() else self._thread.call(self._count)
         return {"agents": agents, "deadlines": router.pending}
 
     def _count(self) -> dict[str, Any]:

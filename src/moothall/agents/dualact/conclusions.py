@@ -30,20 +30,7 @@ MAX_EVIDENCE: Final = 50
 
 MAX_SHORT_CHARS: Final = 300
 """How long a short text of H's may be."""
-_MAX_INSTRUCTION_CHARS: Final = 4000
 _TEXTS: Final = ("reasoning", "new_instruction")
-
-DECISION_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "maxLength": 2000},
-        "action": {"type": "string", "enum": [action.value for action in DecisionAction]},
-        "new_instruction": {"type": "string", "maxLength": _MAX_INSTRUCTION_CHARS},
-    },
-    "required": ["action", "new_instruction"],
-    "additionalProperties": False,
-}
-"""What H's model writes: the reason comes before what it decides."""
 
 
 def read_decision(text: str, instructions: int = 1) -> HumanDecision:
@@ -56,12 +43,12 @@ def read_decision(text: str, instructions: int = 1) -> HumanDecision:
 def _decision(instructions: int) -> AnswerSchema:
     """Return the schema of a decision; with several R, it allows an instruction for each."""
     # A person may write as much as it takes.
-    parts = {**DECISION_SCHEMA["properties"], **{key: {"type": "string"} for key in _TEXTS}}
+    parts = {**HumanDecision.schema["properties"], **{key: {"type": "string"} for key in _TEXTS}}
     if instructions > 1:
         size = {"minItems": instructions, "maxItems": instructions}
         each = {"type": "array", "items": {"type": "string"}, **size}
         parts["new_instruction"] = {"anyOf": [{"type": "string"}, each]}
-    return AnswerSchema({**DECISION_SCHEMA, "properties": parts})
+    return AnswerSchema({**HumanDecision.schema, "properties": parts})
 
 
 def read_conclusion(text: str) -> Conclusion:

@@ -13,7 +13,6 @@ from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import actions_text
 from moothall.agents.dualact.comparing import compared
 from moothall.agents.dualact.conclusions import (
-    DECISION_SCHEMA,
     conclusion_of,
     evidence_of,
     read_decision,
@@ -166,7 +165,7 @@ class Rounds:
         human = self._human
         # With several R, a model may give each an instruction, which this schema does not allow.
         in_words = getattr(human, "decides_in_words", False)
-        schema = DECISION_SCHEMA if worker_count == 1 or in_words else None
+        schema = HumanDecision.schema if worker_count == 1 or in_words else None
         form = self._briefing.answer(worker_count)
 
         def read(text: str) -> HumanDecision:

@@ -15,7 +15,7 @@ from moothall.actions.acting import ACTING
 from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed
 from moothall.actions.provenance import reading
-from moothall.agents.context import CallChannel, filled, injected
+from moothall.agents.context import CallChannel, filled
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
@@ -48,31 +48,33 @@ _LOOK_S: Final = 1.0
 _NEVER_BEGUN: Final = "not executed: cancelled before it began"
 
 
-def doubts_of(record: Record[Any], iteration: int) -> str:
-    """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
-    if not record.run.past_entries:  # it is a new run
-        return ""
-    doubts = [
-        f'"{past_step.about["action"]}" {cut(json_text(past_step.args), 200)}'
-        for past_step in record.past(f"{iteration}.")
-        if past_step.in_doubt
-    ]
-    doubts += doubts_of_asked(record, iteration)
-    if not doubts:
-        return ""
-    were = "was" if len(doubts) == 1 else "were"
-    decide = shlex.join(("moothall", "resume", record.run_id, "--journal", record.run.file.path))
-    return (
-        f"outcome unknown: {', '.join(doubts)} {were} running when the run was cut off. Look "
-        f"whether it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "
-        "(journal.decide)"
-    )
-
-
 class ToolCalls(Executing):
     """The calls of one answer, executed concurrently; each gets its result."""
 
     __slots__ = ()
+
+    @staticmethod
+    def doubts_in(record: Record[Any], iteration: int) -> str:
+        """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
+        if not record.run.past_entries:  # it is a new run
+            return ""
+        doubts = [
+            f'"{past_step.about["action"]}" {cut(json_text(past_step.args), 200)}'
+            for past_step in record.past(f"{iteration}.")
+            if past_step.in_doubt
+        ]
+        doubts += doubts_of_asked(record, iteration)
+        if not doubts:
+            return ""
+        were = "was" if len(doubts) == 1 else "were"
+        decide = shlex.join(
+            ("moothall", "resume", record.run_id, "--journal", record.run.file.path)
+        )
+        return (
+            f"outcome unknown: {', '.join(doubts)} {were} running when the run was cut off. Look "
+            f"whether it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "
+            "(journal.decide)"
+        )
 
     def execute(self, budget: Budget | None = None) -> Awaitable[Any]:
         """Execute the calls, within a budget if there is one; then raise `end` if any has one."""
@@ -205,7 +207,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
             note_execution(call, texts)
         call.has_started = True
         kwargs = call.kwargs
-        if kinds := injected(chosen):
+        if kinds := chosen.injected:
             channel = CallChannel()
             if step.record is not None:
                 channel.from_journal = partial(answered, call, step.record)

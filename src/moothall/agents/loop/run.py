@@ -16,7 +16,7 @@ from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
 from moothall.agents.loop.answer import ModelAnswer, demand_of, read_answer
-from moothall.agents.loop.calls import ToolCalls, doubts_of
+from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import join
 from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
@@ -417,7 +417,7 @@ class LoopRun:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
         record, requested = self.record, answer.calls
         calls = ToolCalls(self.agent, requested, self.request, turn.iteration)
-        if record is not None and (doubts := doubts_of(record, turn.iteration)):
+        if record is not None and (doubts := ToolCalls.doubts_in(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
             await calls.execute(self.budget)

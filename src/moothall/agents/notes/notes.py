@@ -15,9 +15,16 @@ from moothall.agents.notes import folders
 from moothall.agents.notes.folders import NoteFolder
 from moothall.agents.notes.note import MAX_CHARS, Note, checked_name
 from moothall.agents.replies.reply_context import kept_thread, sources_here
-from moothall.build import WORKERS, check_boolean, check_function, counted, cut, names_checked
+from moothall.build import (
+    WORKERS,
+    check_boolean,
+    check_function,
+    counted,
+    cut,
+    json_text,
+    names_checked,
+)
 from moothall.foundation.arguments import check_path
-from moothall.foundation.jsonvalue import readable
 
 By = str | Callable[[Context[Any]], str]
 OWN_THREAD: Final = "default"
@@ -161,7 +168,7 @@ class Notes(Block):
                 f"the text of a note has at most {MAX_CHARS:,} characters, got {len(text):,}"
             )
         sources, thread = sources_here(context.agent), _thread_of(context)
-        replaced = self._folder_of(context).write(name, readable(text), sources, thread)
+        replaced = self._folder_of(context).write(name, json_text(text), sources, thread)
         return f"{'replaced' if replaced else 'noted'}: {name}"
 
     def _read(self, name: str, context: Context[Any]) -> str:

@@ -18,14 +18,14 @@ from moothall import (
     model,
 )
 from moothall.build import Thread, address, cut, escaped, json_text, marked
-from moothall.models.names import KINDS
+from moothall.models import ModelName
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from moothall.build import LoopOptions
 
-_OTHER_KINDS = KINDS - {"openai"} | {"hf"}
+_OTHER_KINDS = ModelName.kinds() - {"openai"} | {"hf"}
 """Prefixes of the names of models that are not OpenAI's."""
 
 

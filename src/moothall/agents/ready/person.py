@@ -27,7 +27,7 @@ from moothall import (
     action,
 )
 from moothall.agents import ReplyRequest
-from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
+from moothall.agents.dualact.conclusions import read_decision
 from moothall.agents.loop.results import answered
 from moothall.agents.ready.terminal import Terminal
 from moothall.build import (
@@ -150,7 +150,7 @@ class Person(ConversationalAgent):
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
         messages, desk = request.state.take_texts(), self._desk_now(request.step)
-        decides = request.schema == DECISION_SCHEMA
+        decides = request.schema == HumanDecision.schema
         schema = None if decides else request.answer
         fault = ""
         while True:
@@ -218,7 +218,7 @@ class _AtTerminal:
             show(content if isinstance(content, str) else json_text(content))
             for text in messages:
                 show(text)
-            if request.schema == DECISION_SCHEMA:
+            if request.schema == HumanDecision.schema:
                 show(f"\n{_CHOICES}")
         return await self._terminal.ask(f"{self._id}> ")
 
@@ -238,7 +238,7 @@ class _AskedByCaller:
 
     async def ask(self, request: ReplyRequest, messages: Sequence[str], fault: str) -> str | None:
         """Return the answer; None after too many that are wrong: it may be a program's."""
-        id, self._decides = self._person.id, request.schema == DECISION_SCHEMA
+        id, self._decides = self._person.id, request.schema == HumanDecision.schema
         self._faults += bool(fault)
         if self._faults >= _FAULTS:
             return None
@@ -297,7 +297,7 @@ def _stops(line: str) -> bool:
 def in_words(request: ReplyRequest, messages: Sequence[str], fault: str) -> str:
     """Return a request to a person as one text, with how to answer."""
     content, form = request.content, ""
-    if request.schema == DECISION_SCHEMA:
+    if request.schema == HumanDecision.schema:
         form = _CHOICES
     elif request.answer is not None:
         schema = json_text(request.answer.json)

@@ -14,7 +14,7 @@ from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, ModelCall, charged_json
-from moothall.budget.limits import RESERVABLE, used_up
+from moothall.budget.limits import RESERVABLE
 from moothall.foundation.errors import BudgetExceeded, ConfigError
 from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import Usage
@@ -313,7 +313,7 @@ def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
         budget.check()
     except BudgetExceeded:
         return True
-    return bool(used_up(budget.left))
+    return bool(budget.left.used_up())
 
 
 def _has_no_own(agent: Any, budget: Budget) -> bool:

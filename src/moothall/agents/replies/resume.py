@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.read_record import ReadRecord
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
-    from moothall.journal import Entry, Journal
+    from moothall.journal import Journal
     from moothall.journal.commits import OpenRun
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -240,12 +240,3 @@ async def answer_asker(
 def fork_id_of(run_id: str) -> str:
     """Return the id of the fork in which a changed program goes on with a run."""
     return f"{run_id[: MAX_ID - len(CHANGED)]}{CHANGED}"
-
-
-def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
-    """Return the arguments with which a run's reply was asked for; None before it began."""
-    start = begin_data_of(entries)
-    if start is None or "given" not in start:
-        return None
-    text = start["task"] if start["given"] is None else start["given"]
-    return {"text": text, "schema": start["schema"], "thread": start["thread"]}

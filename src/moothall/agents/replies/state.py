@@ -29,6 +29,8 @@ def codec_of(kind: Any) -> Codec:
     """Return the codec of a type; without a type, values stay JSON data."""
     if isinstance(kind, Codec):
         return kind
+    if kind is ModelReply:
+        return ANSWER
     return Codec(
         _unchanged, _unchanged if kind is None or kind is Any else _adapter(kind).validate_python
     )

@@ -30,8 +30,7 @@ from moothall.cli.shared_options import (
     source_of,
 )
 from moothall.cli.values import WholeNumberType
-from moothall.models import chosen_model
-from moothall.models.named_models import check_model
+from moothall.models import ModelName, chosen_model
 from moothall.studio.orders import (
     ITERATIONS,
     ActOrder,
@@ -141,7 +140,7 @@ def command(
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     check_all(
         (source_of("root", of_file="root" in configured), partial(actions_of, order)),
-        (source_of("model", of_file=order.model_of_file), partial(check_model, order.model)),
+        (source_of("model", of_file=order.model_of_file), ModelName(order.model).check_spelling),
         ("--review", partial(check_reviewer, order)),
         ("", partial(check_journal_apart, order, journal)),
     )

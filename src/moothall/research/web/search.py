@@ -16,6 +16,7 @@ from moothall.build import (
     HTTPClient,
     HTTPError,
     address_check,
+    call_user,
     check_allowed,
     check_integer,
     check_seconds,
@@ -23,7 +24,6 @@ from moothall.build import (
     one_line,
     tracing,
 )
-from moothall.foundation.threads import in_worker
 from moothall.research.findings import Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.scope import Scope
@@ -173,7 +173,7 @@ def _ddgs(results: int, region: str, timeout_s: float, time_range: str | None) -
         check_allowed("https://duckduckgo.com/", "search_web")
         try:
             async with asyncio.timeout(2 * timeout_s):
-                return await in_worker(lambda: search(query))  # type: ignore[no-any-return]
+                return await call_user(search, query)  # type: ignore[no-any-return]
         except TimeoutError:
             raise SearchError(f"search_web: no answer within {2 * timeout_s:g} s") from None
 

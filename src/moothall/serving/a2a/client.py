@@ -10,10 +10,9 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from moothall import ModelError
-from moothall.build import HTTPClient, HTTPError, HTTPResponse, one_line, tracing
+from moothall.build import HTTPClient, HTTPError, HTTPResponse, call_user, one_line, tracing
 from moothall.foundation.http.addresses import includes_host
 from moothall.foundation.http.network import is_loopback
-from moothall.foundation.threads import awaited
 from moothall.models import HeadersLike
 from moothall.models.event_stream import EventStreamParser
 from moothall.models.settings import check_headers
@@ -140,8 +139,10 @@ class Server:
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> HTTPResponse:
         while True:
-            own_headers = self._headers() if callable(self._headers) else self._headers
-            extra = await awaited(own_headers) or {}
+            own_headers = self._headers
+            if callable(own_headers):
+                own_headers = await call_user(own_headers, in_thread=None)
+            extra = own_headers or {}
             check_headers(extra, self._name)
             all_headers = {**tracing.trace_headers(), **headers, **extra}
             try:

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from moothall import Agent, ConversationalAgent, StateError
 from moothall.agents.replies.reply import gives
-from moothall.agents.replies.resume import asked_in
 from moothall.build import escaped, json_text
-from moothall.journal import Doubt, Journal, Outline
+from moothall.journal import Doubt, Entry, Journal, Outline
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
@@ -76,7 +75,7 @@ def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str
         sender, context = asked_by(entries), ONE_FOR_ALL
     if not context or not _SENDER.fullmatch(sender) or not is_of(run.id, id, sender):
         return None
-    question = asked_in(entries)
+    question = Entry.asked_in(entries)
     return (
         None
         if question is None
@@ -142,7 +141,7 @@ def recorded_task(
     journal = journal_of(agent)
     assert journal is not None
     state, context = state_of(agent, run), context_of(run, sender)
-    question = asked_in(journal.entries(run.id))
+    question = Entry.asked_in(journal.entries(run.id))
     content = run.task if question is None else content_asked(question, run, sender)
     try:
         reply = journal.replay(run.id) if state in TERMINAL else None

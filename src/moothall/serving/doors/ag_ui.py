@@ -13,9 +13,8 @@ from typing import Any, Final
 from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, StateError
 from moothall.agents import ReplyRequest
 from moothall.agents.replies.reply import gives
-from moothall.agents.replies.resume import asked_in
 from moothall.build import log_failure
-from moothall.journal import REASONS
+from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     MOST_WAITING,
@@ -276,7 +275,7 @@ class AGUIDoor:
             calls = {e.data["wait"]: e.data.get("call", "") for e in entries if e.kind == "waits"}
             late_keys = calls.keys() - {each.key for each in (*waits, *answered)}
             waits = answered if run.held else [*waits, *answered]
-            return asked_in(entries), waits, late_keys, {*calls.values()}
+            return Entry.asked_in(entries), waits, late_keys, {*calls.values()}
 
         try:
             recorded = None if journal is None else await in_thread(look)

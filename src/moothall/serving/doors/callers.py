@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded
 from moothall.agents.replies.charging import check_reply_budget
 from moothall.budget import LIMITS
-from moothall.budget.limits import used_up
 from moothall.build import check_function, check_integer, guard
 from moothall.serving.doors.checks import Scope
 
@@ -259,7 +258,7 @@ _GUARD: Final = guard()
 def _check(budget: Budget, caller: str) -> None:
     """Check that a budget lets a request of a caller begin."""
     budget.check()
-    for name in used_up(budget.left, to_ask=True):
+    for name in budget.left.used_up(to_ask=True):
         raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
 
 

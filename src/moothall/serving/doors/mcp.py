@@ -10,9 +10,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from moothall import Event, MoothallError, NoSuchRun, StateError
-from moothall.agents.replies.resume import asked_in
 from moothall.build import Thread, one_line, safe_names, tracing
-from moothall.journal import REASONS, Wait
+from moothall.journal import REASONS, Entry, Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
@@ -353,7 +352,7 @@ class MCPDoor:
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
             raise missing
         entries = await in_thread(lambda: [*journal.entries(run_id)])
-        if (asked_in(entries) or {}).get("text") != args.get("content"):
+        if (Entry.asked_in(entries) or {}).get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = _caller(ctx), None
         if own_thread := thread.removeprefix(sender).removeprefix("/"):

@@ -22,7 +22,7 @@ from moothall.budget import Budget
 from moothall.build import check_function, error_text
 from moothall.foundation.threads import is_async
 from moothall.journal import Journal
-from moothall.models.names import check_spelling
+from moothall.models import ModelName
 from moothall.society import blocks as known
 from moothall.society.blocks.block import NAMES
 from moothall.society.city.city import City
@@ -86,7 +86,7 @@ def _model_name(name: str, info: ValidationInfo) -> str:
         if is_of_file(name):
             function_of(name, info.context or Path())
         else:
-            check_spelling(name)
+            ModelName(name).check_spelling()
     except (ConfigError, ModelError) as error:
         raise ValueError(str(error)) from None
     return name

@@ -21,7 +21,6 @@ from moothall import (
     StateError,
     action,
 )
-from moothall.agents.dispatch import block_name
 from moothall.build import one_line
 from moothall.society.kernel.draw import Draws, number_of
 from moothall.society.kernel.mind import lightest, prompt_context
@@ -217,7 +216,9 @@ class CitizenAgent(Agent):
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
             if getattr(block, "agent", self) is not self:
-                reason = f"block {block_name(block)!r} is citizen {block.agent.id!r}'s"
+                reason = (
+                    f"block {block.name or type(block).__name__!r} is citizen {block.agent.id!r}'s"
+                )
                 raise DefinitionError(f"citizen {id!r}: {reason}: give each citizen its own blocks")
 
     @property

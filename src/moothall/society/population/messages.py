@@ -16,7 +16,6 @@ from moothall.society.kernel.draw import number_of, turn_keys, words_of
 from moothall.society.kernel.router import Sent
 from moothall.society.kernel.wants import AGENT_ID
 from moothall.society.population.population import Population
-from moothall.spaces.delivery import SEND
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -123,7 +122,7 @@ def is_heard_whole(population: Population, sent: Sent) -> bool:
     topic, opinion, text = _numbers_of(population, args)
     restored: dict[str, Any] = {"content": population.words[text]} if text >= 0 else {}
     restored |= {"topic": population.words[topic], "opinion": opinion} if topic >= 0 else {}
-    return sent.kind == SEND and envelope.name == "say" and restored == args
+    return sent.kind == Delivery.SEND and envelope.name == "say" and restored == args
 
 
 def heard_of(population: Population, row: int, messages: Sequence[dict[str, Any]]) -> Messages:

@@ -26,7 +26,7 @@ from moothall.foundation.threads import is_async, loop_is_running
 from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names, silence_client
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
-from moothall.spaces.loop import on_a_space
+from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
@@ -199,7 +199,7 @@ class AMQPSpace(Space):
 
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Consume the agent's queue, and then run its `after_add`."""
-        if on_a_space() or not waits:
+        if LoopThread.is_here() or not waits:
             # The loop must not block. Messages sent meanwhile may be for this agent.
             self._router.call_soon(self._add_later, mailbox)
             return

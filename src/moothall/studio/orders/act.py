@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from moothall import ConfigError
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.foundation.postgres import is_url
-from moothall.models import budget_of, made_model, weights
-from moothall.models.named_models import check_model
+from moothall.models import ModelName, budget_of, made_model, weights
 
 if TYPE_CHECKING:
     from moothall import Action, Approver
@@ -137,7 +136,7 @@ def model_keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str |
 def check_reviewer(order: ActOrder) -> None:
     """Check that a model can have the name of an order's reviewer; ConfigError if none can."""
     if order.review is not None and order.review != "me":
-        check_model(order.review)
+        ModelName(order.review).check_spelling()
 
 
 def check_journal_apart(order: ActOrder, path: str | None) -> None:

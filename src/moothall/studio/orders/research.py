@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall import ConfigError, FileError, MissingExtra, PageError
 from moothall.budget import RUN_LIMITS, RunLimits
-from moothall.models import budget_of, made_model
-from moothall.models.named_models import check_model
+from moothall.models import ModelName, budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions, StyleOptions
 
 if TYPE_CHECKING:
@@ -215,19 +214,19 @@ def _check_engines(order: ResearchOrder) -> None:
 def _check_model(order: ResearchOrder) -> None:
     if order.model is not None:
         try:
-            check_model(order.model)
+            ModelName(order.model).check_spelling()
         except ConfigError as error:
             raise ConfigError(f"--model: {error}") from None
     if order.judge is not None:
         try:
-            check_model(order.judge)
+            ModelName(order.judge).check_spelling()
         except ConfigError as error:
             raise ConfigError(f"--judge: {error}") from None
     for step, name in order.step_models.items():
         if step not in STEPS:
             raise ConfigError(f"--step-model: there is no step {step!r}; {_STEP_MODEL_FORM}")
         try:
-            check_model(name)
+            ModelName(name).check_spelling()
         except ConfigError as error:
             raise ConfigError(f"--step-model: {error}") from None
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.build import counted
-from moothall.models import budget_of, made_model
-from moothall.models.named_models import check_model
-from moothall.models.names import is_remote
+from moothall.models import ModelName, budget_of, made_model
 from moothall.society import DAY_S
 from moothall.society.clock import seconds_of
 
@@ -91,7 +89,7 @@ class SimulateOrder:
     @property
     def is_remote(self) -> bool:
         """Whether its model is on a server, which may cost money."""
-        return is_remote(self.model or "")
+        return ModelName(self.model or "").is_remote
 
     @property
     def task(self) -> str:
@@ -141,7 +139,7 @@ def _faults(order: SimulateOrder) -> Iterator[str]:
         yield f"{option} is for a model: give --model too"
     if order.model is not None:
         try:
-            check_model(order.model)
+            ModelName(order.model).check_spelling()
         except ConfigError as error:
             yield f"--model: {error}"
 
@@ -156,7 +154,7 @@ def threads_for(citizens: int) -> int:
 def is_unbounded(cells: Iterable[Cell]) -> bool:
     """Return whether a cell of an experiment may ask a model on a server without a limit."""
     return any(
-        is_remote(str(cell.parameters.get("llm")))
+        ModelName(str(cell.parameters.get("llm"))).is_remote
         for cell in cells
         if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
     )

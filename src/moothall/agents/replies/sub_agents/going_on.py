@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import is_recording, members_of
 from moothall.agents.replies.reply_context import as_asked
-from moothall.agents.replies.resume import asked_in, fork_id_of
+from moothall.agents.replies.resume import fork_id_of
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
-from moothall.journal.entry import FIRST, RunDamaged, begin_data_of
+from moothall.journal.entry import FIRST, Entry, RunDamaged, begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ async def _resume_run(
         # One that waited has its answer: that is carried out, whatever its copies do.
         if forks and (run.state != "waiting" or fork_id_of(run.id) in forks):
             return ResumedRun(run, "forked")
-        arguments = asked_in(journal.entries(run.id))
+        arguments = Entry.asked_in(journal.entries(run.id))
         if arguments is None:
             await asyncio.to_thread(journal.delete, run.id)
             return ResumedRun(run, "empty")
