@@ -29,7 +29,6 @@ from moothall.agents import ReplyRequest
 from moothall.agents.loop.recording import catch_up_models, mark_known
 from moothall.agents.replies.checked_parts import check_model, check_part
 from moothall.agents.replies.resume import run_recorded
-from moothall.agents.replies.state import checked_state, state
 from moothall.build import (
     Record,
     RecordedAgent,
@@ -382,7 +381,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     def state_dict(self) -> dict[str, Any]:
         """Return its progress on its own objectives as JSON; valid between two iterations."""
-        return state(Report.run_kind, progress=dump_state(self.progress))
+        return self.as_state(Report.run_kind, progress=dump_state(self.progress))
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore the progress that `state_dict` returned.
@@ -390,7 +389,7 @@ class Researcher(RecordedAgent, ProgressView):
         Raises:
             StateError: `saved` is not such a state
         """
-        state = checked_state(saved, Report.run_kind)
+        state = self.read_state(saved, Report.run_kind)
         self.workbench.reset(load_state(Progress, state.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------

@@ -54,10 +54,6 @@ from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import memory_of_fork
-from moothall.agents.replies.state import (
-    checked_state,
-    state,
-)
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import EARLIER_ANSWER
@@ -332,7 +328,7 @@ class ReActAgent(Looping):
             for thread in self.own_threads or ()
             if thread.memory is not None and not getattr(thread.memory, "is_in_file", False)
         }
-        return state(KIND, memory=Memory.state_of(self.memory), threads=threads)
+        return self.as_state(KIND, memory=Memory.state_of(self.memory), threads=threads)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Replace the memory by the one in a state.
@@ -341,7 +337,7 @@ class ReActAgent(Looping):
             StateError: the state is not one of such an agent; then nothing has changed, unless the
                 memory is a user's own class
         """
-        state = checked_state(saved, KIND)
+        state = self.read_state(saved, KIND)
         threads = state.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")

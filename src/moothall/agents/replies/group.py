@@ -26,7 +26,7 @@ from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
 from moothall.agents.replies.reply_context import ReplySetup, as_asked, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.state import REPLY, checked_state, state
+from moothall.agents.replies.state import REPLY
 from moothall.agents.replies.step import asking
 from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
@@ -124,7 +124,7 @@ class Group(RecordedAgent):
             each.id: self._saved(each.own) for each in self.all_threads if each.own is not None
         }
         saved_state = None if own_state is None else self._saved(own_state)
-        return state(self.run_kind, own=saved_state, threads=threads, members=members)
+        return self.as_state(self.run_kind, own=saved_state, threads=threads, members=members)
 
     def _check_still(self, *, loads: bool) -> None:
         """Refuse to save or load a state during a turn."""
@@ -141,7 +141,7 @@ class Group(RecordedAgent):
             RuntimeError: a reply of a conversation is under way
         """
         self._check_still(loads=True)
-        state = checked_state(saved, self.run_kind)
+        state = self.read_state(saved, self.run_kind)
         label = f"{self.kind_label} {self.id!r} cannot resume from this state"
         threads, theirs = state.get("threads"), state.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):

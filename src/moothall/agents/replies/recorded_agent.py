@@ -17,7 +17,7 @@ from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, under_way
 from moothall.agents.replies.resume import answer_asker, answers_in, fork_id_of, has_ended
-from moothall.agents.replies.state import dump_state, load_state
+from moothall.agents.replies.state import VERSION, dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
     ResumedRun,
     ResumingRuns,
@@ -26,8 +26,8 @@ from moothall.agents.replies.sub_agents.going_on import (
 )
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
-from moothall.foundation.jsonvalue import as_json, json_text
+from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch, StateError
+from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.foundation.threads import WORKERS
 from moothall.journal.entry import FIRST, begin_data_of
 
@@ -348,6 +348,34 @@ class RecordedAgent(ConversationalAgent):
     async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
+
+    # -- states ------------------------------------------------------------------------------------
+
+    @staticmethod
+    def as_state(kind: str, **parts: Any) -> dict[str, Any]:
+        """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
+        try:
+            copied: dict[str, Any] = copy_json({"kind": kind, "version": VERSION, **parts})
+        except NotJSON as error:
+            raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
+        return copied
+
+    @staticmethod
+    def read_state(saved: Any, kind: str) -> dict[str, Any]:
+        """Return a copy of a saved state; StateError if it is not of this kind and version."""
+        if not isinstance(saved, dict) or saved.get("kind") != kind:
+            actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
+            raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
+        if saved.get("version") != VERSION:
+            raise StateError(
+                f"this state of a {kind} is of version {saved.get('version')!r:.80}; this moothall "
+                f"reads version {VERSION}"
+            )
+        try:
+            copied: dict[str, Any] = copy_json(saved)
+        except NotJSON as error:
+            raise StateError(f"the state of a {kind} is damaged: {error}") from error
+        return copied
 
 
 def _note_run(part: RunPart, thread: Thread) -> None:

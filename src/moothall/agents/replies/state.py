@@ -11,7 +11,7 @@ from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import bare
 from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
-from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
+from moothall.foundation.jsonvalue import NotJSON, as_json, deep_json, to_json
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
@@ -85,32 +85,6 @@ APPENDED: Final = {"moothall": "appended"}
 `lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
 LIVE: Final = {"moothall": "live"}
 """The metadata of a state's field that is not saved, such as a requested type."""
-
-
-def state(kind: str, **parts: Any) -> dict[str, Any]:
-    """Return a state of this kind, as copied JSON data."""
-    try:
-        copied: dict[str, Any] = copy_json({"kind": kind, "version": VERSION, **parts})
-    except NotJSON as error:
-        raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
-    return copied
-
-
-def checked_state(saved: Any, kind: str) -> dict[str, Any]:
-    """Return a copy of a saved state, checked to be of this kind and version."""
-    if not isinstance(saved, dict) or saved.get("kind") != kind:
-        actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
-        raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
-    if saved.get("version") != VERSION:
-        raise StateError(
-            f"this state of a {kind} is of version {saved.get('version')!r:.80}; this moothall "
-            f"reads version {VERSION}"
-        )
-    try:
-        copied: dict[str, Any] = copy_json(saved)
-    except NotJSON as error:
-        raise StateError(f"the state of a {kind} is damaged: {error}") from error
-    return copied
 
 
 def dump_state(state: Any) -> dict[str, Any]:
