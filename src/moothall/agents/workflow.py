@@ -145,8 +145,13 @@ class Workflow:
                 f"agent {self.id!r}: {type(self).__name__} has a memory_config, so its memory must "
                 f"have a `status`, as CitizenMemory has, got {memory!r:.80}"
             )
-        for name, value in first_status(self.memory_config, type(self).__name__).items():
+        for name, value in self.first_status().items():
             status.setdefault(name, value)
+
+    @classmethod
+    def first_status(cls) -> dict[str, Any]:
+        """Return new values of all names of its `memory_config`; DefinitionError if one is none."""
+        return first_status(cls.memory_config, cls.__name__)
 
     @cached_property
     def actions(self) -> ActionRegistry:

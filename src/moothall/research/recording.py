@@ -16,7 +16,6 @@ from moothall.research.report import Report, report_of
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.run_parts import RecordedPart
     from moothall.research.owner import ResearcherProtocol
     from moothall.research.workbench import Workbench
 
@@ -120,11 +119,9 @@ def end_data(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text, "report": reply.value.to_json()}
 
 
-def replayed_reply(part: RecordedPart) -> Reply:
+def replayed_reply(end: dict[str, Any], run_id: str) -> Reply:
     """Return the reply that a run ended with."""
-    end = ReadRecord(part, Progress).over
-    assert end is not None
-    return reply_of(_ended_with(end, part.run_id), part.run_id)
+    return reply_of(_ended_with(end, run_id), run_id)
 
 
 def _ended_with(end: dict[str, Any], run_id: str) -> Report:

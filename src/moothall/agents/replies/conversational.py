@@ -34,7 +34,7 @@ from moothall.agents.replies.hooks import (
     with_hook,
     without_hook,
 )
-from moothall.agents.replies.reply import REASONS_WITH_TEXT, Reply, gives
+from moothall.agents.replies.reply import REASONS_WITH_TEXT, Reply
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
     MAX_DEPTH,
@@ -383,7 +383,7 @@ class ConversationalAgent(Threaded):
 
     def reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
-        if not gives(self, reply.stop_reason, reply.text):
+        if not Reply.gives_text(self, reply.stop_reason, reply.text):
             reply.raise_error(self.id)
         return reply.text
 

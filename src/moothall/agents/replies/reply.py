@@ -40,16 +40,6 @@ REASONS_WITH_TEXT: Final = ANSWERED | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
-def gives(agent: Any, reason: str, text: str | None = None) -> bool:
-    """Return whether `say` of an agent returns the text of a reply; None if it is not known yet.
-
-    A text that nobody accepted is returned too, and no text only as an answer.
-    """
-    return reason in (
-        ANSWERED if text == "" else getattr(agent, "reasons_with_text", REASONS_WITH_TEXT)
-    )
-
-
 @dataclass(slots=True)
 class Step:
     """One action that was called.
@@ -151,6 +141,16 @@ class Reply(_InCell, Generic[T_co]):
     human_usage: Usage = NO_USAGE
     reactive_usage: Usage = NO_USAGE
     outside: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @staticmethod
+    def gives_text(agent: Any, reason: str, text: str | None = None) -> bool:
+        """Return whether `say` of an agent returns the text of a reply, if that is known.
+
+        A text that nobody accepted is returned too, and no text only as an answer.
+        """
+        return reason in (
+            ANSWERED if text == "" else getattr(agent, "reasons_with_text", REASONS_WITH_TEXT)
+        )
 
     def __post_init__(self) -> None:
         if self.value is ...:  # a reply made without a value

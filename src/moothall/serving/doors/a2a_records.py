@@ -8,8 +8,7 @@ import hashlib
 import re
 from typing import Any, Final
 
-from moothall import Agent, ConversationalAgent, StateError
-from moothall.agents.replies.reply import gives
+from moothall import Agent, ConversationalAgent, Reply, StateError
 from moothall.build import escaped, json_text
 from moothall.journal import Doubt, Entry, Journal, Outline
 from moothall.serving.a2a.wire import (
@@ -131,7 +130,7 @@ def state_of(agent: Agent, run: Outline) -> str:
         return CANCELED if is_cancelled else INPUT_REQUIRED
     if run.state == "cancelled":
         return CANCELED
-    return COMPLETED if gives(agent, run.state) else FAILED
+    return COMPLETED if Reply.gives_text(agent, run.state) else FAILED
 
 
 def recorded_task(

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, StateError
 from moothall.agents import ReplyRequest
-from moothall.agents.replies.reply import gives
 from moothall.build import log_failure
 from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
@@ -317,7 +316,7 @@ def _interrupts(job: wire.AGUIRun, asks: Mapping[str, Ask], ids: dict[str, Any])
 
 
 def _finished(reply: Reply, job: wire.AGUIRun, ids: dict[str, Any], agent: Any) -> dict[str, Any]:
-    if not gives(agent, reply.stop_reason, reply.text):
+    if not Reply.gives_text(agent, reply.stop_reason, reply.text):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}

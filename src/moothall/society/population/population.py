@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, DefinitionError
 from moothall.build import check_function, check_integer, excerpt
-from moothall.memory.memory_config import first_status
 from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.row_block import checked, writes
@@ -134,7 +133,7 @@ class Population(Register):
 
     def _remember(self, citizen: type[CitizenAgent]) -> None:
         """Declare a column for each name of a class's `memory_config` that no block declares."""
-        for name, value in first_status(citizen.memory_config, citizen.__name__).items():
+        for name, value in citizen.first_status().items():
             if type(value) not in _DTYPES:
                 raise ConfigError(
                     f"{citizen.__name__}.memory_config[{name!r}] must be a number or a boolean in "

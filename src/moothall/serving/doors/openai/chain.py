@@ -8,9 +8,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall import ConversationalAgent, NoSuchRun
+from moothall import ConversationalAgent, NoSuchRun, Reply
 from moothall.agents.loop.recording import LoopState
-from moothall.agents.replies.reply import gives
 from moothall.build import Thread
 from moothall.serving.doors.asks import RESTS, waiting_text
 from moothall.serving.doors.openai.content import BadRequest
@@ -214,7 +213,7 @@ def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[di
         raise _unknown(response_id)
     if run.state in ("running", "stopped", *RESTS):
         raise _in_progress(f"resp_{run_id}", waiting_text(waits))
-    if not gives(agent, run.state):
+    if not Reply.gives_text(agent, run.state):
         raise _unknown(response_id)
     task: Any = None
     state = LoopState()

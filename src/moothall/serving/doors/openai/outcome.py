@@ -10,7 +10,6 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from moothall import ConfigError, ContextOverflow, ReActAgent, Reply, UnknownPrice, Usage
-from moothall.agents.replies.reply import gives
 from moothall.build import AnswerSchema, UnreadableText, json_text
 from moothall.journal import REASONS, Wait
 from moothall.models.finish_reason import FINISH_REASONS
@@ -62,7 +61,7 @@ def outcome_of(
     `thoughts` has the reasoning of each answer of its model. `last_only` says that the client
     gets the reply's text without those of the answers before.
     """
-    if not gives(agent, reply.stop_reason, reply.text):
+    if not Reply.gives_text(agent, reply.stop_reason, reply.text):
         raise failure(reply)
     text = reply.text
     if request.schema is not None and reply.stop_reason != "terminal":
