@@ -16,6 +16,7 @@ from moothall.research.report import Report, report_of
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
+    from moothall.journal.run_parts import RecordedPart
     from moothall.research.owner import ResearcherProtocol
     from moothall.research.workbench import Workbench
 
@@ -119,9 +120,11 @@ def end_data(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text, "report": reply.value.to_json()}
 
 
-def replayed_reply(end: dict[str, Any], run_id: str) -> Reply:
+def replayed_reply(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
-    return reply_of(_ended_with(end, run_id), run_id)
+    end = ReadRecord(part, Progress).over
+    assert end is not None
+    return reply_of(_ended_with(end, part.run_id), part.run_id)
 
 
 def _ended_with(end: dict[str, Any], run_id: str) -> Report:

@@ -467,8 +467,8 @@ class Researcher(RecordedAgent, ProgressView):
             return await self._to_the_end(bench)
         record.at_end = partial(self._mark_known, record, bench.budget)
         self._catch_up(record, bench.budget)
-        if record.over is not None and self._has_ended(bench, record):
-            return recording.replayed_reply(record.over, record.run_id)
+        if self._has_ended(bench, record):
+            return recording.replayed_reply(record.read_part)
         to_the_end, stopped = partial(self._to_the_end, bench), partial(self._reply_of_stop, bench)
         return await run_recorded(record, to_the_end, recording.end_data, stopped)
 
