@@ -110,6 +110,35 @@ def test_runs_list_marks_runs_whose_steps_failed(tmp_path: Path) -> None:
     assert (well.split()[1:3], ill.split()[1:3]) == (["done", well.split()[2]], ["done", "1"])
 
 
+def test_runs_list_says_why_a_run_failed(folder: Path) -> None:
+    with Journal(folder / JOURNAL) as journal:
+        for id, answer in (("ill", ModelError("no \x1b[31mnetwork" + "!" * 900)), ("well", "Yes.")):
+            agent = ReActAgent("clerk", ScriptedModel([answer]), journal=journal)
+            agent.reply_sync("Go.", run_id=id)
+        ill, well = journal.runs()
+    assert (ill.state, well.detail) == ("error", "")
+    assert ill.detail.startswith("ModelError: no \x1b[31mnetwork!!!")
+    assert len(ill.detail) == 500
+    line = moothall("runs", "--state", "error", cwd=folder).stdout.splitlines()[1]
+    assert "[ModelError: no \\x1b[31mnetwork!!!" in line
+    assert line.endswith("!!!] Go.")
+    (listed,) = json.loads(moothall("runs", "--state", "error", "--json", cwd=folder).stdout)[
+        "runs"
+    ]
+    assert listed["detail"] == ill.detail
+
+
+def test_runs_of_a_beginning_that_several_have_names_them(folder: Path) -> None:
+    with Journal(folder / JOURNAL) as journal:
+        for id in ("a1", "a2", "b"):
+            ReActAgent("clerk", ScriptedModel(["Yes."]), journal=journal).reply_sync(
+                "Go.", run_id=id
+            )
+    done = moothall("runs", "a", cwd=folder)
+    assert done.returncode == 2
+    assert "ID 'a': 2 runs begin so: 'a1', 'a2'" in done.stderr
+
+
 def test_runs_id_is_whole_without_a_terminal(recorded: Path) -> None:
     with Journal(recorded / JOURNAL) as journal:
         agent = ReActAgent("clerk", ScriptedModel(["word " * 100 + "end"]), journal=journal)

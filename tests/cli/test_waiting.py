@@ -132,6 +132,22 @@ def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> N
     assert (changed.returncode, "--args must be a JSON object" in changed.stderr) == (2, True)
 
 
+def test_answer_takes_the_key_of_an_approval_as_it_is_listed(folder: Path) -> None:
+    waits = json.loads(moothall("approvals", "--json", cwd=folder).stdout)["approvals"]
+    (three,) = (each["key"] for each in waits if each["args"] == {"coins": 3})
+    assert f"r  {three[:12]}\n" in moothall("waiting", cwd=folder).stdout
+    done = moothall("answer", "r", three[:12], "true", cwd=folder)
+    assert (done.returncode, f"answered: {three} of run r" in done.stdout) == (0, True)
+    assert "coins=3" not in moothall("waiting", cwd=folder).stdout
+
+
+def test_answer_without_a_value_answers_a_moment_alone(folder: Path) -> None:
+    forgotten = moothall("answer", "r", "batch-1", cwd=folder)
+    assert (forgotten.returncode, "VALUE is missing" in forgotten.stderr) == (2, True)
+    assert "batch-1" in moothall("waiting", cwd=folder).stdout
+    assert moothall("answer", "r", "batch-1", "null", cwd=folder).returncode == 0
+
+
 @pytest.mark.parametrize("asks", ("approval", "question"))
 def test_waiting_approvals_and_runs_list_a_run_that_a_program_asks_about_itself(
     tmp_path: Path, asks: str

@@ -27,21 +27,28 @@ from moothall.studio.orders import (
     without_keys,
 )
 
+_MOST_NAMED: Final = 5
 AGENT_PLACEHOLDER: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
 
 
 def named_run(journal: Journal, run_id: str) -> str:
-    """Return the id of a run, of which the beginning is enough. Raise NoSuchRun if it names none.
+    """Return the id of a run, of which the beginning is enough if no other begins so.
 
-    It must be the only one that begins so.
+    Raise NoSuchRun if it names none, and UsageError if it names several.
     """
     try:
         return journal.run(run_id).id
     except NoSuchRun:
         ids = [each.id for each in journal.runs() if each.id.startswith(run_id)]
-        if not run_id or len(ids) != 1:
+        if not run_id or not ids:
             raise
+        if len(ids) > 1:
+            names = ", ".join(f"{id!r:.80}" for id in ids[-_MOST_NAMED:])
+            last = "the last are " if len(ids) > _MOST_NAMED else ""
+            raise click.UsageError(
+                f"ID {run_id!r:.80}: {len(ids):,} runs begin so: {last}{names}"
+            ) from None
         return ids[0]
 
 

@@ -135,8 +135,8 @@ def command(
     """List the runs of a journal, the newest last; with ID, show what happened in that run.
 
     A list has a line for each run: id, state, when it began, seconds, tokens, US dollars, agent,
-    conversation, tags and task. It ends with the sums of all runs that were found, and with the
-    number of those that wait for a person.
+    conversation, tags, why it failed, and task. It ends with the sums of all runs that were found,
+    and with the number of those that wait for a person.
 
     A run is shown with one line for each entry of its record; the beginning of its ID is enough.
     Calls in doubt (actions that were running when the run was cut off) are numbered; `moothall
@@ -209,12 +209,16 @@ def print_outline(outline: Outline, detail: str = "") -> None:
 
 _COLUMNS: Final = ("id", "state", "failed", "began", "took", "tokens", "usd", "agent", "task")
 _NUMBERS: Final = ("failed", "took", "tokens", "usd")
+_DETAIL_CHARS: Final = 60
+"""So many characters of why a run failed stand in a list, before its task."""
 
 
 def _row(outline: Outline) -> tuple[str, ...]:
     """Return the cells of a run in a list of runs, by `_COLUMNS`."""
     agent = "/".join(filter(None, (outline.agent, outline.thread)))
-    attributes = "".join(f"[{text}] " for text in outline.attributes_in_words().values())
+    notes = [*outline.attributes_in_words().values()]
+    notes += [f"{outline.detail:.{_DETAIL_CHARS}}"] if outline.detail else []
+    heading = "".join(f"[{text}] " for text in notes)
     return (
         escaped(outline.id),
         outline.state,
@@ -224,7 +228,7 @@ def _row(outline: Outline) -> tuple[str, ...]:
         f"{outline.tokens:,}" if outline.tokens else "",
         f"${outline.usd:.4g}" if outline.usd else "",
         escaped(agent),
-        escaped(f"{attributes}{outline.task}"),
+        escaped(f"{heading}{outline.task}"),
     )
 
 

@@ -149,6 +149,7 @@ class Outline(RecordedAttributes):
             was cut off during an action, so that a person has to decide; `stopped` if its process
             ended otherwise and recorded no end; else the reason for which the run ended, such as
             `done`
+        detail: why, if it ended by an error: the beginning of what `Reply.detail` says; else empty
         forked_from: the id of the run that it was forked from, or None
         thread: the id of the conversation that it belongs to; None for the agent's own
         tokens: how many tokens its model calls took; a fork counts only its own
@@ -181,6 +182,7 @@ class Outline(RecordedAttributes):
     errors: int = 0
     seconds: float = 0.0
     held: bool = False
+    detail: str = ""
 
     sorts: ClassVar[tuple[str, ...]] = ("began", "changed", "seconds", *SUM_COLUMNS, "entries")
     cut_off: ClassVar[tuple[str, ...]] = ("stopped", "in_doubt")

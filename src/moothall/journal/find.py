@@ -39,11 +39,14 @@ def _sum_of(name: str) -> str:
 
 _COLUMNS: Final = (
     f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "
-    "seconds, CAST(attributes AS TEXT), state, forked_from, thread, waiting"
+    "seconds, CAST(attributes AS TEXT), state, forked_from, thread, waiting, "
+    # It ends with its own `over`: one row by its key, and only of those that failed.
+    "CASE WHEN state = 'error' THEN (SELECT data FROM entries WHERE place = (number << 32) + last) "
+    "END"
 )
 OUTLINED: Final = (
     *("id", "kind", "agent", "task", "began", "changed", "entries"),
-    *("state", "forked_from", "thread"),
+    *("state", "forked_from", "thread", "detail"),
 )
 """What an outline says of each run, beside its sums and attributes."""
 

@@ -32,7 +32,7 @@ from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.backup import back_up, faults, restore_journal
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.store import Store
-from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS
+from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS, detail_in
 from moothall.journal.wait import Decision, Wait
 from moothall.journal.waits import Waits
 
@@ -581,12 +581,13 @@ class Journal:
         leased = holder.all_leased(db) if numbers is None else set(holder.leased(numbers))
         query, values = run_query.rows(lambda: leased, self.file.attribute_sql)
         outlines = []
-        for number, *row, column, state, origin, thread, waiting in db.execute(query, values):
+        for number, *row, column, state, origin, thread, waiting, end in db.execute(query, values):
             if number in leased:
                 state = "waiting" if waiting else "running"
             details: dict[str, Any] = {**of_column(column), "held": number in leased}
             details |= zip((*SUM_COLUMNS, "seconds"), row[7:], strict=True)
-            details |= zip(OUTLINED, (*row[:7], state or "stopped", origin, thread), strict=True)
+            cells = (*row[:7], state or "stopped", origin, thread, detail_in(end))
+            details |= zip(OUTLINED, cells, strict=True)
             outlines.append(Outline(**details))
         return outlines
 

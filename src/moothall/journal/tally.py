@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -126,6 +127,15 @@ def fault_in(kind: str, data: dict[str, Any]) -> str:
     # In a society, a missing answer is recorded as a result.
     fault = result.get("error") if "action" in details else result.get("failed")
     return "" if fault is None or not details else fault_line(str(fault))
+
+
+def detail_in(end: str | None) -> str:
+    """Return the beginning of why a run failed, by the last entry of its record; empty for none."""
+    try:
+        detail = json.loads(end or "{}").get("detail")
+    except (ValueError, AttributeError):  # reading the run says what is wrong with it
+        return ""
+    return readable(detail[:TASK_CHARS]) if isinstance(detail, str) else ""
 
 
 def spent_in(kind: str, data: dict[str, Any]) -> StepSpending | None:

@@ -129,10 +129,10 @@ def _asking_runs(journal: Journal, agent: str | None) -> list[dict[str, str]]:
 def answer(run_id: str, key: str, value: str | None, journal: str | None, by: str | None) -> None:
     """Give RUN what it waits for under KEY, as `moothall waiting` lists it.
 
-    VALUE is JSON, or a text that does not begin with {, [ or ". An approval takes true, false or
-    {"refused": "why"}; a question any text; a moment nothing; a call in doubt repeat, skip or
-    {"done": RESULT}. The first answer counts. The program or server that has the agent goes on
-    with it, or `moothall resume`.
+    The beginning of an approval's key is enough. VALUE is JSON, or a text that does not begin with
+    {, [ or ". An approval takes true, false or {"refused": "why"}; a question any text; a moment
+    nothing; a call in doubt repeat, skip or {"done": RESULT}. The first answer counts. The program
+    or server that has the agent goes on with it, or `moothall resume`.
 
     \b
     Examples:
@@ -141,6 +141,10 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
         kinds = {each.key: each.kind for each in store.waiting(run_id)}
+        hashes = [each for each in kinds if kinds[each] == "approval" and each.startswith(key)]
+        key = hashes[0] if key not in kinds and len(hashes) == 1 else key
+        if value is None and kinds.get(key) != "moment":
+            raise click.UsageError(f"VALUE is missing: give the answer to {key!r:.80}, or null")
         answer_value: Any = value
         if value is not None and not (key in kinds and Waits.kinds[kinds[key]].is_text):
             try:
