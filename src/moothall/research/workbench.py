@@ -331,9 +331,7 @@ class Workbench(ProgressView):
         good = [call for call in calls if call.fault is None]
         if doubts := ToolCalls.doubts_in(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
-        # A task that the budget refused is done when the run is resumed with more.
-        owner, number = cast(Any, self.agent), self.iteration
-        work = ToolCalls(owner, good, self.request, number, keeps_refused=False)
+        work = ToolCalls(cast(Any, self.agent), good, self.request, self.iteration)
         try:
             if good:
                 await work.execute(self.budget)

@@ -105,12 +105,11 @@ class ToolCalls(Executing):
         try:
             reservation = await budget.in_turn(partial(budget.reserve, actions=new.count(True)))
         except BudgetExceeded as error:
-            refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, step in enumerate(steps):
                 if (before := past_steps[place]) is not None and before.is_over:
                     await self._run(place)
-                else:
-                    self._end_as(step, {**refused}, self.keeps_refused)
+                else:  # it runs once the run is resumed with more
+                    step.call.fault = f"not executed: {error}"
             raise Stop.at_limit(error) from error
         self.budget = budget
         limit = asyncio.timeout(budget.remaining_seconds())

@@ -431,7 +431,8 @@ class LoopRun:
                 self._park(turn, answer, calls)
             elif open and record is not None:
                 self.thread.pending_texts.extend(self._steering.leave())
-                if isinstance(error, Stop) or calls.in_doubt:  # memory shows what was cut off
+                # Memory shows what was cut off, and not what the budget never let begin.
+                if calls.in_doubt or (isinstance(error, Stop) and error.reason != "budget"):
                     self._keep(turn, answer, calls, ends=False)
                     self.save(turn, ends=False)
             else:

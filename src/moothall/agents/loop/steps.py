@@ -68,7 +68,6 @@ class Executing:
     calls: list[ToolCall]
     request: ReplyRequest
     iteration: int
-    keeps_refused: bool = True  # record the calls that the budget refused as ended
     budget: Budget | None = None  # that of the reply, once its calls are executed
     ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
     under_way: int = 0  # how many calls neither have ended nor wait in the journal

@@ -293,7 +293,7 @@ class Stop(Exception):
     @property
     def leaves_open(self) -> bool:
         """Return whether a call that it cut off is not over: the resumed run has the turn again."""
-        return self.reason == "deadline"
+        return self.reason in ("deadline", "budget")
 
     @classmethod
     def at_limit(cls, error: BudgetExceeded, detail: str | None = None) -> Stop:
