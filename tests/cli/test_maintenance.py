@@ -6,6 +6,7 @@ import json
 import sqlite3
 import stat
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -396,3 +397,28 @@ def test_old_conversations_of_memories_are_forgotten(folder: Path) -> None:
     assert sorted(found) == ["anna", "anna/orders", "default"]
     assert SECRET.encode() not in (folder / "memory").read_bytes()
     assert moothall("memory", "prune", "nothing", "--older", "1h", cwd=folder).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("disk", "command", "problem"),
+    (
+        (("--size", "400000", "--tmpfs"), "runs", "the disk is full: make room, and try again"),
+        (("--ro-bind", "."), "runs delete one", "it may not be written (Read-only file system)"),
+    ),
+)
+def test_commands_on_a_disk_that_takes_nothing_say_so(
+    tmp_path: Path, disk: tuple[str, ...], command: str, problem: str
+) -> None:
+    (tmp_path / "disk").mkdir()
+    for at in (tmp_path, tmp_path / "disk"):
+        with Journal(at / "runs.db") as journal:
+            ReActAgent("clerk", ScriptedModel(["Yes."]), journal=journal).reply_sync(
+                "Go.", run_id="one"
+            )
+    fill = "cp runs.db disk; cat /dev/zero > disk/fill; " if "--tmpfs" in disk else ""
+    program = f"{fill}exec {sys.executable} -m moothall {command} --journal disk/runs.db"
+    sandbox = ["bwrap", "--dev-bind", "/", "/", *disk]
+    folder = str(tmp_path / "disk")
+    args = [folder if each == "." else each for each in sandbox] + [folder, "sh", "-c", program]
+    done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0, problem in done.stderr) == (True, True), done.stderr

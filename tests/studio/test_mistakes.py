@@ -85,7 +85,11 @@ def test_line_that_nobody_got_is_not_called_so_once_somebody_answers(
     expect(line).to_be_visible()
     port = int(str(studio.url).rsplit(":", 1)[1].strip("/"))
     studio.close()
-    expect(page.get_by_text("not connected")).to_be_visible()
+    state = page.get_by_text("not connected")
+    expect(state).to_be_visible()
+    tab = page.get_by_role("tab", name="Space", exact=True)
+    boxes = [each.bounding_box() or {"x": 0, "width": 0} for each in (state, tab)]
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
     line.fill("Hello")
     line.press("Enter")
     expect(page.get_by_text("is its program running?")).to_be_visible()

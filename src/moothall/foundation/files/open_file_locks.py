@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -29,6 +30,15 @@ def locked(fd: int, first: int, last: int) -> tuple[range, int] | None:
         return None
     end = start + count - 1 if count else last
     return range(max(start, first), min(end, last) + 1), process
+
+
+def lock_problem(error: OSError) -> str:
+    """Return why a file cannot be locked, or made for its locks, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk is full: make room, and try again"
+    if error.errno in (errno.EROFS, errno.EPERM):
+        return f"it may not be written ({error.strerror}): change its permissions"
+    return f"it cannot be locked ({error.strerror}): use a local disk"
 
 
 @lru_cache  # a writer takes and leaves the same lock at each commit

@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from moothall.foundation.arguments import is_path
 from moothall.foundation.errors import ConfigError, MoothallError
-from moothall.foundation.files import written_whole
+from moothall.foundation.files import lock_problem, written_whole
 from moothall.foundation.sqlite.connection import (
     ABANDONED,
     OPEN,
@@ -239,7 +239,7 @@ class SQLiteFile(Generic[E]):
         except OSError as error:
             if index is not None:
                 raise self._out_of_step() from error
-            raise self.error(f"it cannot be locked ({error.strerror}): use a local disk") from error
+            raise self.error(lock_problem(error)) from error
         return wal_file
 
     def _use_wal(self, connection: SQLiteConnection, timeout: float) -> None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from moothall.foundation.errors import JournalError
-from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked, set_lock
+from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, lock_problem, locked, set_lock
 from moothall.foundation.threads import guard, in_child
 
 
@@ -92,9 +92,7 @@ class FileLeases:
         except OSError as error:
             if error.errno in _LOCKED_ERRORS:
                 return False
-            raise JournalError(
-                self._path, f"it cannot be locked ({error.strerror}): use a local disk"
-            ) from error
+            raise JournalError(self._path, lock_problem(error)) from error
         self._leased.add(run)
         return True
 
