@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from benchmarks.postgresql import Server
 
 from cli import journal_programs
-from moothall import Budget, Journal, PostgresMemory, ReActAgent, ScriptedModel
+from moothall import Budget, Journal, Later, PostgresMemory, ReActAgent, ScriptedModel
 from moothall.models.protocol import Call
 
 
@@ -50,6 +51,19 @@ def test_commands_of_a_journal_take_a_url(url: str, tmp_path: Path) -> None:
     assert again.stdout == "copy\n"
     refused = run(url, tmp_path, "runs", "backup", "copy.db")
     assert (refused.returncode, "pg_dump" in refused.stderr) == (2, True)
+
+
+def test_waiting_shows_commands_without_the_password_of_a_url(url: str, tmp_path: Path) -> None:
+    def later() -> Later:
+        """Later."""
+        return Later("batch")
+
+    with Journal(url) as journal:
+        model = ScriptedModel([Call("c", "later", {})])
+        ReActAgent("clerk", model, actions=[later], journal=journal).reply_sync("go", run_id="w")
+        shown_url = journal.path
+    listed = run(url, tmp_path, "waiting", "--journal", url).stdout
+    assert f"moothall answer w batch VALUE --journal {shlex.quote(shown_url)}\n" in listed
 
 
 def test_runs_delete_thread_removes_a_persons_data_from_a_server(url: str, tmp_path: Path) -> None:

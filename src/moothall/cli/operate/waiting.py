@@ -71,28 +71,25 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
     if as_json:
         print_json(waiting=waits, asking=asking_runs, stopped=[each.id for each in stopped])
         return
-    _print_list(waits, asking_runs, journal)
+    _print_list(waits, asking_runs, store)
     for run in stopped:
         click.echo(
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
         )
-        resume = f"{escaped(shlex.join(('moothall', 'resume', run.id)))}{_option(journal)}"
+        resume = f"{escaped(shlex.join(('moothall', 'resume', run.id)))}{_option(store)}"
         click.echo(f"  its program, or `{resume}`, goes on with it")
     if not waits and not asking_runs and not stopped:
         click.echo("Nothing waits.")
 
 
-def _option(journal: str | None) -> str:
+def _option(journal: Journal) -> str:
     """Return the option by which a shown command names the journal as this one did."""
-    return (
-        escaped(f" --journal {shlex.quote(journal)}")
-        if journal and is_on_command_line("journal")
-        else ""
-    )
+    path = shlex.quote(journal.path)  # without the password of a URL
+    return escaped(f" --journal {path}") if is_on_command_line("journal") else ""
 
 
 def _print_list(
-    waits: Sequence[Wait], asking_runs: Sequence[dict[str, str]], journal: str | None
+    waits: Sequence[Wait], asking_runs: Sequence[dict[str, str]], journal: Journal
 ) -> None:
     """Print what waits, and how each is answered; last, what a program asks a person itself."""
     option = _option(journal)
@@ -187,7 +184,7 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     if as_json:
         print_json(approvals=waits, asking=asking_runs)
         return
-    _print_list(waits, asking_runs, journal)
+    _print_list(waits, asking_runs, store)
     if not waits and not asking_runs:
         click.echo("Nothing waits for a person.")
 
