@@ -25,6 +25,7 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
+    SummarizingMemory,
     Usage,
     Waiting,
     action,
@@ -206,7 +207,7 @@ async def test_fork_sees_of_the_thread_in_a_file_what_its_run_had_seen(tmp_path:
     assert prompts[-2:] == [before, [*before, "", "seen"]]
 
 
-@pytest.mark.parametrize("place", ("file", "process"))
+@pytest.mark.parametrize("place", ("file", "process", "summary"))
 @pytest.mark.parametrize("shape", ("agent", "group"))
 @on_a_loop
 async def test_fork_sees_no_later_turns_of_its_thread(
@@ -219,8 +220,11 @@ async def test_fork_sees_no_later_turns_of_its_thread(
             prompts.append([str(each["content"]) for each in messages])
             return f"{id} has {len(messages)}"
 
-        memory = SQLiteMemory(tmp_path / f"{id}.db") if place == "file" else None
-        return ReActAgent(id, ScriptedModel(answer), memory=memory, **options)
+        memories: dict[str, Any] = {
+            "file": SQLiteMemory(tmp_path / f"{id}.db"),
+            "summary": SummarizingMemory(ScriptedModel([])),
+        }
+        return ReActAgent(id, ScriptedModel(answer), memory=memories.get(place), **options)
 
     with Journal(tmp_path / "runs.db") as journal:
         agent: Any = member("a", journal=journal)
@@ -243,6 +247,53 @@ async def test_fork_sees_no_later_turns_of_its_thread(
         own = ["zero", "a has 1", "b: b has 2", "a has 3", "one", "a has 5", "b: b has 6"]
         assert forked == [heard, own]
     assert {"two", f"a has {len(forked[-1])}", "three"} <= {*prompts[-1]}
+
+
+@pytest.mark.parametrize("place", ("file", "process", "restarted"))
+@on_a_loop
+async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
+    tmp_path: Path, place: str
+) -> None:
+    prompts: list[list[str]] = []
+
+    def asker() -> ReActAgent:
+        def answer(messages: list[dict[str, Any]], _: Any) -> str:
+            prompts.append([str(each["content"]) for each in messages])
+            return "I see."
+
+        def ask(messages: list[dict[str, Any]], _: Any) -> Any:
+            task = max(n for n, each in enumerate(messages) if each["role"] == "user")
+            count = (len(messages) - task + 1) // 2
+            text = f"{messages[task]['content']} {count}"
+            return Call("", "b", {"text": text}) if count < 3 else "Done."
+
+        def part(id: str, function: Any, **options: Any) -> ReActAgent:
+            memory = None if place == "process" else SQLiteMemory(tmp_path / f"{id}.db")
+            return ReActAgent(
+                id, ScriptedModel(function), memory=memory, journal=journal, **options
+            )
+
+        return part("a", ask, actions=[part("b", answer).as_action()])
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = asker()
+        await agent.reply("zero", thread="t")
+        await agent.reply("one", run_id="r", thread="t")
+        turns = [each.sequence for each in journal.entries("r") if each.kind == "state"]
+        asked, begun = (journal.fork("r", upto=turns[each]) for each in (1, 0))
+        await agent.reply("two", thread="t")
+        prompts.clear()
+        for fork in (asked, begun):
+            if place == "restarted":
+                await agent.reply("one", run_id=fork, thread="t", budget=Budget(actions=1))
+                agent = asker()
+            await agent.reply("one", run_id=fork, thread="t")
+        forked = [*prompts]
+        await agent.reply("three", thread="t")
+    before = ["zero 1", "I see.", "zero 2", "I see.", "one 1"]
+    last = [*before, "I see.", "one 2"]
+    assert forked == [last, before, last]
+    assert {"two 2", "three 2"} <= {*prompts[-1]}
 
 
 @on_a_loop
@@ -408,16 +459,17 @@ async def test_interrupted_answer_counts_and_leaves_no_message(tmp_path: Path) -
 
 
 @on_a_loop
-async def test_turn_that_the_budget_refuses_is_kept_and_its_run_goes_on_after_it(
+async def test_calls_that_the_budget_refused_run_once_the_run_is_resumed_with_more(
     tmp_path: Path,
 ) -> None:
-    told = Told([Call("1", "look", {"n": 1}), Call("2", "look", {"n": 2})], "Not seen.")
+    told = Told([Call("1", "look", {"n": 1}), Call("2", "look", {"n": 2})], "Seen.")
     with Journal(tmp_path / "runs.db") as journal:
         clerk = agent(told, journal, look)
         reply = await clerk.reply("Look.", run_id="r", budget=Budget(actions=1))
-        assert (reply.stop_reason, len(reply.messages), reply.usage) == ("budget", 4, ONE)
-        assert [step.executed for step in reply.steps] == [False, False]
+        assert (reply.stop_reason, len(reply.messages), reply.usage) == ("budget", 1, ONE)
+        assert journal.replay("r") == reply
         reply = await clerk.reply("Look.", run_id="r", budget=Budget(actions=9))
-        assert (reply.text, reply.usage, len(reply.steps)) == ("Not seen.", ONE + ONE, 2)
+        assert (reply.text, reply.usage) == ("Seen.", ONE + ONE)
+        assert [step.executed for step in reply.steps] == [True, True]
         assert journal.replay("r") == reply
         assert appended(journal, "r")["messages"] == reply.messages

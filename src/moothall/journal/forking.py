@@ -73,6 +73,16 @@ def forked(
     return new_id
 
 
+def runs_after(store: Store, agent: str, thread: str | None, at: float) -> list[tuple[str, str]]:
+    """Return the ids and keys of an agent's runs in a thread that began after a moment."""
+    with store.reading() as db:
+        return db.execute(
+            "SELECT id, key FROM runs WHERE agent = ? AND coalesce(thread, '') = ? AND began > ? "
+            "AND NOT deleted ORDER BY number",
+            (agent, thread or "", at),
+        ).fetchall()
+
+
 def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entry]:
     """Return the entries of a run up to the turn in which these steps ended, with new results.
 

@@ -124,7 +124,7 @@ class Memory:
         if run not in offsets or -sequence <= offsets[run] <= sequence:
             self.add_memory(memory)
             if run not in offsets:
-                self._note_first(run, memory)
+                self._note_first(run)
             if self._viewed is not None:
                 self._viewed.add_once(memory, run, sequence)
             offsets.pop(run, None)  # the last one that was told of stands last
@@ -132,16 +132,23 @@ class Memory:
             if len(offsets) > _MOST_RUNS:
                 del offsets[next(iter(offsets))]
 
-    def _note_first(self, run: str, item: dict[str, Any]) -> None:
-        """Keep the first message of a run, and drop those that are no longer there."""
+    def _note_first(self, run: str) -> None:
+        """Keep the last message as a run's first, and drop those that are no longer there."""
         firsts = self._first_items or {}
         if len(firsts) > len(self._items):
             ids = set(map(id, self._items))
             firsts = {key: each for key, each in firsts.items() if id(each) in ids}
-        firsts[run] = item
+        if self._items:  # else a subclass keeps them elsewhere
+            firsts[run] = self._items[-1]
         self._first_items = firsts
 
-    def view_of_fork(self, runs: Sequence[str], copied: Mapping[str, int], fork: str) -> Self:
+    def view_of_fork(
+        self,
+        runs: Sequence[str],
+        copied: Mapping[str, int],
+        fork: str,
+        other_runs: Sequence[str] = (),
+    ) -> Self:
         """Return the memory as a fork of a run sees it: up to what it has copied, and its own.
 
         What the run itself has added is left out, if the memory is not in a file: the fork adds it.
@@ -150,17 +157,22 @@ class Memory:
             runs: the runs that it copies, the first one first: how the keys of their parts begin
             copied: how many messages of each part it copies, by the part's key
             fork: how the keys of its own parts begin
+            other_runs: later runs that it sees, too
         """
-        firsts = (self._first_items or {}).items()
-        first = {id(each) for run, each in firsts if run.startswith(runs[0])}
+        firsts = {id(each): run for run, each in (self._first_items or {}).items()}
+        view, is_shown = self, True
         for place, item in enumerate(self._items):
-            if id(item) in first:
+            run = firsts.get(id(item), "")
+            if view is self and run.startswith(runs[0]):
                 view = self._new_copy()
                 for each in self._items[:place]:
                     view.add_memory(each)
                 view._viewed = self
-                return view
-        return self
+            if run:
+                is_shown = run.startswith((*other_runs,))
+            if view is not self and is_shown:
+                view.add_memory(item)
+        return view
 
     def take_cleared(self) -> list[int]:
         """Return which results were cleared since the last time, by their numbers."""

@@ -317,7 +317,13 @@ class StoredMemory(Memory):
         other._begin(id)
         return other
 
-    def view_of_fork(self, runs: Sequence[str], copied: Mapping[str, int], fork: str) -> Self:
+    def view_of_fork(
+        self,
+        runs: Sequence[str],
+        copied: Mapping[str, int],
+        fork: str,
+        other_runs: Sequence[str] = (),
+    ) -> Self:
         """Return the thread as a fork sees it, as `Memory.view_of_fork` does."""
         terms, values, added = list[str](), list[Any](), dict(copied)
         with self._tables.reading() as db:
@@ -341,10 +347,10 @@ class StoredMemory(Memory):
                     values += [last] if is_first else [last, *bounds_of_run(run)]
         other = copy.copy(self)
         other._begin(self._id)
-        other._view = (
-            f"AND ({' OR '.join([*terms, f'({OF_RUN})'])})",
-            (*values, *bounds_of_run(fork)),
-        )
+        for run in (*other_runs, fork):
+            terms.append(f"({OF_RUN})")
+            values += bounds_of_run(run)
+        other._view = f"AND ({' OR '.join(terms)})", (*values,)
         return other
 
     def threads(self) -> list[str]:

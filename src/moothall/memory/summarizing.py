@@ -117,6 +117,14 @@ class SummarizingMemory(TokenBoundedMemory):
         add_once = Memory.add_once
         thread = Memory.thread
 
+        def view_of_fork(self, *args: Any) -> SummarizingMemory:
+            """Return the memory as a fork of a run sees it: with the summary."""
+            with self._lock:
+                view = Memory.view_of_fork(self, *args)
+                if view is not self:
+                    view._summary, view._sources = self._summary, self._sources
+                return view
+
     @property
     def summary(self) -> str:
         """The summary of older messages; empty before the first."""

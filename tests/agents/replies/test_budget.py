@@ -114,26 +114,6 @@ def test_actions_are_counted_all_of_an_answer_or_none(parallel: int) -> None:
     assert roles[-parallel:] == ["tool"] * parallel
 
 
-def test_calls_that_a_budget_refused_run_once_the_run_is_resumed_with_more(tmp_path: Path) -> None:
-    done: list[int] = []
-
-    async def pay(euros: int) -> int:
-        """Pay."""
-        done.append(euros)
-        return euros
-
-    calls = [Call(str(n), "pay", {"euros": n}) for n in range(3)]
-    model = ScriptedModel([[calls[0]], calls[1:], "Paid."])
-    with Journal(tmp_path / "runs.db") as journal:
-        for actions, reason, paid in ((2, "budget", [0]), (3, "done", [0, 1, 2])):
-            payer = agent(Budget(actions=actions), model, actions=[pay], journal=journal)
-            reply = payer.reply_sync("go", run_id="r")
-            assert (reply.stop_reason, done) == (reason, paid)
-            assert journal.replay("r") == reply
-    shown = [each["content"] for each in model.received[-1] if each["role"] == "tool"]
-    assert shown == ["0", "1", "2"]
-
-
 def test_budget_counts_only_actions_that_are_executed(tmp_path: Path) -> None:
     def sell(n: int) -> int:
         """Sell."""

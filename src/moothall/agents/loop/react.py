@@ -53,7 +53,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.resume import memory_of_fork
+from moothall.agents.replies.resume import memory_of_asked, memory_of_fork
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import EARLIER_ANSWER
@@ -381,6 +381,8 @@ class ReActAgent(Looping):
         assert memory is not None  # it was checked
         if record.run.past_entries:
             request.memory = memory = memory_of_fork(memory, record.run)
+        if request.nested:
+            request.memory = memory = memory_of_asked(memory, self, request)
         run = LoopRun(self, request, memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.
         waiting_runs = request.record is None and record.run.waiting_runs

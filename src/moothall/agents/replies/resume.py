@@ -7,12 +7,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary, finalize
 
 from moothall.actions.approval import Later
-from moothall.actions.message import MAX_ID
+from moothall.actions.message import MAX_ID, REPLYING
 from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
@@ -171,21 +170,27 @@ def overlap(remembered: list[Any], messages: list[Any]) -> int:
 
 
 class _Fork:
-    """What a fork that is open has copied, and the memories as it sees them."""
+    """What a fork that is open has copied and asked, and the memories as it sees them."""
 
     def __init__(self, run: OpenRun) -> None:
         beginning = begin_data_of(run.past_entries.get(ROOT, ())) or {}
         self.runs = [each["key"] for each in beginning.get("copied", ())]
         self.copied: dict[str, int] = {}
         self.views: dict[int, tuple[Any, Any]] = {}  # by memory, which stays so
-        for entry in chain.from_iterable(run.past_entries.values()):
-            before = 0
-            for each in entry.data.get("copied", ()) if entry.kind == "begun" else ():
-                self.copied[each["key"]] = each["messages"] - before
-                before = each["messages"]
-            if (once := entry.data.get("about", {}).get("once")) is not None:
-                key = f"{once[0]}/{once[0].rpartition('/told/')[2]}"  # what somebody was told
-                self.copied[key] = self.copied.get(key, 0) + 1
+        self.copied_until = 0.0  # when the last of what it copies was written
+        self.asked_runs = set[str]()  # the runs of the agents that it has asked
+        for part in run.past_entries.values():
+            for entry in part:
+                before = 0
+                for each in entry.data.get("copied", ()) if entry.kind == "begun" else ():
+                    self.copied[each["key"]] = each["messages"] - before
+                    before = each["messages"]
+                    self.copied_until = max(self.copied_until, part[each["entries"] - 1].at)
+                about = entry.data.get("about", {})
+                self.asked_runs.add(about.get("asks", ""))
+                if (once := about.get("once")) is not None:
+                    key = f"{once[0]}/{once[0].rpartition('/told/')[2]}"  # what somebody was told
+                    self.copied[key] = self.copied.get(key, 0) + 1
 
 
 _FORKS: Final[WeakKeyDictionary[OpenRun, _Fork]] = WeakKeyDictionary()
@@ -196,13 +201,38 @@ def memory_of_fork(memory: Any, run: OpenRun) -> Any:
     view = getattr(memory, "view_of_fork", None)
     if view is None or run.id.endswith(CHANGED):
         return memory
-    if (fork := _FORKS.get(run)) is None:
-        fork = _FORKS.setdefault(run, _Fork(run))
+    fork = _fork(run)
     if not fork.runs:
         return memory
     if id(memory) not in fork.views:
         fork.views[id(memory)] = memory, view(fork.runs, fork.copied, f"{run.key}/")
     return fork.views[id(memory)][1]
+
+
+def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
+    """Return a memory as an agent that a fork asks sees it: without later runs of its thread."""
+    caller = REPLYING.get()[-1].outer_replies[-1].request
+    view = getattr(memory, "view_of_fork", None)
+    if request.recorded is None or view is None or not answers_in(agent, caller):
+        return memory
+    run, fork = request.recorded.run, _fork(caller.recorded.run)
+    if request.record is not None or not fork.runs:
+        return memory
+    from moothall.journal.forking import runs_after  # no first agent needs pydantic_core
+
+    fork.asked_runs.add(run.id)
+    later_runs = runs_after(run.file, str(agent.id), request.thread, fork.copied_until)
+    other_runs = [f"{key}/" for id, key in later_runs if id in fork.asked_runs and id != run.id]
+    for id, key in later_runs:
+        if id not in fork.asked_runs:
+            narrowed = view([f"{key}/"], {}, f"{run.key}/", other_runs)
+            if narrowed is not memory:
+                return narrowed
+    return memory
+
+
+def _fork(run: OpenRun) -> _Fork:
+    return _FORKS.get(run) or _FORKS.setdefault(run, _Fork(run))
 
 
 def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
