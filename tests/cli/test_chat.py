@@ -1043,7 +1043,12 @@ def test_replies_are_recorded_in_a_journal(folder: Path) -> None:
             2,
             "--agent my_agents:failing: calling it failed: ValueError: no luck",
         ),
-        ("broken:x", 2, "--agent broken:x: importing broken failed: ZeroDivisionError"),
+        (
+            "broken:x",
+            2,
+            "--agent broken:x: importing broken failed: ZeroDivisionError: "
+            "division by zero (broken.py, line 2)",
+        ),
         ("ends:x", 2, "--agent ends:x: importing ends failed: SystemExit: 0"),
         ("needy:x", 2, "importing needy failed: ModuleNotFoundError: No module named 'not_here'"),
     ),
@@ -1056,7 +1061,7 @@ def test_chat_agent_option_that_names_no_agent_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "broken.py").write_text("import math\n1 / 0\n")
     (folder / "ends.py").write_text("raise SystemExit(0)  # a main() without its guard\n")
     (folder / "needy.py").write_text("import not_here\n")
     monkeypatch.chdir(folder)

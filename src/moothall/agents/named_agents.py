@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -167,8 +168,15 @@ class AgentSource:
         return module
 
     def _failed(self, module: str, error: BaseException) -> DefinitionError:
+        # A SyntaxError names its line itself, and was raised in no line of the user's.
+        lines = [
+            f" ({Path(each.filename).name}, line {each.lineno})"
+            for each in traceback.extract_tb(error.__traceback__)
+            if each.filename != __file__ and not each.filename.startswith("<")
+        ]
+        place = "" if isinstance(error, SyntaxError) or not lines else lines[-1]
         return DefinitionError(
-            f"{self}: importing {module} failed: {type(error).__name__}: {error}"
+            f"{self}: importing {module} failed: {type(error).__name__}: {error}{place}"
         )
 
 
