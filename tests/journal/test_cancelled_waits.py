@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from moothall import (
     DualActAgent,
     DualActConfig,
     Journal,
+    Later,
     Person,
     ReActAgent,
     Researcher,
     ScriptedModel,
+    StateError,
     action,
 )
 from moothall.research import search_folder
@@ -130,3 +134,36 @@ async def test_run_that_went_on_after_an_interruption_does_not_say_what_it_waite
         with pytest.raises(asyncio.CancelledError):
             await reply
         assert journal.entries("r")[-1].data["detail"] == ""
+
+
+@on_a_loop
+async def test_call_in_doubt_of_a_cancelled_run_still_waits_for_its_decision_if_that_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    begun, ends = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def book() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        ends.wait(20)
+
+    def send() -> Later:
+        return Later("batch")
+
+    with Journal(tmp_path / "runs.db") as journal:
+        for run_id, calls in (("r", ["book"]), ("both", ["send", "book"])):
+            begun.clear()
+            model = ScriptedModel([[{"name": each} for each in calls]])
+            agent = ReActAgent("a", model, actions=[book, send], journal=journal)
+            reply = asyncio.ensure_future(agent.reply("Book.", run_id=run_id))
+            await begun.wait()
+            reply.cancel()
+            await asyncio.wait([reply])
+        ends.set()
+        with pytest.raises(StateError, match="run 'r' is in doubt: decide about its calls first"):
+            journal.cancel("r")
+        assert [wait.kind for wait in journal.waiting("r")] == ["doubt"]
+        with suppress(StateError):
+            journal.cancel("both")
+        assert [wait.kind for wait in journal.waiting("both")] == ["doubt"]
+        assert journal.run("both").state == "in_doubt"
