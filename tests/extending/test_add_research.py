@@ -160,7 +160,7 @@ def test_search_engine_is_known_to_orders_command_and_page(added: Added) -> None
 KINDS = (
     (
         "KINDS: Final = {\n",
-        '    "ics": Kind(".ics", "text/calendar", "striprtf", "rtf", "read_calendar"),\n',
+        '    "diary": Kind(".diary", "text/x-diary", "striprtf", "rtf", "read_diary"),\n',
     ),
 )
 PARSER = (
@@ -168,8 +168,8 @@ PARSER = (
         '_BEGINS: Final = b"{\\\\rtf"\n',
         """
 
-def read_calendar(data: bytes) -> Document:
-    return Document("Dates", data.decode().partition("SUMMARY:")[2].strip(), [])
+def read_diary(data: bytes) -> Document:
+    return Document("Dates", data.decode().partition("TODAY:")[2].strip(), [])
 """,
     ),
 )
@@ -180,17 +180,17 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from moothall.research import ResourcePool, search_folder, visit_page
 
-DATA = b"BEGIN:VEVENT SUMMARY:The bridge opens in May."
+DATA = b"BEGIN TODAY:The bridge opens in May."
 
 class Site(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200 if self.path == "/a" else 404)
-        self.send_header("Content-Type", "text/calendar")
+        self.send_header("Content-Type", "text/x-diary")
         self.end_headers()
         self.wfile.write(DATA)
 
 Path("dates").mkdir()
-Path("dates/a.ics").write_bytes(DATA)
+Path("dates/a.diary").write_bytes(DATA)
 site = HTTPServer(("127.0.0.1", 0), Site)
 threading.Thread(target=site.serve_forever, daemon=True).start()
 url = f"http://127.0.0.1:{site.server_port}/a"

@@ -147,7 +147,8 @@ def test_ag_ui_approval_is_an_interrupt_that_a_resume_answers(serve: Serve) -> N
         assert kinds(after)[:3] == ["RUN_STARTED", "TOOL_CALL_RESULT", "TEXT_MESSAGE_START"]
         assert after[-1]["runId"] == "r2"
         assert bought == (["lamp"] if approved else [])
-        refused = run(url, user("buy"), resume=[answer], status=400)  # once
+        other = {**answer, "payload": {"approved": not approved}}  # the first one counts
+        refused = run(url, user("buy"), resume=[other], status=400)
         assert "waits for this answer" in refused[0]["error"]["message"]
 
 
@@ -180,7 +181,8 @@ def test_ag_ui_question_is_an_interrupt_that_a_resume_answers(
     (told,) = [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
     assert result in told
     assert events[-1]["outcome"] == {"type": "success"}
-    run(url, user("paint"), resume=[entry], status=400)  # once
+    other = {**entry, "payload": {"answer": "blue"}}  # the first one counts
+    run(url, user("paint"), resume=[other], status=400)
 
 
 def test_ag_ui_late_answer_to_a_withdrawn_question_gets_the_rest_of_the_run(serve: Serve) -> None:
@@ -208,7 +210,7 @@ def test_ag_ui_late_answer_to_a_withdrawn_question_gets_the_rest_of_the_run(serv
     events = run(url, user("paint"), resume=[entry], runId="r2")
     (told,) = [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
     assert (told, events[-1]["outcome"]) == ("painted white", {"type": "success"})
-    run(url, user("paint"), resume=[entry], status=400)  # once
+    run(url, user("paint"), resume=[{**entry, "payload": {"answer": "blue"}}], status=400)
 
 
 @pytest.mark.parametrize(
