@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from moothall.foundation.errors import ConfigError
@@ -69,6 +70,11 @@ class Doubt:
     def __str__(self) -> str:
         text = f"{self.action} {escaped_json(self.args)}"
         return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def state_of_parts(parts: Iterable[Iterable[Entry]]) -> str | None:
+    """Return the state of a run with the entries of these parts, as `state_of` does."""
+    return state_of(sorted(chain.from_iterable(parts), key=lambda each: each.sequence))
 
 
 def state_of(entries: Sequence[Entry]) -> str | None:

@@ -7,15 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
-from moothall.journal.commits import OpenRun
-from moothall.journal.doubt import Doubt, decisions_for, state_of
+from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
 from moothall.journal.entry import Entry
 from moothall.journal.opening import NOTIFYING, Runs
 from moothall.journal.stop_reason import FINAL, NO_ANSWER, cut_off
@@ -297,7 +295,7 @@ class Waits(DueRuns):
         check_text("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
-            state = _state_of(run)
+            state = state_of_parts(run.past_entries.values())
             if state == "waiting":
                 questions = [waits_for(each) for each in self.open(run_id, None, None)]
                 with self._store.reading() as db:
@@ -325,7 +323,7 @@ class Waits(DueRuns):
             if end is None or (reason := end.data["reason"]) not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
             questions = [waits_for(each) for each in self.open(run_id, None, None)]
-            is_in_doubt = _state_of(run) == "in_doubt"  # whoever decides must still be asked
+            is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"  # whoever decides must still be asked
             if is_in_doubt and not questions:
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             # The run first: if this process dies in between, the next `cancel` ends the rows.
@@ -442,9 +440,3 @@ class Waits(DueRuns):
         query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
         with self._store.reading() as db:
             return {**doubts, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
-
-
-def _state_of(run: OpenRun) -> str | None:
-    """Return the state of a run as its entries have it."""
-    entries = chain.from_iterable(run.past_entries.values())
-    return state_of(sorted(entries, key=lambda each: each.sequence))
