@@ -323,7 +323,8 @@ class Waits(DueRuns):
             if end is None or (reason := end.data["reason"]) not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
             questions = [waits_for(each) for each in self.open(run_id, None, None)]
-            is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"  # whoever decides must still be asked
+            # Whoever decides about a call in doubt must still be asked.
+            is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"
             if is_in_doubt and not questions:
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             # The run first: if this process dies in between, the next `cancel` ends the rows.
