@@ -103,10 +103,13 @@ def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> d
     state: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
     state["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
     if society.population is not None and mailboxes is None:
-        state["columns"] = _array_rows(
-            _arrays_of(society), lambda part: base64.b64encode(part).decode()
-        )
+        state["columns"] = columns_of(society)
     return state
+
+
+def columns_of(society: Steps) -> list[list[Any]]:
+    """Return the columns of a society's population as JSON data."""
+    return _array_rows(_arrays_of(society), lambda part: base64.b64encode(part).decode())
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
@@ -167,6 +170,8 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     if type(data["step"]) is not int or data["step"] < 0:
         raise ValueError(f"step must be 0 or more, got {data['step']!r:.40}")
     population, columns = society.own_population, data.get("columns") or []
+    if society.in_columns and columns:
+        population = society.population
     if (population is None) == bool(columns):
         of, has = ("a", "none") if columns else ("no", "one")
         raise StateError(
@@ -267,6 +272,7 @@ def _arrays_of(society: Steps) -> dict[str, Any]:
         at = f"answer.{kind.__name__}"
         arrays |= {f"{at}.{name}": values for name, values in table.fields.items()}
         arrays |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
+        arrays[f"{at}.?"] = np.array([table.has_value])
     if books.messages is not None:
         arrays |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
     arrays |= {f"layer.{name}": values for name, values in population.layers.items()}
@@ -352,10 +358,12 @@ def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
         if group == "answer":
             kind, _, part = rest.partition(".")
             tables.setdefault(kind, {})[part] = values
-    books.answers = {
-        kind: Table(kind, parts.pop(""), parts, parts.pop("="), parts.pop("#"))
-        for kind, parts in ((kind_named(name), parts) for name, parts in tables.items())
-    }
+    books.answers = {}
+    for name, parts in tables.items():
+        sender, reason, value = (parts.pop(each) for each in ("", "=", "#"))
+        has_value = bool(parts.pop("?", value).any())  # earlier versions have not written it
+        kind_of_want = kind_named(name)
+        books.answers[kind_of_want] = Table(kind_of_want, sender, parts, reason, value, has_value)
 
 
 def _array_rows(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[Any]]:

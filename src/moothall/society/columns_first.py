@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moothall import BROADCAST, ConfigError
+from moothall import BROADCAST, ConfigError, StateError
 from moothall.foundation.lazily import is_ours
 from moothall.society import checkpoint
 from moothall.society.city.city import City
@@ -18,6 +18,7 @@ from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
+from moothall.society.kernel.wants import id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
@@ -260,7 +261,10 @@ def _before_intervention(society: Any, intervention: Intervention) -> None:
 
 
 def state_of(society: Any) -> dict[str, Any]:
-    """Return the state that a society has once all are agents, and leave them rows."""
+    """Return the state that a society has once all are agents, and in `rows` what keeps them rows.
+
+    A society of agents loads it, too, such as one with a model, which leaves out `rows`.
+    """
     population: Population = society.population
     mailboxes = []
     for row in range(len(population)):
@@ -272,4 +276,24 @@ def state_of(society: Any) -> dict[str, Any]:
             mailbox.answers, mailbox.mail = _inbox_of(society, row)
         mailboxes.append(mailbox)
     mailboxes = sorted([*mailboxes, *mailboxes_beside(society)], key=lambda each: each.rank)
-    return checkpoint.state_of(society, mailboxes)
+    agents = {each.id for each in society.mailboxes}
+    return {
+        **checkpoint.state_of(society, mailboxes),
+        "rows": {"agents": sorted(agents, key=id_order), "columns": checkpoint.columns_of(society)},
+    }
+
+
+def load(society: Any, state: Any) -> None:
+    """Load a state; who was a row is one again."""
+    if not isinstance(state, dict) or "rows" not in state:
+        look_at_all(society)
+    else:
+        try:
+            agents = {*state["rows"]["agents"]}
+            rows = map(society.population.find_row, agents)
+            look_at(society, sorted(row for row in rows if row is not None))
+            ours = [each for each in state["agents"] if each["id"] in agents]
+            state = {**state, "agents": ours, "columns": state["rows"]["columns"]}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
+    checkpoint.load(society, state)

@@ -595,5 +595,5 @@ class Society(Experiments):
             StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(checkpoint.as_bytes(state, "a state"))
-        self.make_agents()
-        self.on_loop(checkpoint.load, self, copied)
+        form = columns_first if self.in_columns and not self._closed else checkpoint
+        self.on_loop(form.load, self, copied)

@@ -62,6 +62,11 @@ def alike(town: Society, agents: Society, exactly: bool = True) -> None:
             assert own == value, (mine.id, name)
 
 
+def of_all(town: Society) -> dict[str, Any]:
+    """The state of a town as a town of agents has it."""
+    return {name: each for name, each in town.state_dict().items() if name != "rows"}
+
+
 @pytest.mark.parametrize("before", (0, 3))
 async def test_taken_citizen_lives_as_in_a_town_of_agents(before: int) -> None:
     async with made() as town, made() as agents:
@@ -303,14 +308,15 @@ async def test_town_in_columns_has_the_state_of_agents_and_leaves_rows_as_they_a
         states = town.state_dict()
         assert town.population is not None
         assert len([*agents.agents]) == COUNT
-        assert json.dumps(states) == json.dumps(agents.state_dict())
+        del states["rows"]
+        assert json.dumps(states) == json.dumps(of_all(agents))
         fork.load_state_dict(states)
         for each in (town, agents, fork):
             await each.run(steps=4)
         assert town.population is not None
         assert fork.metrics == town.metrics[1:]
         alike(town, agents)
-        assert json.dumps(fork.state_dict()) == json.dumps(agents.state_dict())
+        assert json.dumps(of_all(fork)) == json.dumps(of_all(agents))
 
 
 async def test_town_in_columns_that_was_killed_and_resumed_is_as_one_that_was_looked_at(
