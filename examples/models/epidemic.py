@@ -82,15 +82,16 @@ def epidemic(
     """
     if not meets and network is None:
         network = "random"
-    if isinstance(network, str):
-        network = getattr(Network, network)(citizens, seed=seed)
+    links: Network | None = (
+        getattr(Network, network)(citizens, seed=seed) if isinstance(network, str) else network
+    )
     rows = np.arange(citizens, dtype=np.uint64)
     health = np.zeros(citizens, np.int8)
     health[np.argsort(integers(seed, rows, 0, "sir.first"), kind="stable")[:infected]] = INFECTED
     block = EpidemicBlock(block_params={"infects": infects, "recovers": recovers, "meets": meets})
     names = ("susceptible", "infected", "recovered")
     metrics = {name: share_of(code) for code, name in enumerate(names)}
-    return Population({"health": health}, None, [block], seed, network=network, metrics=metrics)
+    return Population({"health": health}, None, [block], seed, network=links, metrics=metrics)
 
 
 def share_of(health: int) -> Any:

@@ -70,9 +70,10 @@ def opinions(
         "groups": lambda columns: groups_of(columns["opinion"], bound),
         "spread": lambda columns: float(columns["opinion"].max() - columns["opinion"].min()),
     }
-    if isinstance(network, str):
-        network = getattr(Network, network)(citizens, seed=seed)
-    return Population(citizens, None, [block], seed, network=network, metrics=metrics)
+    links: Network | None = (
+        getattr(Network, network)(citizens, seed=seed) if isinstance(network, str) else network
+    )
+    return Population(citizens, None, [block], seed, network=links, metrics=metrics)
 
 
 def groups_of(opinions: Any, bound: float) -> int:

@@ -133,7 +133,7 @@ class _Market:
 
     def rate(self, one: int, sugar: float, spice: float) -> float:
         """Return for how much spice a trader would give one sugar, with so much of both."""
-        return (spice / self.eats_spice[one]) / (sugar / self.eats_sugar[one])
+        return float((spice / self.eats_spice[one]) / (sugar / self.eats_sugar[one]))
 
     def trade(self, one: int, other: int) -> bool:
         """Exchange once; return whether it was done."""
