@@ -186,6 +186,12 @@ def test_further_columns_of_one_meaning_are_attributes(tmp_path: Path) -> None:
     assert profiles(tmp_path, "id,age,Age\n1,30,31\n") == [{"age": 30, "Age": 31}]
 
 
+@pytest.mark.parametrize("name", ("HHID", "hh_id", "serialno"))
+def test_household_of_a_table_has_the_names_of_surveys(tmp_path: Path, name: str) -> None:
+    text = f"id,age,{name}\n1,30,7\n2,31,7\n3,32,8\n"
+    assert [each["household_id"] for each in profiles(tmp_path, text)] == [7, 7, 8]
+
+
 def test_table_without_age_and_gender_says_that_they_are_drawn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -183,7 +183,9 @@ _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
     "licence": {"licence": _flag},
     "rents": {"rents": _flag},
     "weight": {"weight": _unchanged, "pwgtp": _unchanged, "perwt": _unchanged},
-    "household_id": {"household_id": _unchanged, "serialno": _unchanged, "serial": _unchanged},
+    "household_id": dict.fromkeys(
+        ("household_id", "serialno", "serial", "hhid", "hh_id"), _unchanged
+    ),
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
 CENSUS_COLUMN_NAMES: Final = frozenset(name for parsers in _MEANINGS.values() for name in parsers)
