@@ -74,6 +74,46 @@ def test_geojson_of_another_program_has_lists_of_tags_and_a_byte_order_mark(tmp_
     assert City.from_geojson(file).sha256 == City.from_geojson(TOWN).sha256
 
 
+def test_geojson_of_a_table_has_lists_as_texts(tmp_path: Path) -> None:
+    for text in ("['residential', 'path']", '["residential", "path"]', "['residential']"):
+        town = json.loads(json.dumps(TOWN).replace('"residential"', json.dumps(text)))
+        assert City.from_geojson(town).sha256 == City.from_geojson(TOWN).sha256
+    modes = "['walk', 'cycle']"
+    city = City.from_geojson(
+        collection(line((0, 0), (1e-3, 0), modes=modes), point(0, 0, kind="home"))
+    )
+    assert [each.modes for each in city.roads] == [("cycle", "walk")]
+
+
+@pytest.mark.parametrize("mark", ("", "\x1e"))
+def test_geojson_of_a_feature_a_line_is_the_same_city(tmp_path: Path, mark: str) -> None:
+    file = tmp_path / "town.geojsonl"
+    file.write_text("".join(f"{mark}{json.dumps(each)}\n" for each in TOWN["features"]))
+    assert City.from_geojson(file).sha256 == City.from_geojson(TOWN).sha256
+    file.write_text(file.read_text() + "{")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        City.from_geojson(file)
+
+
+def test_geojson_across_the_date_line_is_the_same_city() -> None:
+    def moved(at: Any) -> Any:
+        if isinstance(at[0], list):
+            return [moved(each) for each in at]
+        lon = at[0] + 179.9951
+        return [lon if lon <= 180 else lon - 360, at[1]]
+
+    features = [
+        {
+            **each,
+            "geometry": {**each["geometry"], "coordinates": moved(each["geometry"]["coordinates"])},
+        }
+        for each in TOWN["features"]
+    ]
+    here, there = City.from_geojson(TOWN), City.from_geojson(collection(*features))
+    assert [each.metres for each in there.roads] == [each.metres for each in here.roads]
+    assert [(each.x, each.y) for each in there.places] == [(each.x, each.y) for each in here.places]
+
+
 def test_map_place_that_a_mode_does_not_reach_is_reached_from_its_nearest_road_on_foot() -> None:
     city = City.from_geojson(TOWN)
     hill, mill = city["shop-1"], city["work-1"]
@@ -149,11 +189,13 @@ def test_map_tags_give_a_road_its_directions(tags: dict[str, Any], there: str, b
         assert uses == modes.split()
 
 
+@pytest.mark.parametrize("name", ("town.geojson", "town.geojsonl"))
 async def test_citizens_live_in_a_city_of_geojson_and_an_experiment_names_its_file(
-    tmp_path: Path,
+    tmp_path: Path, name: str
 ) -> None:
-    file = tmp_path / "town.geojson"
-    file.write_text(json.dumps(TOWN))
+    file = tmp_path / name
+    lines = [TOWN] if name == "town.geojson" else TOWN["features"]
+    file.write_text("\n".join(map(json.dumps, lines)))
     city = City.from_geojson(file, citizens=50)
     assert city["home-1"].capacity == 50
     async with Society(50, city, seed=1) as society:
@@ -161,7 +203,7 @@ async def test_citizens_live_in_a_city_of_geojson_and_an_experiment_names_its_fi
         assert rows[-1]["work"] > 0
     made = Experiment(
         name="e",
-        society={"citizens": 40, "city": "town.geojson", "step": "1h", "economy": False},
+        society={"citizens": 40, "city": name, "step": "1h", "economy": False},
         metrics=["home"],
         workflow=[{"run": "2h"}],
         folder=tmp_path,
@@ -228,6 +270,11 @@ WRONG: list[tuple[Any, str]] = [
     (collection(point(0, 0, kind="home")), "has no roads"),
     (collection(line((0, 0), (1e-3, 0))), "has no places"),
     (collection(line((0, 0), (1e-3, 0)), point(0, 0, kind="shop")), "has no homes for 5 citizens"),
+    (
+        {**TOWN, "crs": {"properties": {"name": "urn:ogc:def:crs:EPSG::32633"}}},
+        r"is in EPSG:32633, and must be in longitude and latitude",
+    ),
+    (collection(line((20, 0), (95, 7)), point(30, 1, kind="home")), "corners more than 10 degrees"),
     (collection(point(200, 0)), r"features\[0\] cannot be used: .* is no longitude"),
     (collection({"geometry": {"type": "Circle", "coordinates": []}}), "features.0. .*'Circle'"),
     (collection(None), r"features\[0\] cannot be used"),

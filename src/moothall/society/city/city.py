@@ -161,7 +161,7 @@ class City(NumberedPlaces):
         common corners, by `highway`, or `modes` and `oneway`.
 
         Args:
-            source: the file, or its data: a FeatureCollection
+            source: the file, or its data: a FeatureCollection; a file may have a feature a line
             citizens: as of `from_osm`
             modes: the modes of travel
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +33,9 @@ _SHAPES: Final = tuple(
     f"{prefix}{shape}" for prefix in ("", "Multi") for shape in ("Point", "LineString", "Polygon")
 )
 _EARTH_M: Final = 6_371_000
+_LONG: Final = 10  # degrees between corners of a road, which are 1,000 km
+_CRS: Final = re.compile(r"EPSG:+(?:[0-9.]*:)?([0-9]+)")
+_ITEM: Final = re.compile(r"""(['"])(.*?)\1""")
 _FAR: Final = 1600  # metres from a place to a road: R5 links none that are farther
 
 
@@ -40,6 +45,20 @@ class MapFeatures:
 
     places: list[tuple[Spot, Mapping[str, Any]]] = field(default_factory=list)
     lines: list[tuple[list[Any], list[Spot], Mapping[str, Any]]] = field(default_factory=list)
+
+    eastwards: bool = False  # whether longitudes go on beyond 180 degrees, across the date line
+
+    def spots(self) -> Iterator[Spot]:
+        """Yield where anything is."""
+        yield from (spot for spot, _ in self.places)
+        yield from (spot for _, spots, _ in self.lines for spot in spots)
+
+    def spot(self, at: Any) -> Spot:
+        """Return coordinates as a spot. Raises ValueError: they are no longitude and latitude."""
+        lon, lat = float(at[0]), float(at[1])
+        if not (-180 <= lon <= 180 and -90 <= lat <= 90):
+            raise ValueError(f"({lon:g}, {lat:g}) is no longitude and latitude (EPSG:4326)")
+        return lon + 360 if self.eastwards and lon < 0 else lon, lat
 
     def add_area(self, ring: Sequence[Spot], tags: Mapping[str, Any]) -> None:
         """Add a place in the middle of an area's corners."""
@@ -52,7 +71,7 @@ class MapFeatures:
 
 
 def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
-    """Return the features of GeoJSON: a file, or its data."""
+    """Return the features of GeoJSON: a file, of one feature a line too, or its data."""
     data: Any = source
     name = "GeoJSON"
     if not isinstance(source, Mapping):
@@ -60,7 +79,7 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
             raise ConfigError(f"GeoJSON must be a file's path or its data, got {excerpt(source)}")
         name = str(source)
         try:
-            data = read_json(Path(source).read_text(encoding="utf-8-sig"))
+            data = _parsed(Path(source).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
         except (UnreadableText, UnicodeDecodeError) as error:
@@ -68,12 +87,44 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
     features = data.get("features") if isinstance(data, Mapping) else None
     if not isinstance(features, list):
         raise ConfigError(f"{name} must be a FeatureCollection with a list of features")
-    collected = MapFeatures()
+    if (crs := _CRS.search(str(data.get("crs") or ""))) and not 4000 <= int(crs[1]) < 5000:
+        raise ConfigError(
+            f"{name} is in EPSG:{crs[1]}, and must be in longitude and latitude (EPSG:4326)"
+        )
+    collected = _collected(features, name)
+    longitudes = [spot[0] for spot in collected.spots()]
+    if longitudes and max(longitudes) - min(longitudes) > 180:  # it lies across the date line
+        collected = _collected(features, name, MapFeatures(eastwards=True))
+    for _, spots, tags in collected.lines:
+        if is_road(tags) and any(math.dist(*ends) > _LONG for ends in pairwise(spots)):
+            raise ConfigError(
+                f"{name} has a road with corners more than {_LONG} degrees apart: coordinates "
+                "must be longitude and latitude (EPSG:4326), not metres"
+            )
+    return collected
+
+
+def _parsed(text: str) -> Any:
+    """Return JSON; of a feature a line, or after each record separator (RFC 8142), all of them."""
+    mark = "\x1e" if "\x1e" in text else "\n"
+    parts = [part for part in text.split(mark) if part.strip()]
+    try:
+        return read_json(text)
+    except UnreadableText:
+        if mark == "\n" and not (parts and parts[0].rstrip().endswith("}")):
+            raise
+    return {"features": [read_json(part) for part in parts]}
+
+
+def _collected(features: list[Any], name: str, collected: MapFeatures | None = None) -> MapFeatures:
+    """Return features as places and lines. Raises ConfigError: one cannot be used."""
+    collected = collected or MapFeatures()
     for number, feature in enumerate(features):
         try:
-            geometry, tags = feature["geometry"], feature.get("properties") or {}
+            geometry, properties = feature["geometry"], feature.get("properties") or {}
             if geometry is not None:  # a feature without a place (RFC 7946, 3.2)
                 # OSMnx lists the tags of ways that it has joined; `modes` is a list of ours.
+                tags = {key: _listed(value) for key, value in properties.items()}
                 lists = {k for k, v in tags.items() if isinstance(v, list) and v} - {"modes"}
                 tags = {**tags, **{each: tags[each][0] for each in lists}}
                 _add_geometry(collected, geometry, tags)
@@ -81,6 +132,13 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
             reason = f"cannot be used: {error_text(error)}"
             raise ConfigError(f"{name}: features[{number}] {reason}") from None
     return collected
+
+
+def _listed(value: Any) -> Any:
+    """Return a tag; a list of texts as GeoPandas writes it to a file, `['a', 'b']`, as a list."""
+    if isinstance(value, str) and value[:2] in ("['", '["') and value.endswith("]"):
+        return [item for _, item in _ITEM.findall(value)]
+    return value
 
 
 def _add_geometry(collected: MapFeatures, geometry: Any, tags: Mapping[str, Any]) -> None:
@@ -95,24 +153,17 @@ def _add_geometry(collected: MapFeatures, geometry: Any, tags: Mapping[str, Any]
     if not at or (kind == "Polygon" and not at[0]):
         return  # empty coordinates are no place either (RFC 7946, 3.1)
     if kind == "Point":
-        collected.places.append((_spot(at), tags))
+        collected.places.append((collected.spot(at), tags))
     elif kind == "Polygon":
-        collected.add_area([_spot(each) for each in at[0]], tags)
+        collected.add_area([collected.spot(each) for each in at[0]], tags)
     elif kind == "LineString":
-        spots = [_spot(each) for each in at]
+        spots = [collected.spot(each) for each in at]
         # Lines meet where they have the same corner, to a centimetre.
         collected.lines.append(([tuple(round(x, 7) for x in each) for each in spots], spots, tags))
     else:
         for part in at:
             each = {"type": kind.removeprefix("Multi"), "coordinates": part}
             _add_geometry(collected, each, tags)
-
-
-def _spot(at: Any) -> Spot:
-    lon, lat = float(at[0]), float(at[1])
-    if not (-180 <= lon <= 180 and -90 <= lat <= 90):
-        raise ValueError(f"({lon:g}, {lat:g}) is no longitude and latitude (EPSG:4326)")
-    return lon, lat
 
 
 def of_osm(path: str | PathLike[str]) -> MapFeatures:

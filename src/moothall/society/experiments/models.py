@@ -184,7 +184,7 @@ def town(
 
 def _city_of(path: Path, citizens: int) -> City:
     """Return the city of a file: a map, by its suffix, or JSON of `City.to_json`."""
-    if path.suffix == ".geojson":
+    if path.suffix.startswith(".geojson"):  # `.geojsonl`, `.geojsonseq`: a feature a line
         return City.from_geojson(path, citizens=citizens)
     if path.suffix == ".osm" or path.name.endswith(".osm.pbf"):
         return City.from_osm(path, citizens=citizens)
