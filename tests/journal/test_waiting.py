@@ -223,6 +223,8 @@ async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> 
         for name in (None, "mallory"):
             with pytest.raises(NotPermitted, match="may be answered by eva or bo, and not by"):
                 journal.answer("r", wait.key, True, by=name)
+        with pytest.raises(ConfigError, match="'pay' takes coins, and ChangedArgs has euros"):
+            journal.answer("r", wait.key, ChangedArgs({"euros": 2}), by="bo")
         journal.answer("r", wait.key, ChangedArgs({"coins": 2}), by="bo")
         reply = await agent.reply("Pay 3.", run_id="r")
         assert (reply.text, till.paid) == ("Ok.", [2])

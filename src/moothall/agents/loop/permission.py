@@ -146,6 +146,8 @@ async def permits(
             permitted = await decided_now(asks, change)
         else:
             details = {**about_call(call), "args": args, "text": note}
+            if (form := chosen.parameters).get("additionalProperties") is False:
+                details["takes"] = [*form["properties"]]
             exact = now()
             by = decider(agent.find_approver())
             permitted = await step.permitted(exact.fingerprint, asks, change, details, exact, by)

@@ -131,6 +131,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "until?": (float, None),
         "remind?": (float, None),
         "name?": str,
+        "takes?": [str],
         "read?": [str],
         "facts?": _facts,
         "charged?": _CHARGED,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
 from moothall.actions.approval.later import is_reserved_key
 from moothall.foundation.database import Database
-from moothall.foundation.errors import NotPermitted, StateError
+from moothall.foundation.errors import ConfigError, NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
 from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.store import Store
@@ -70,7 +72,16 @@ def give(
         if until is not None and until <= now:
             problem = f"it was over at {stamp(until)}"
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
-    allowed = tuple(store.data_at(db, place).get("who", ()))
+    wait_data = store.data_at(db, place)
+    decision = DECISION_KINDS.read(json.loads(text))
+    args = decision.args if isinstance(decision, ChangedArgs) else {}
+    takes: list[str] = wait_data.get("takes", [*args])
+    if unknown := [each for each in args if each not in takes]:
+        raise ConfigError(
+            f"run {run_id!r}: {wait_data['action']!r} takes {', '.join(takes) or 'nothing'}, and "
+            f"ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
+        )
+    allowed = tuple(wait_data.get("who", ()))
     if allowed and answerer not in allowed:
         raise NotPermitted(
             f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, allowed))}, "
