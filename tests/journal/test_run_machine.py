@@ -10,6 +10,7 @@ import asyncio
 import json
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -311,7 +312,8 @@ class RunMachine(RuleBasedStateMachine):
         ended, kept = self.ended(copy), str(self.office.entries(copy.id))
         copy.refused, copy.past = paper.refused & ended, ended - paper.refused
         copy.unheard = {key for key in ended if f"Now {key}." not in kept}
-        copy.reply = paper.reply if upto is None else None
+        if upto is None and paper.reply is not None:
+            copy.reply = replace(paper.reply, run_id=copy.id)
         return copy
 
     def ended(self, paper: Paper) -> set[str]:
