@@ -231,7 +231,7 @@ def test_resume_of_a_run_that_waits_says_for_what_and_afterwards_who_goes_on_wit
 
 def test_runs_cancel_ends_a_run_that_waits_in_the_name_of_who_did_it(folder: Path) -> None:
     cancelled = moothall("runs", "cancel", "r", "--as", "eva", cwd=folder)
-    assert (cancelled.returncode, cancelled.stderr) == (0, "")
+    assert (cancelled.stdout, cancelled.stderr) == ("run r is cancelled\n", "")
     assert "Nothing waits." in moothall("waiting", cwd=folder).stdout
     shown = moothall("runs", "r", cwd=folder).stdout
     assert "cancelled: eva cancelled it while waiting for the approval of pay(coins=" in shown

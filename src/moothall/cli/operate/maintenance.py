@@ -164,6 +164,7 @@ def cancel(run_id: str, journal: str | None, by: str | None) -> int:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store, as_usage_error():
         store.cancel(run_id, by=user_name(by))
+        click.echo(f"run {escaped(run_id)} is cancelled")
     return 0
 
 
