@@ -276,24 +276,27 @@ def state_of(society: Any) -> dict[str, Any]:
             mailbox.answers, mailbox.mail = _inbox_of(society, row)
         mailboxes.append(mailbox)
     mailboxes = sorted([*mailboxes, *mailboxes_beside(society)], key=lambda each: each.rank)
-    agents = {each.id for each in society.mailboxes}
-    return {
-        **checkpoint.state_of(society, mailboxes),
-        "rows": {"agents": sorted(agents, key=id_order), "columns": checkpoint.columns_of(society)},
+    rows = {
+        "agents": sorted((each.id for each in society.mailboxes), key=id_order),
+        "places": [*population.places],
+        "columns": checkpoint.columns_of(society),
     }
+    return {**checkpoint.state_of(society, mailboxes), "rows": rows}
 
 
 def load(society: Any, state: Any) -> None:
     """Load a state; who was a row is one again."""
-    if not isinstance(state, dict) or "rows" not in state:
-        look_at_all(society)
-    else:
-        try:
-            agents = {*state["rows"]["agents"]}
-            rows = map(society.population.find_row, agents)
-            look_at(society, sorted(row for row in rows if row is not None))
+    rows = state.get("rows") if isinstance(state, dict) else None
+    try:
+        # Columns have the numbers of places, agents their ids.
+        if rows is None or rows["places"] != [*society.population.places]:
+            look_at_all(society)
+        else:
+            agents = {*rows["agents"]}
+            agent_rows = map(society.population.find_row, agents)
+            look_at(society, sorted(row for row in agent_rows if row is not None))
             ours = [each for each in state["agents"] if each["id"] in agents]
-            state = {**state, "agents": ours, "columns": state["rows"]["columns"]}
-        except (KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
+            state = {**state, "agents": ours, "columns": rows["columns"]}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
     checkpoint.load(society, state)

@@ -14,6 +14,7 @@ from moothall.foundation.errors import StateError
 from moothall.society import (
     CitizenAgent,
     CitizenMemory,
+    City,
     Feed,
     Intervention,
     LocalEngine,
@@ -92,8 +93,22 @@ async def test_state_of_a_population_has_what_came_of_each_want() -> None:
         assert any(each.value for some in answers[0] for each in some)
 
 
-@pytest.mark.parametrize("rows", (None, {}, {"agents": [], "columns": [["act"]]}))
-async def test_state_of_rows_that_is_damaged_is_refused(rows: Any) -> None:
+async def test_state_of_rows_is_that_of_the_same_places_in_a_city_that_has_more() -> None:
+    data = json.loads(CITY.to_json())
+    shop = next(each for each in data["places"] if each["kind"] == "shop")
+    data["places"].append({**shop, "id": "a-new-shop"})
+    city = City.from_json(json.dumps(data))
+    services = [*make_economy(CITY, seed=5), Feed()]
+    async with made() as whole, Society(COUNT, city, seed=5, services=services) as again:
+        await whole.run(steps=4)
+        again.load_state_dict(whole.state_dict())
+        assert again.books.where == whole.books.where
+
+
+@pytest.mark.parametrize("damage", ({"agents": None}, {"columns": [["act"]]}))
+async def test_state_of_rows_that_is_damaged_is_refused(damage: dict[str, Any]) -> None:
     async with made() as town:
+        state = town.state_dict()
+        state["rows"] |= damage
         with pytest.raises(StateError, match="damaged"):
-            town.load_state_dict({**town.state_dict(), "rows": rows})
+            town.load_state_dict(state)
