@@ -161,7 +161,7 @@ NAMES = {
 
 SOME = {
     ("react", "before"): 9,
-    ("react", "after"): 9,
+    ("react", "after"): 7,
     ("dual", "before"): 19,
     ("dual", "after"): 19,
     ("asked", "before"): 11,
