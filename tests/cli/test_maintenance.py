@@ -418,7 +418,9 @@ def test_commands_on_a_disk_that_takes_nothing_say_so(
                 "Go.", run_id="one"
             )
     fill = "cp runs.db disk; cat /dev/zero > disk/fill; " if "--tmpfs" in disk else ""
-    program = f"{fill}exec {shlex.quote(sys.executable)} -m moothall {command} --journal disk/runs.db"
+    program = (
+        f"{fill}exec {shlex.quote(sys.executable)} -m moothall {command} --journal disk/runs.db"
+    )
     sandbox = ["bwrap", "--dev-bind", "/", "/", *disk]
     folder = str(tmp_path / "disk")
     args = [folder if each == "." else each for each in sandbox] + [folder, "sh", "-c", program]
