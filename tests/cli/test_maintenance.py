@@ -6,7 +6,6 @@ import json
 import shlex
 import sqlite3
 import stat
-
 import subprocess
 import sys
 from contextlib import closing
