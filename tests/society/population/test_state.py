@@ -52,7 +52,14 @@ def changed() -> Society:
     return town
 
 
-@pytest.mark.parametrize(("before", "step"), ((0, "15min"), (1, "15min"), (12, "2h")))
+@pytest.mark.parametrize(
+    ("before", "step"),
+    (
+        pytest.param(0, "15min", marks=pytest.mark.long),
+        (1, "15min"),
+        pytest.param(12, "2h", marks=pytest.mark.long),
+    ),
+)
 @pytest.mark.parametrize(
     "make",
     (
@@ -61,7 +68,9 @@ def changed() -> Society:
         looked_at,
         changed,
         partial(in_part, LocalEngine()),
-        partial(in_part, LocalEngine(threads=2, apart=True), (3, 77)),
+        pytest.param(
+            partial(in_part, LocalEngine(threads=2, apart=True), (3, 77)), marks=pytest.mark.long
+        ),
     ),
 )
 async def test_state_that_is_loaded_goes_on_as_the_whole_run(
