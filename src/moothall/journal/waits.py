@@ -302,7 +302,8 @@ class Waits(DueRuns):
                     questions += [f"run {each!r}" for each in asked_runs(db, run.number)]
                 if not questions:
                     return  # what it waited for has come
-                raise StateError(f"run {run_id!r} waits for {' and '.join(questions)}")
+                text = " and ".join(questions)
+                raise StateError(f"run {run_id!r} waits for {text}: answer that, or cancel the run")
             if state == "in_doubt":
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             if state in FINAL:

@@ -10,6 +10,7 @@ from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING, OLD_STATE_READ, delete, print_deleted
 from moothall.cli.operate.waiting import user_name
+from moothall.cli.recorded_runs import named_run
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -163,6 +164,7 @@ def cancel(run_id: str, journal: str | None, by: str | None) -> int:
       moothall runs cancel 79a0b5265e6033b5
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store, as_usage_error():
+        run_id = named_run(store, run_id)
         store.cancel(run_id, by=user_name(by))
         click.echo(f"run {escaped(run_id)} is cancelled")
     return 0
