@@ -35,6 +35,7 @@ class Limit:
         option_help: what the option `--max-NAME` of a command is; empty without such an option
         stop_reason: that of a run that has reached it
         limit_scope: what its limit counts in a run that is resumed with more
+        is_reserved: whether it is reserved before it is spent; seconds pass by themselves
     """
 
     name: str
@@ -45,6 +46,7 @@ class Limit:
     option_help: str = ""
     stop_reason: ClassVar[str] = "budget"
     limit_scope: ClassVar[str] = "in all"
+    is_reserved: ClassVar[bool] = True
 
     @property
     def is_whole_number(self) -> bool:
@@ -76,6 +78,7 @@ class Time(Limit):
 
     stop_reason = "deadline"
     limit_scope = "from now on"
+    is_reserved = False
     is_whole_number = False
 
     def counted(self, subject: str, amount: Any, *, rounds_up: bool = True) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
@@ -51,6 +51,8 @@ AT_ONCE = 100
 @dataclass(slots=True, eq=False, repr=False)
 class Mailbox:
     """Orders one agent's messages. But for what the agent calls, only the space's loop uses it."""
+
+    line_type: ClassVar[type[MessageLine]] = MessageLine
 
     agent: Agent
     space: Any

@@ -55,6 +55,10 @@ class You(Agent):
         """Whether several processes share the space."""
         return not isinstance(self.space, NativeSpace | None)
 
+    def why_undelivered(self, to: str) -> str | None:
+        """Return why nobody gets a message, if its receiver is surely not there; else None."""
+        return why_undelivered(self, to)
+
     def other_ids(self) -> list[str]:
         """Return the ids of the known agents, in the order in which they became known."""
         here = [] if self.space is None else self.space.ids()

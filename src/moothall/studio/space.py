@@ -12,7 +12,6 @@ from weakref import WeakSet
 
 from moothall import BROADCAST, ConfigError, parse_slash
 from moothall.spaces import You, completions
-from moothall.spaces.you import why_undelivered
 from moothall.studio.page import STATIC, Tab
 from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
 
@@ -184,4 +183,4 @@ class SpaceTab(Tab):
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:
             sent = self.send(line)
-            return {"sent": sent, "notice": sent and why_undelivered(self.user, sent["to"])}
+            return {"sent": sent, "notice": sent and self.user.why_undelivered(sent["to"])}

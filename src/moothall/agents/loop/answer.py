@@ -38,12 +38,6 @@ _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def demand_of(offered: Iterable[Action]) -> str:
-    """Return how a model is told that its answer must call one of these actions."""
-    names = " or ".join(f'"{each.name}"' for each in offered)
-    return f"Your answer must be a call of {names}."
-
-
 def is_safe(name: str) -> bool:
     """Return whether every provider accepts this name for an action."""
     return _SAFE.fullmatch(name) is not None

@@ -15,7 +15,7 @@ from moothall.actions.provenance.marks import Marks
 from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
-from moothall.agents.loop.answer import ModelAnswer, demand_of, read_answer
+from moothall.agents.loop.answer import ModelAnswer, read_answer
 from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import join
@@ -207,8 +207,7 @@ class LoopRun:
         if not answer.calls:
             reason = FINISH_REASONS.get(str(getattr(completion, "finish_reason", "")), _OTHER)
             cut, is_refusal = reason.detail, reason is _REFUSAL
-            if self.request.must_call and not answer.fault:
-                answer.fault = demand_of(self.request.offered)
+            answer.fault = answer.fault or self.request.demand
             if self.schema is not None and not answer.fault:
                 try:
                     value = self.schema.read(answer.text)

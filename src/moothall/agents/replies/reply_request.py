@@ -132,6 +132,14 @@ class ReplyRequest:
         self.nested = False  # whether an action of another agent asks for it
 
     @property
+    def demand(self) -> str:
+        """Return how its model hears that it must call an offered action; empty if it need not."""
+        if not self.must_call:
+            return ""
+        names = " or ".join(f'"{each.name}"' for each in self.offered)
+        return f"Your answer must be a call of {names}."
+
+    @property
     def of_run(self) -> dict[str, Any]:
         """Return `run_id` and `thread`, as events and hooks have them."""
         return {"run_id": self.run_id, "thread": self.thread}

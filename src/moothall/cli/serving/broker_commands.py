@@ -18,7 +18,6 @@ from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import as_usage_error, print_text, recording_agents
 from moothall.cli.values import NonEmptyText
-from moothall.spaces.amqp.amqp_options import silence_client
 
 if TYPE_CHECKING:
     from moothall import AMQPSpace
@@ -313,7 +312,7 @@ def _opened(broker: BrokerOptions) -> DeadLetters:
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces import DeadLetters
 
-    silence_client()
+    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # it logs a traceback
     options = broker.options()
     with as_usage_error():
         return DeadLetters(options, broker.name)

@@ -21,7 +21,6 @@ from moothall import (
     RunDamaged,
     Waiting,
 )
-from moothall.actions.approval import check_approver
 from moothall.agents import AgentSource
 from moothall.budget import Budget
 from moothall.build import call_user, log_failure
@@ -101,7 +100,6 @@ class CompanySpace:
         settings = self._settings
         if settings.approver is not None:
             approver: Approver = AgentSource(settings.approver, "approver:", self._folder).load()
-            check_approver(approver, "approver")
             return approver
         waiting = Waiting(until=settings.expire, remind=settings.remind)
         if settings.http is None or settings.broker is not None:

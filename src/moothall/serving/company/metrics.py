@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall import JournalError, MissingExtra
-from moothall.budget.limits import RESERVABLE
+from moothall.budget import LIMITS
 from moothall.build import Delivery, Threaded
 from moothall.serving.company.supervisor import State, Supervisor
 
@@ -190,7 +190,7 @@ class Metrics:
             used, unspent = budget.spent, budget.left
             for unit, part in budget.shares().items():
                 share.add_metric((name, unit), part)
-            for limit in RESERVABLE:
+            for limit in (each for each in LIMITS if each.is_reserved):
                 unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
                 if (value := getattr(unspent, unit)) is not None:

@@ -33,8 +33,7 @@ from pydantic import (
 )
 
 from moothall import AMQPOptions, ConfigError, MoothallError
-from moothall.budget import Per
-from moothall.budget.limits import RESERVABLE
+from moothall.budget import LIMITS, Per
 from moothall.build import Space, address, nearest, read_yaml
 from moothall.foundation.arguments import unknown_value_error
 from moothall.foundation.files.field_names import FieldFault
@@ -44,7 +43,6 @@ from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
 from moothall.serving.doors.callers import RIGHTS
 from moothall.serving.doors.front import FRONT_OPTIONS
-from moothall.spaces.amqp.amqp_options import FILES
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a part of the file: keys and places."""
@@ -74,7 +72,8 @@ else:
         __base__=_SettingsPart,
         **{
             each.name: ((Count if each.is_whole_number else Amount) | None, None)
-            for each in RESERVABLE
+            for each in LIMITS
+            if each.is_reserved
         },
     )
 
@@ -144,12 +143,14 @@ class BrokerSettings(_BrokerOptions):
 
     def options(self) -> dict[str, Any]:
         """Return the arguments for `AMQPOptions` that the file states."""
-        values = {name: getattr(self, _FIELD_NAMES.get(name, name)) for name in _OPTIONS}
+        names = (each.name for each in fields(AMQPOptions))
+        values = {name: getattr(self, _FIELD_NAMES.get(name, name)) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     def missing_files(self, folder: Path) -> list[str]:
         """Return which files of certificates are not there, relative to a folder."""
-        paths = {name: folder / path for name, path in self.options().items() if name in FILES}
+        options = self.options()
+        paths = {name: folder / options[name] for name in AMQPOptions.paths if name in options}
         missing = {name: str(path) for name, path in paths.items() if not path.is_file()}
         return [f"broker.{name}: there is no file {path!r}" for name, path in missing.items()]
 
@@ -158,7 +159,7 @@ class BrokerSettings(_BrokerOptions):
         from moothall.spaces import space_over_broker
 
         options = self.options()
-        options |= {name: folder / options[name] for name in FILES if name in options}
+        options |= {name: folder / options[name] for name in AMQPOptions.paths if name in options}
         return space_over_broker(
             options, exchange=self.exchange, quorum=self.quorum, keep=self.keep, **space_options
         )

@@ -28,7 +28,6 @@ from moothall.build import (
 )
 from moothall.society.kernel.variables import of_agent, unwritten
 from moothall.society.kernel.wants import Answer, Want, id_order
-from moothall.spaces.delivery import MessageLine
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -88,7 +87,7 @@ class VirtualRequest(Request):
 _LATER: Final[dict[str, Callable[[Any], Any]]] = {
     "active": lambda mailbox: {},
     "asking": lambda mailbox: set(),
-    "box": lambda mailbox: MessageLine(),
+    "box": lambda mailbox: mailbox.line_type(),
     "carried": lambda mailbox: set(),
     "offers": Mailbox.look_up_actions,
     "reentrant_messages": lambda mailbox: {},
@@ -107,7 +106,7 @@ class SocietyMailbox(Mailbox):
 
     router: SocietyRouter
     # Without a value until their first use.
-    box: MessageLine = field(init=False)
+    box: Any = field(init=False)
     active: dict[Delivery, None] = field(init=False)
     reentrant_messages: dict[Delivery, deque[Delivery]] = field(init=False)
     asking: set[Delivery] = field(init=False)

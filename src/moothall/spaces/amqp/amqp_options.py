@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from moothall.actions.message import BROADCAST
 from moothall.foundation.arguments import check_boolean, check_integer
@@ -27,8 +26,6 @@ _VARIABLES = {
     "cert_file": "AMQP_CERT_FILE",
     "key_file": "AMQP_KEY_FILE",
 }
-FILES: Final = ("ca_file", "cert_file", "key_file")
-"""The options that are paths of files."""
 _TRUTHS = dict.fromkeys(("1", "true", "yes", "on"), True)
 _TRUTHS |= dict.fromkeys(("0", "false", "no", "off"), False)
 _GUEST = "guest"
@@ -65,9 +62,14 @@ class AMQPOptions:
         cert_file: a PEM file with the client certificate that the broker wants, and its chain
         key_file: a PEM file with its private key, unencrypted; if left out, it is in `cert_file`
 
+    Attributes:
+        paths: the arguments that are paths of files
+
     Raises:
         ConfigError: an argument is not valid
     """
+
+    paths: ClassVar[tuple[str, ...]] = ("ca_file", "cert_file", "key_file")
 
     hostname: str = "localhost"
     port: int | None = None
@@ -105,7 +107,7 @@ class AMQPOptions:
                     "AMQPOptions: hostname= must be HOST or HOST:PORT, several separated by "
                     f"commas, each of 1 to {_MAX_NAME_BYTES} bytes, got {self.hostname!r:.100}"
                 )
-        for name in FILES:
+        for name in self.paths:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str | os.PathLike):
                 raise ConfigError(f"AMQPOptions: {name}= must be a file's path, got {value!r}")
@@ -200,11 +202,6 @@ def _size(text: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError:
         return 0
-
-
-def silence_client() -> None:
-    """Have pika log nothing: we report a failure in one line, and it logs a traceback."""
-    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
 class Names:

@@ -23,7 +23,7 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import ConfigError, MissingExtra, RequestError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_async, loop_is_running
-from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names, silence_client
+from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.loop import LoopThread
@@ -270,7 +270,7 @@ class AMQPSpace(Space):
 
 def space_over_broker(options: Mapping[str, Any], **settings: Any) -> AMQPSpace:
     """Return a space by the arguments of `AMQPOptions` that a user states, for our commands."""
-    silence_client()
+    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # we report a failure in one line
     return AMQPSpace(amqp_options=AMQPOptions.from_environment(**options), **settings)
 
 

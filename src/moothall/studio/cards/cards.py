@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 from pydantic import Field
 
 from moothall import (
+    Action,
     ApprovalRequest,
     CardGone,
     ChangedArgs,
@@ -32,7 +33,6 @@ from moothall import (
     StateError,
 )
 from moothall.actions.approval.decision import DECISION_KINDS
-from moothall.actions.signature import Signature
 from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.ready.person import DECIDE
 from moothall.agents.replies.read_record import ReadRecord
@@ -129,7 +129,7 @@ class Cards:
         if card is None:
             raise CardGone(_NOT_OPEN.format(number))
         try:
-            args = Signature.of(card.read, bound_to_self=False).check(answer, card.kind)
+            args = Action.of(card.read).check(answer, card.kind)
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
         value, outcome = card.read(**args)

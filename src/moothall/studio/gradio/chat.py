@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BROADCAST, MissingExtra, MoothallError
 from moothall.build import escaped, json_text
-from moothall.spaces.you import why_undelivered
 from moothall.studio.served import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser
 
@@ -232,7 +231,7 @@ class GradioChat(ServedHub):
 
         with _TellsErrors():
             sent = self._space.send(line)
-            if sent is not None and (notice := why_undelivered(self.user, sent["to"])):
+            if sent is not None and (notice := self.user.why_undelivered(sent["to"])):
                 gradio.Warning(escape(notice))
         return ""
 

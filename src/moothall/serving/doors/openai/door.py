@@ -23,7 +23,6 @@ from moothall import (
     TextPiece,
 )
 from moothall.agents import ReplyRequest
-from moothall.agents.loop.answer import demand_of
 from moothall.build import Thread, log_failure
 from moothall.serving.doors.asks import RESTS, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
@@ -173,14 +172,13 @@ class OpenAIDoor:
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
             history = agent.as_sent_back(history)
         before = [*history, *before]
-        demand = demand_of(request_read.tools) if request_read.must_call else ""
-        if instructions := "\n\n".join(filter(None, (request_read.instructions, demand))):
-            before = [{"role": "system", "content": instructions}, *before]
         try:
             request = ReplyRequest(content, request_read.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
-
+        request.offered, request.must_call = request_read.tools, request_read.must_call
+        if instructions := "\n\n".join(filter(None, (request_read.instructions, request.demand))):
+            before = [{"role": "system", "content": instructions}, *before]
         if isinstance(form, ResponseForm):
             request.door_data = {ECHO: echo_of(request_read.body)}
         request.thoughts, last_only = [], is_alone(request_read, agent)
@@ -203,8 +201,7 @@ class OpenAIDoor:
             with self._served.calling(sender, str(agent.id), caller):
                 await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
-                    request.conversation, request.offered = before, request_read.tools
-                    request.must_call = request_read.must_call
+                    request.conversation = before
                 else:
                     self._served.forget(agent, thread)  # what a run that went on later has left
                     for message in before:
