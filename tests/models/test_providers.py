@@ -12,8 +12,7 @@ from models import messages_format
 from models.openai_server import OpenAIServer, text
 from moothall import AnthropicModel, OpenAIModel
 from moothall.foundation.errors import ConfigError, ModelError
-from moothall.models import model
-from moothall.models.providers import PROVIDERS, address_variable
+from moothall.models import PROVIDERS, model
 
 CHAT = [name for name in PROVIDERS if name != "anthropic"]
 
@@ -29,7 +28,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_providers_model_is_asked_with_its_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     about = PROVIDERS[name]
     with OpenAIServer(text("Hi")) as server:
-        monkeypatch.setenv(address_variable(name), server.url)
+        monkeypatch.setenv(PROVIDERS[name].address, server.url)
         if about.key:
             monkeypatch.setenv(about.key, "sk-mine")
         made = model(f"{name}:org/m:1")

@@ -142,9 +142,9 @@ def _weights() -> Finding:
 
 
 def _keys() -> Finding:
-    from moothall.models import providers
+    from moothall.models import PROVIDERS
 
-    names = [name for name in providers.PROVIDERS if any(providers.provider_settings(name))]
+    names = [name for name, each in PROVIDERS.items() if any(each.settings)]
     if names:
         return Finding(
             "keys", "ok", f"the environment has a key or an address of {', '.join(names)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -20,7 +19,6 @@ from moothall.cli.shared_options import (
 from moothall.foundation.http.network import is_loopback, is_offline
 from moothall.models import PROVIDERS, ModelName, weights
 from moothall.models.local import fetching
-from moothall.models.providers import address_variable
 
 
 @dataclass(frozen=True)
@@ -122,9 +120,9 @@ def _rows() -> list[_ModelRow]:
 
 def _provider_row(name: str) -> _ModelRow:
     provider = PROVIDERS[name]
-    url = os.environ.get(address_variable(name)) or provider.url
+    address, _ = provider.settings
     title = f"{provider.title}, by its key" if provider.key else provider.title
-    return _row(f"{name}:NAME", title, url=url)
+    return _row(f"{name}:NAME", title, url=address or provider.url)
 
 
 def _row(

@@ -1,5 +1,7 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
+from moothall.models.blocks import BLOCKS as BLOCKS
+from moothall.models.finish_reason import FINISH_REASONS as FINISH_REASONS
 from moothall.models.local import weights as weights
 from moothall.models.local.fetching import fetch as fetch
 from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder

@@ -23,7 +23,6 @@ from moothall.models.providers import (
     BY_FAMILY,
     PROVIDERS,
     missing_variable,
-    provider_settings,
 )
 from moothall.models.settings import check_base_url
 
@@ -109,7 +108,7 @@ def model(
         return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **arguments))
     # The environment is part of what a name means.
     of_model = (api_key or "", repr(sorted(of_server.items())))
-    key = (whole_name, *of_model, *(provider_settings(kind) if kind in PROVIDERS else ()))
+    key = (whole_name, *of_model, *(PROVIDERS[kind].settings if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
         module_name = PROVIDERS[kind].form.partition(".")[0]
         module: Any = import_module(f"moothall.models.remote.{module_name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -23,7 +23,7 @@ class Provider:
         key: the variable of its key; empty if it asks for none
         data: what the package of prices calls it; empty if its models cost nothing
         otel: what OpenTelemetry calls it; its name if left out
-        address: the variable of its address; `NAME_BASE_URL` if left out
+        address: the variable that names another server; `NAME_BASE_URL` in `PROVIDERS` if left out
         form: the class that speaks its form, after its file in `models/remote/`, whose
             `of_provider` makes its models
         families: how names of its models begin that nobody else has, for errors
@@ -59,6 +59,11 @@ class Provider:
         """The class that speaks its form."""
         return self.form.rpartition(".")[2]
 
+    @property
+    def settings(self) -> tuple[str, str]:
+        """What the environment says of it: the address of its server, and its key; else empty."""
+        return os.environ.get(self.address, ""), os.environ.get(self.key, "")
+
 
 _OPENAI: Final[dict[str, Any]] = {
     "length": "max_completion_tokens",
@@ -66,58 +71,62 @@ _OPENAI: Final[dict[str, Any]] = {
     "batches": True,
     "call_ids": ".{1,40}",
 }
+_ROWS: Final = {
+    "openai": Provider(
+        *("OpenAI's", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
+        families=("gpt", "chatgpt", "o1", "o3", "o4"),
+        may_be_any=True,
+        **_OPENAI,
+    ),
+    "anthropic": Provider(
+        *("Anthropic's", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic"),
+        form="anthropic.AnthropicModel",
+        families=("claude",),
+        may_be_any=True,
+        schema_beside_actions=True,
+        batches=True,
+        call_ids="[A-Za-z0-9_-]{1,64}",
+    ),
+    "azure": Provider(
+        *("OpenAI's at Azure", "", "AZURE_OPENAI_API_KEY", "azure", "azure.ai.openai"),
+        address="AZURE_OPENAI_ENDPOINT",
+        key_header="api-key",
+        **_OPENAI,
+    ),
+    "cerebras": Provider(
+        *("Cerebras's", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
+        gives_back=False,
+    ),
+    "deepseek": Provider(
+        *("DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"),
+        families=("deepseek",),
+    ),
+    "gemini": Provider(
+        *("Google's", "https://generativelanguage.googleapis.com/v1beta/openai"),
+        *("GEMINI_API_KEY", "google", "gcp.gemini"),
+        families=("gemini",),
+    ),
+    "groq": Provider(
+        *("Groq's", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
+        batches=True,
+        gives_back=False,
+    ),
+    "mistral": Provider(
+        *("Mistral's", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral", "mistral_ai"),
+        gives_back=False,
+        call_ids="[A-Za-z0-9]{9}",
+        answer_before_user=True,
+    ),
+    "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),
+    "openrouter": Provider(
+        *("of many providers, by OpenRouter", "https://openrouter.ai/api/v1"),
+        *("OPENROUTER_API_KEY", "openrouter"),
+    ),
+}
 PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
     {
-        "openai": Provider(
-            *("OpenAI's", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
-            families=("gpt", "chatgpt", "o1", "o3", "o4"),
-            may_be_any=True,
-            **_OPENAI,
-        ),
-        "anthropic": Provider(
-            *("Anthropic's", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic"),
-            form="anthropic.AnthropicModel",
-            families=("claude",),
-            may_be_any=True,
-            schema_beside_actions=True,
-            batches=True,
-            call_ids="[A-Za-z0-9_-]{1,64}",
-        ),
-        "azure": Provider(
-            *("OpenAI's at Azure", "", "AZURE_OPENAI_API_KEY", "azure", "azure.ai.openai"),
-            address="AZURE_OPENAI_ENDPOINT",
-            key_header="api-key",
-            **_OPENAI,
-        ),
-        "cerebras": Provider(
-            *("Cerebras's", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
-            gives_back=False,
-        ),
-        "deepseek": Provider(
-            *("DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"),
-            families=("deepseek",),
-        ),
-        "gemini": Provider(
-            *("Google's", "https://generativelanguage.googleapis.com/v1beta/openai"),
-            *("GEMINI_API_KEY", "google", "gcp.gemini"),
-            families=("gemini",),
-        ),
-        "groq": Provider(
-            *("Groq's", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
-            batches=True,
-            gives_back=False,
-        ),
-        "mistral": Provider(
-            *("Mistral's", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral", "mistral_ai"),
-            gives_back=False,
-            call_ids="[A-Za-z0-9]{9}",
-            answer_before_user=True,
-        ),
-        "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),
-        "openrouter": Provider(
-            *("of many providers, by OpenRouter", "https://openrouter.ai/api/v1"),
-            *("OPENROUTER_API_KEY", "openrouter"),
-        ),
+        name: replace(each, address=each.address or f"{name.upper()}_BASE_URL")
+        for name, each in _ROWS.items()
     }
 )
 """By the first part of a model's name, as in `deepseek:NAME`."""
@@ -129,30 +138,20 @@ ANY_SERVER: Final = Provider("of any server")
 """A server of which only the address is known."""
 
 
-def address_variable(name: str) -> str:
-    """Return the variable that names another server for a provider."""
-    return PROVIDERS[name].address or f"{name.upper()}_BASE_URL"
-
-
 def key_of(name: str) -> str | None:
     """Return the key that the environment has for a provider, or None."""
-    variable = PROVIDERS[name].key
-    return os.environ.get(variable) if variable else None
-
-
-def provider_settings(name: str) -> tuple[str, ...]:
-    """Return what the environment says of a provider: its address and its key."""
-    return os.environ.get(address_variable(name), ""), key_of(name) or ""
+    return PROVIDERS[name].settings[1] or None
 
 
 def missing_variable(name: str) -> str:
     """Return the variable without which a provider cannot be asked; empty if nothing is missing."""
     about = PROVIDERS[name]
-    if os.environ.get(address_variable(name)):
+    address, key = about.settings
+    if address:
         return ""
     if not about.url:
-        return address_variable(name)
-    return about.key if about.key and not key_of(name) else ""
+        return about.address
+    return "" if key else about.key
 
 
 def provider_at(url: str) -> str | None:

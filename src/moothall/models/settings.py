@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.http.addresses import without_password
-from moothall.models.providers import ANY_SERVER, PROVIDERS, Provider, address_variable, provider_at
+from moothall.models.providers import ANY_SERVER, PROVIDERS, Provider, provider_at
 
 KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
 """A key, or a function, plain or `async`, that returns the one for the next request."""
@@ -62,7 +62,8 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     if not isinstance(provider, str) or provider not in PROVIDERS:
         names = ", ".join(PROVIDERS)
         raise ConfigError(f"{label}: provider= must be one of {names}, got {provider!r:.80}")
-    provider_row, variable = PROVIDERS[provider], address_variable(provider)
+    provider_row = PROVIDERS[provider]
+    variable = provider_row.address
     if base_url is not None:
         address = check_base_url(base_url, f"{label}: base_url=", query=True)
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.build import ReplyingOptions
-from moothall.models.base import is_in_process
 
 if TYPE_CHECKING:
     from moothall import Action, Model
@@ -63,4 +62,4 @@ class ResearcherProtocol(Protocol):
 
 def can_plan(model: object) -> bool:
     """Return whether a model plans, rewrites and evaluates; one in this process is too small."""
-    return model is not None and not is_in_process(model)
+    return model is not None and getattr(model, "in_process", False) is not True

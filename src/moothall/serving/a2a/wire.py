@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall.build import SchemaValidator, json_text, shorten
 from moothall.foundation.text import render_path
-from moothall.models.blocks import BLOCKS
+from moothall.models import BLOCKS
 
 VERSION: Final = "1.0"
 CARD_PATH: Final = "/.well-known/agent-card.json"

@@ -27,7 +27,6 @@ from typing import Any, Final
 
 from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.build import check_function, check_integer, side_by_side, to_its_end
-from moothall.foundation import errors
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import code_of, in_words, is_of_file
@@ -36,6 +35,8 @@ from moothall.society.tables import arrow, file_name, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("moothall", "numpy", "scipy")
+_KINDS: Final = {each.__name__: each for each in (ConfigError, FileError, StateError)}
+"""The classes that `kind_of` returns, by their names."""
 
 
 @dataclass
@@ -306,7 +307,7 @@ async def _in_process(
         async for line in process.stdout:
             message = json.loads(line)
             if "error" in message:
-                raise getattr(errors, message["kind"])(message["error"])
+                raise _KINDS[message["kind"]](message["error"])
             if "code" in message:
                 code: int = message["code"]
                 break

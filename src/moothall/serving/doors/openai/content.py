@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.build import json_text
-from moothall.models.blocks import BLOCKS
+from moothall.models import BLOCKS
 from moothall.serving.doors.protocols import openai_error
 
 _TEXTS: Final = ("text", "refusal")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from moothall import ConfigError, ContextOverflow, ReActAgent, Reply, UnknownPrice, Usage
 from moothall.build import AnswerSchema, UnreadableText, json_text
 from moothall.journal import REASONS, Wait
-from moothall.models.finish_reason import FINISH_REASONS
+from moothall.models import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest

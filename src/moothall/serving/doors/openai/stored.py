@@ -11,7 +11,7 @@ from moothall import NoSuchRun, Reply, RunHeld, StateError, Usage
 from moothall.build import json_text
 from moothall.journal import Outline
 from moothall.memory.reply_memory import meant_by
-from moothall.models.blocks import BLOCKS
+from moothall.models import BLOCKS
 from moothall.serving.doors.asks import RESTS, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
