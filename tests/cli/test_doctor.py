@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from commands import run
 from moothall import Journal, ReActAgent, ScriptedModel
 
@@ -61,6 +63,20 @@ def test_doctor_ends_with_1_for_what_is_set_and_does_not_work(tmp_path: Path) ->
     assert "there is no such file" in wrong["journal"]
     assert "there is no key 'modell'" in wrong["settings"]
     assert found["certificates"]["remedy"].endswith("or unset SSL_CERT_FILE")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    (
+        ("model = 'opnai:gpt-4'", "model: there is no model 'opnai:gpt-4'"),
+        ("root = 'nowhere'", "root: 'nowhere' is not a folder"),
+    ),
+)
+def test_doctor_reads_what_the_settings_name(tmp_path: Path, line: str, fault: str) -> None:
+    (tmp_path / "moothall.toml").write_text(f"[chat]\n{line}\n")
+    code, found = findings(tmp_path)
+    assert code == 1
+    assert found["settings"]["text"].startswith(f"moothall.toml: {fault}")
 
 
 def test_doctor_names_the_variable_of_certificates_that_has_an_effect(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from urllib.request import getproxies
 
 import click
 
-from moothall import MoothallError
+from moothall import ConfigError, MoothallError
 from moothall.build import counted, escaped
 from moothall.cli.shared_options import (
     SETTINGS_FILE,
@@ -177,14 +177,20 @@ def _journal(path: str | None) -> Finding:
 
 
 def _settings() -> Finding:
-    for name in ("act", "chat"):
-        settings_of(name)
-    state = (
-        f"{SETTINGS_FILE} is right"
-        if os.path.exists(SETTINGS_FILE)
-        else f"there is no {SETTINGS_FILE} in this folder"
-    )
-    return Finding("settings", "ok", state)
+    from moothall.models import ModelName
+
+    if not os.path.exists(SETTINGS_FILE):
+        return Finding("settings", "ok", f"there is no {SETTINGS_FILE} in this folder")
+    for command in ("act", "chat"):
+        configured = settings_of(command)
+        if (root := configured.get("root")) and not os.path.isdir(root):
+            return Finding("settings", "wrong", f"{SETTINGS_FILE}: root: {root!r} is not a folder")
+        if name := configured.get("model"):
+            try:
+                ModelName(name).check_spelling()
+            except ConfigError as error:
+                return Finding("settings", "wrong", f"{SETTINGS_FILE}: model: {error}")
+    return Finding("settings", "ok", f"{SETTINGS_FILE} is right")
 
 
 def _checked(name: str, check: Callable[[], Finding]) -> Finding:
