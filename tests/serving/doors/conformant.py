@@ -119,7 +119,7 @@ class Tools(Agent):
         async def anyone(**args: Any) -> str:
             return str(args)
 
-        made = Action._described("json_schema_2020_12_tool", anyone, "Takes a schema.", SCHEMA)
+        made = Action.unchecked("json_schema_2020_12_tool", anyone, "Takes a schema.", SCHEMA)
         return {**super().offers, made.name: made}
 
 

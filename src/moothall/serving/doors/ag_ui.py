@@ -234,7 +234,7 @@ class AGUIDoor:
         answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
         last = self._answered.get(run_id)
         if last and last.answers == answers and last.is_of(agent, caller, thread):
-            return last.repeated()
+            return last.repeated(body.get("messages") or ())
         job = self._waiting.get(run_id)
         if job is None:
             return await self._resumed_from_journal(agent, caller, run_id, answers, body)

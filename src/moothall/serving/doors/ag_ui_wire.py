@@ -6,7 +6,7 @@ import asyncio
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
@@ -78,13 +78,16 @@ class AGUIRun:
         """Return whether it is of this agent, caller and thread."""
         return (self.agent, self.caller, self.thread) == (agent, caller, thread)
 
-    def repeated(self) -> AGUIRun:
+    def repeated(self, messages: Any) -> AGUIRun:
         """Return a run that tells again what this one told since its last answers.
+
+        Args:
+            messages: those that the client has; of their texts only what it lacks is told
 
         Raises:
             BadRequest: it goes on
         """
-        events = [*self.events_sent]
+        events = [*_lacking(self.events_sent, messages)]
         if not events or events[-1]["type"] not in ("RUN_FINISHED", "RUN_ERROR"):
             if self.task is not None and not self.task.done():
                 text = "this answer was taken: its run goes on in another request"
@@ -312,6 +315,22 @@ def interrupt(id: str, ask: Ask) -> dict[str, Any]:
     call = {"toolCallId": ask.call} if ask.call else {}
     about = {"reason": reason, "message": ask.text, "metadata": ask.details}
     return {"id": id, **call, **about, "responseSchema": form}
+
+
+def _lacking(events: list[dict[str, Any]], messages: Any) -> Iterator[dict[str, Any]]:
+    """Yield the events without the pieces of text that the client has."""
+    # A client adds a piece to its message of this id: told again, a text would stand there twice.
+    whole = [
+        each for each in messages if isinstance(each, dict) and isinstance(each.get("id"), str)
+    ]
+    texts = {each["id"]: each.get("content") for each in whole}
+    for event in events:
+        id, delta = event.get("messageId"), event.get("delta")
+        if delta and isinstance(text := texts.get(id), str):
+            texts[id] = text[len(delta) :]
+            event = event | {"delta": delta[len(text) :]}
+        if delta is None or event["delta"]:
+            yield event
 
 
 def whole_message(text: str) -> list[dict[str, Any]]:
