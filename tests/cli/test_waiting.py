@@ -73,9 +73,11 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     permitted = moothall("approvals", "permit", three["key"][:12], *why, cwd=folder)
     assert permitted.stdout.startswith("permitted: the approval of pay(coins=3)")
     assert permitted.stdout.endswith("\nto see for what: moothall waiting\n")  # it waits for more
-    refused = moothall(
-        "approvals", "refuse", four["key"], "--as", "bo", "--reason", "too much", cwd=folder
-    )
+    again = moothall("approvals", "permit", three["key"], *why[2:], "--as", "bo", cwd=folder)
+    assert "\neva had answered so before\n" in again.stdout
+    # What waits is named by its run, too, if it is the only one.
+    refused = moothall("approvals", "refuse", "r", "--as", "bo", "--reason", "too much", cwd=folder)
+    assert "pay(coins=4)" in refused.stdout
     assert refused.stdout.startswith("refused: ")
     again = moothall("approvals", "permit", four["key"], cwd=folder)
     assert (again.returncode, "was answered by bo" in again.stderr) == (1, True)

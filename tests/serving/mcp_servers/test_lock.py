@@ -240,7 +240,7 @@ def test_mcp_lock_command_accepts_and_checks(tmp_path: Path) -> None:
     assert moothall("mcp", "lock", "--check", *lock).returncode == 1
     assert moothall("mcp", "lock", "--yes", *lock).returncode == 0
     listed = moothall("mcp", "tools", "--json", *command())
-    assert json.loads(listed.stdout)[0]["name"] == "echo"
+    assert json.loads(listed.stdout)["tools"][0]["name"] == "echo"
 
 
 def test_mcp_lock_file_of_several_servers_keeps_them_apart(tmp_path: Path) -> None:

@@ -164,7 +164,8 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     """List what waits for a person: approvals, questions, and calls whose outcome is unknown.
 
     It is the part of `moothall waiting` that is for a person, in the same form.
-    The beginning of a hash is enough, if it is the only one that begins so.
+    The beginning of a hash is enough, if it is the only one that begins so,
+    and so is the id of a run, if one thing waits in it.
 
     \b
     Examples:
@@ -274,13 +275,22 @@ def _decide(journal: str | None, hash: str, decision_json: Any, by: str | None) 
             raise click.UsageError(problem)
         store.answer(wait.run, wait.key, decision_json, by=user_name(by))
         lines = next_lines(store, wait.run)
+        if wait.answered is not None:
+            lines.insert(0, f"{wait.by or 'somebody'} had answered so before")
     click.echo("\n".join([f"{DECISION_KINDS.outcome_of(decision)}: {wait}", *lines]))
 
 
 def _wait_of(journal: Journal, hash: str, decided_waits: Sequence[Wait] = ()) -> Wait:
-    """Return what waits under the beginning of a hash, or else waited: it says who answered."""
-    waits = [each for each in journal.waiting(kind=Waits.of_a_person) if each.key.startswith(hash)]
-    waits = waits or [each for each in decided_waits if each.key.startswith(hash)]
+    """Return what waits under the beginning of a hash, or else waited: it says who answered.
+
+    The id of a run stands for what waits in it.
+    """
+
+    def among(waits: Sequence[Wait]) -> list[Wait]:
+        by_run = [each for each in waits if each.run == hash]
+        return by_run or [each for each in waits if each.key.startswith(hash)]
+
+    waits = among(journal.waiting(kind=Waits.of_a_person)) or among(decided_waits)
     if len(waits) != 1:
         problem = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
         raise click.UsageError(
