@@ -87,7 +87,7 @@ class AGUIRun:
         Raises:
             BadRequest: it goes on
         """
-        events = [*_lacking(self.events_sent, messages)]
+        events = [*_missing_events(self.events_sent, messages)]
         if not events or events[-1]["type"] not in ("RUN_FINISHED", "RUN_ERROR"):
             if self.task is not None and not self.task.done():
                 text = "this answer was taken: its run goes on in another request"
@@ -317,17 +317,18 @@ def interrupt(id: str, ask: Ask) -> dict[str, Any]:
     return {"id": id, **call, **about, "responseSchema": form}
 
 
-def _lacking(events: list[dict[str, Any]], messages: Any) -> Iterator[dict[str, Any]]:
+def _missing_events(events: list[dict[str, Any]], messages: Any) -> Iterator[dict[str, Any]]:
     """Yield the events without the pieces of text that the client has."""
     # A client adds a piece to its message of this id: told again, a text would stand there twice.
-    whole = [
-        each for each in messages if isinstance(each, dict) and isinstance(each.get("id"), str)
-    ]
-    texts = {each["id"]: each.get("content") for each in whole}
+    texts: dict[str, str] = {}
+    for each in messages:
+        match each:
+            case {"id": str(id), "content": str(text)}:
+                texts[id] = text
     for event in events:
-        id, delta = event.get("messageId"), event.get("delta")
-        if delta and isinstance(text := texts.get(id), str):
-            texts[id] = text[len(delta) :]
+        delta, text = event.get("delta"), texts.get(event.get("messageId", ""), "")
+        if delta and text:
+            texts[event["messageId"]] = text[len(delta) :]
             event = event | {"delta": delta[len(text) :]}
         if delta is None or event["delta"]:
             yield event
