@@ -15,10 +15,12 @@ ADDED = (
     ),
 )
 USES = """
+from mcp import MCPError
+
 from moothall import MailboxFull
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import faults
-from moothall.serving.doors.mcp import _refused
+from moothall.serving.doors.mcp import refusals
 from moothall.serving.doors.openai.outcome import wrong_of
 
 full = MailboxFull("agent 'a' is busy")
@@ -27,7 +29,11 @@ try:
         raise full
 except A2AFault as fault:
     assert (fault.reason, fault.status, str(fault)) == ("RATE_LIMIT_EXCEEDED", 429, str(full))
-assert _refused(full).error.code == -32029
+try:
+    with refusals():
+        raise full
+except MCPError as refused:
+    assert (refused.error.code, refused.error.message) == (-32029, str(full))
 told = wrong_of(full)
 assert (told.error["code"], told.status) == ("busy", 429)
 """

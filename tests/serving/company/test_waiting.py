@@ -466,7 +466,7 @@ def test_rate_of_a_companys_callers_is_one_for_each_and_lets_probes_pass(
 ) -> None:
     (folder / "program.py").write_text(AGENTS)
     callers = "{ada: {token: '${ADA}', approves: true}, bob: {token: '${BOB}'}}"
-    http = f"http: {{listen: '127.0.0.1:0', callers: {callers}, rate: 1}}\n"
+    http = f"http: {{listen: '127.0.0.1:0', callers: {callers}, rate: 1, max_replies: 9}}\n"
     company = make_company(COMPANY + http, ADA="of ada", BOB="of bob")
 
     async def work(me: Agent) -> None:

@@ -66,6 +66,7 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
     command = [sys.executable, "-u", "-m", "moothall", "serve", "sums:Calculator"]
     (folder / "callers.txt").write_text("ada t-new\nada t-ada\nbob t-bob\n")
     options = ["--callers", "callers.txt", "--max-tokens", "9", "--per", "day", "--rate", "900"]
+    options += ["--max-replies", "9"]
     with subprocess.Popen(
         [*command, "--http", "127.0.0.1:18743", *options],
         cwd=folder,
@@ -102,13 +103,14 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
         (("--http", "127.0.0.1:8100", "--mcp-stdio"), "either --http or --mcp-stdio"),
         (("--http", "127.0.0.1:8100", "--inbox", "x"), "are for RabbitMQ"),
         (("--rate", "5"), "are for --http"),
+        (("--max-replies", "5"), "are for --http"),
         (("--token", "x"), "--token are for --http"),
         (("--http", "127.0.0.1:8100", "--per", "day"), "--per is for --max-tokens"),
         (("--http", "127.0.0.1:8100", "--callers", "sums.py"), "must be a name and a token"),
         (("--http", "127.0.0.1:8100", "--callers", "sums.py", "--token", "x"), "either --token"),
         (("--http", "127.0.0.1:8100", "--callers", "binary"), "binary must be text in UTF-8"),
-        (("--mcp-stdio", "--rate", "5"), "--callers, --token and --rate are for --http"),
-        (("--mcp-stdio", "--token", "x"), "--callers, --token and --rate are for --http"),
+        (("--mcp-stdio", "--rate", "5"), "--callers, --max-replies, --rate and --token are"),
+        (("--mcp-stdio", "--token", "x"), "--callers, --max-replies, --rate and --token are"),
         (("sums:Calculator", "--mcp-stdio"), "two of the agents have the id 'Calculator'"),
         (("sums:Calculator",), "over RabbitMQ: start one for each, or serve a company"),
     ),

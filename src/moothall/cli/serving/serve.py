@@ -81,6 +81,11 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     "--rate", type=WholeNumberType(min=1), help="Requests that each caller may make in a minute."
 )
 @click.option(
+    "--max-replies",
+    type=WholeNumberType(min=1),
+    help="Replies at a time, to all callers together; more are refused as busy.",
+)
+@click.option(
     "--public-url",
     metavar="URL",
     help="Address by which callers reach it through a proxy, such as https://agents.example/.",
@@ -133,6 +138,7 @@ def command(
     callers: str | None,
     per: Per | None,
     rate: int | None,
+    max_replies: int | None,
     public_url: str | None,
     proxies: tuple[str, ...],
     origins: tuple[str, ...],
@@ -194,7 +200,7 @@ def command(
         if any(map(is_on_command_line, typed)):
             raise click.UsageError("a company's settings are in its file: give no options")
         return serve_company(agents)
-    most = _CallerLimits(limits, per, rate, callers)
+    most = _CallerLimits(limits, per, rate, max_replies, callers)
     outside = {"public_url": public_url, "proxies": proxies, "origins": origins}
     if http is None and any(outside.values()):
         raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
@@ -246,6 +252,7 @@ class _CallerLimits:
     most: Mapping[str, float | None]
     per: Per | None
     rate: int | None
+    max_replies: int | None
     callers: str | None
     rights: dict[str, list[str]] = field(default_factory=dict)  # once they were read
 
@@ -256,11 +263,15 @@ class _CallerLimits:
 
     def check_none(self) -> None:
         """Refuse the options where they say nothing to a door."""
-        of_a_door = self.spend or self.per or self.rate is not None or self.callers is not None
-        if of_a_door or is_on_command_line("token"):
-            raise click.UsageError(
-                f"--callers, {', '.join(_OPTIONS)}, --per, --rate and --token are for --http"
-            )
+        if self.is_of_http or self.spend or self.per:
+            options = ", ".join(("--callers", *_OPTIONS, "--max-replies", "--per", "--rate"))
+            raise click.UsageError(f"{options} and --token are for --http")
+
+    @property
+    def is_of_http(self) -> bool:
+        """Whether it says what only callers over HTTP have."""
+        limits = (self.rate, self.max_replies, self.callers)
+        return any(each is not None for each in limits) or is_on_command_line("token")
 
     def tokens(self, token: str | None) -> str | dict[str, list[str]] | None:
         """Return the token, or those of the file of callers."""
@@ -300,8 +311,8 @@ async def _over_streams(
     """Serve MCP at the standard streams until the client closes them."""
     from moothall.serving.doors import Callers, MCPDoor, Served
 
-    if limits.rate is not None or limits.callers is not None or is_on_command_line("token"):
-        raise click.UsageError("--callers, --token and --rate are for --http")
+    if limits.is_of_http:
+        raise click.UsageError("--callers, --max-replies, --rate and --token are for --http")
     served = Served(agents, Callers(budget=limits.budget(books)))
     try:
         await MCPDoor(served, "moothall").over_standard_streams()
@@ -337,7 +348,7 @@ def _over_http(
         Front.of(**front_options)
     budget = limits.budget(books)
     with as_usage_error("--token" if limits.callers is None else "--callers"):
-        options: Any = {**limits.rights, **front_options}
+        options: Any = {**limits.rights, **front_options, "max_replies": limits.max_replies}
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **options)
     with as_usage_error("--http"):
         server = HTTPServer(app, host, port)

@@ -284,7 +284,8 @@ class Company:
         }
         if http.token is None and not tokens_by_name and HTTPServer.needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
-        callers = Callers(tokens_by_name or http.token, rate=http.rate, **http.rights())
+        limits: Any = {"rate": http.rate, "max_replies": http.max_replies, **http.rights()}
+        callers = Callers(tokens_by_name or http.token, **limits)
         self._served = Served((), callers, self.space)
         parts = (self._space, self._probe)
         built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)

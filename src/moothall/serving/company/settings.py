@@ -187,6 +187,7 @@ class HTTPSettings(_SettingsPart):
     token: StrictStr | None = Field(default=None, repr=False)
     callers: dict[str, CallerSettings] = Field(default_factory=dict)
     rate: Annotated[StrictInt, Field(ge=1)] | None = None
+    max_replies: Annotated[StrictInt, Field(ge=1)] | None = None
     public_url: StrictStr | None = None
     proxies: list[StrictStr] = Field(default_factory=list)
     origins: list[StrictStr] = Field(default_factory=list)

@@ -30,7 +30,7 @@ from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
 from moothall.serving.doors.front import NO_FRONT, Front
-from moothall.serving.doors.protocols import A2A, REFUSED, fault_of, id_in, in_path
+from moothall.serving.doors.protocols import A2A, REFUSED, TooOften, fault_of, id_in, in_path
 from moothall.serving.doors.served import Served
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ class A2ADoor:
         ]
 
     async def _first_card(self, request: Request) -> Response:
-        agents = self.agents()
-        return self._card_of(agents[0] if agents else None, request)
+        return self._card_of(next(iter(self.agents()), None), request)
 
     async def _card(self, request: Request) -> Response:
         id = self.agent_id(request)
@@ -352,6 +351,8 @@ def faults() -> Iterator[None]:
     """Raise moothall's errors in the `with` block as the protocol's errors."""
     try:
         yield
+    except TooOften:  # answered in the form of its binding
+        raise
     except REFUSED as refused:
         raise fault_of(refused) from refused
     except NoSuchRun as deleted:

@@ -78,6 +78,7 @@ class Tasks:
         Raises:
             A2AFault: the caller, or all callers together, have too many
             BudgetExceeded: the caller has spent its budget
+            TooOften: the server is busy
         """
         content, id = content_of(message["parts"]), id_of_message(message, agent, sender)
         with suppress(A2AFault):
@@ -101,15 +102,20 @@ class Tasks:
             reason = "this agent has one conversation with all callers: leave contextId out"
             raise A2AFault("INVALID_PARAMS", reason)
         context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
-        return self._tasks.get(id) or self._begin(id, agent, sender, context, content)
+        task = self._tasks.get(id)
+        return task or self._begin(id, agent, sender, context, content, is_new=True)
 
-    def _begin(self, id: str, agent: str, sender: str, context: str, content: Content) -> Task:
+    def _begin(
+        self, id: str, agent: str, sender: str, context: str, content: Content, is_new: bool = False
+    ) -> Task:
+        on_end = self._served.count_reply(is_new=is_new)
         say = self._served.agents[agent].offers["say"]
         in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
         caller = self._caller(sender)
         task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._work_ended(task))
+        task.work.add_done_callback(on_end)
         ended_tasks = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended_tasks[: max(0, len(ended_tasks) - _MOST_ENDED)]:
             del self._tasks[each.id]
@@ -165,7 +171,7 @@ class Tasks:
                 recorded = await in_thread(found_in, agent, journal, run_id)
         if recorded is None or run_id in self._tasks:
             return True
-        if not self._can_pay(recorded[2]):
+        if self._served.is_full or not self._can_pay(recorded[2]):
             return False
         self._begin(*recorded)
         return True

@@ -111,7 +111,9 @@ class AGUIDoor:
             request.conversation, request.offered, before = before, input_read.tools, []
         names = frozenset(each.name for each in input_read.tools)
         job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, input_read.renamed)
+        replied = self._served.count_reply()
         job.task = asyncio.create_task(self._work(job, agent, request, before))
+        job.task.add_done_callback(replied)
         return job
 
     async def _work(
@@ -298,6 +300,7 @@ class AGUIDoor:
         except StateError as error:
             raise BadRequest(str(error)) from error
         job.task = asyncio.create_task(self._work(job, agent, request, None))
+        job.task.add_done_callback(self._served.count_reply(is_new=False))
         job.task.add_done_callback(lambda task: self._served.answered_runs.discard(run_id))
         return job
 

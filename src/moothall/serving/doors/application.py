@@ -30,7 +30,7 @@ from moothall.serving.doors.front import FRONT_OPTIONS, NO_FRONT, WILDCARD, Fron
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
-from moothall.serving.doors.protocols import MCP, answer_to
+from moothall.serving.doors.protocols import A2A, MCP, TooOften, answer_to
 from moothall.serving.doors.served import Served
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def asgi(
         budget: what callers may spend: a budget of which each caller has a part by its name, or a
             function that returns the budget of a caller's name
         rate: how many requests a caller may make in a minute
+        max_replies: how many replies the server gives at a time, to all callers together; more are
+            refused before they begin
         approves: which callers of several may permit the calls that their own requests lead to; the
             others answer only the questions that they are asked
         public_url: the address by which callers reach it through a proxy, such as
@@ -159,7 +161,8 @@ class _Doors:
         for each in routes:  # an id may have line breaks, too, and clients may add a slash
             pattern = each.path_regex.pattern.removesuffix("$")
             each.path_regex = re.compile(f"{pattern}/?$", re.DOTALL)
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={404: _nowhere})
+        handlers: Any = {404: _nowhere, TooOften: _busy}
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -233,6 +236,17 @@ async def _nowhere(request: Request, error: Exception) -> Response:
     path = path_of(request.scope)
     status, text, kind = answer_to(RequestRefused(404, "Not Found"), path)
     return Response(text, status, media_type=kind.decode())
+
+
+async def _busy(request: Request, error: TooOften) -> Response:
+    """Answer a request for more replies than may be under way."""
+    from starlette.responses import Response
+
+    # Only A2A's form has the id in the body; its request has read it already.
+    body = await request.body() if path_of(request.scope).startswith(A2A.path) else b""
+    status, text, kind = answer_to(error, path_of(request.scope), body)
+    headers = {name.decode(): value.decode() for name, value in error.headers}
+    return Response(text, status, headers, kind.decode())
 
 
 class _Passed:

@@ -52,6 +52,7 @@ class CallerOptions(CallerRights, total=False):
 
     budget: Budgets
     rate: int | None
+    max_replies: int | None
 
 
 RIGHTS: Final = tuple(CallerRights.__annotations__)
@@ -77,6 +78,8 @@ class Callers:
         if callable(budget):
             check_function("budget=", budget, "caller")
         check_integer("rate=", rate, optional=True)
+        self.max_replies: int | None = options.get("max_replies")
+        check_integer("max_replies=", self.max_replies, optional=True)
         rights: Mapping[str, Any] = options
         self._rights = {name: self._names_in(name, rights.get(name, ())) for name in RIGHTS}
         self._budget_source = budget

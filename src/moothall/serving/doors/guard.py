@@ -109,7 +109,7 @@ class DoorGuard:
         except RequestRefused as refused:
             headers = [*_HEADERS]
             if isinstance(refused, TooOften):
-                headers.append((b"retry-after", str(refused.wait_s).encode()))
+                headers += refused.headers
             elif refused.status == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
             status, text, kind = answer_to(refused, path, body)

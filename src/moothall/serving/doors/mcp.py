@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,6 @@ from moothall.serving.doors.served import Served
 
 if TYPE_CHECKING:
     import mcp_types as types
-    from mcp import MCPError
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
 
@@ -148,10 +147,8 @@ class MCPDoor:
             raise MCPError(types.INVALID_PARAMS, text)
         id, action = match
         caller = _caller(ctx)
-        try:
+        with refusals():
             self._served.check(caller)
-        except REFUSED as refused:
-            raise _refused(refused) from None
         sender, meta = self._sender(ctx) or sender_of(MCP.sender, caller), None
         if "thread" in action.parameters.get("properties", {}):
             base = sender_of(MCP.sender, caller)
@@ -165,13 +162,16 @@ class MCPDoor:
         says = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if says else None
         job = MCPCall(*job_args, can_ask(ctx), run_id)
-        with tracing.join_trace(trace_headers):
-            self._begin(job)
+        with refusals(), tracing.join_trace(trace_headers):
+            self._begin(job, is_new=True)
         return await self._followed(ctx, job)
 
-    def _begin(self, job: MCPCall) -> None:
+    def _begin(self, job: MCPCall, *, is_new: bool = False) -> None:
+        on_end = None if job.run_id is None else self._served.count_reply(is_new=is_new)
         job.task = asyncio.create_task(self._done(job))
         job.task.add_done_callback(lambda task: self._on_end(job))
+        if on_end is not None:
+            job.task.add_done_callback(on_end)
 
     def _on_end(self, job: MCPCall) -> None:
         self._served.answered_runs.discard(str(job.run_id))
@@ -184,10 +184,9 @@ class MCPDoor:
         caller = Caller(loop, asking, tell, job.run_id, job.caller)
         call = (job.sender, job.to, action.name, job.args, caller, tell)
         try:
-            value = await self._served.call(*call)
+            with refusals():
+                value = await self._served.call(*call)
             return result_of(value, action, f"{job.to}.{action.name}", job.meta)
-        except REFUSED as refused:
-            raise _refused(refused) from None
         except MoothallError as error:
             if getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 await asyncio.sleep(LOOK_S)
@@ -390,8 +389,12 @@ def _caller(ctx: ServerRequestContext[Any]) -> str:
     return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
 
 
-def _refused(error: Exception) -> MCPError:
-    """Return the error of the protocol for a call that is refused."""
-    from mcp import MCPError
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise the refusal of a call in the `with` block as the protocol's error."""
+    try:
+        yield
+    except REFUSED as refused:
+        from mcp import MCPError
 
-    return MCPError(fault_of(error).code, str(error))
+        raise MCPError(fault_of(refused).code, str(refused)) from None

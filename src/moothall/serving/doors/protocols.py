@@ -25,11 +25,16 @@ _REST_PATHS: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 
 
 class TooOften(RequestRefused):
-    """A caller asks more often than it may."""
+    """A caller asks more often than it may, or while the server is busy."""
 
-    def __init__(self, wait_s: int) -> None:
-        super().__init__(429, f"too many requests: wait {wait_s} s")
+    def __init__(self, wait_s: int, reason: str = "too many requests") -> None:
+        super().__init__(429, f"{reason}: wait {wait_s} s")
         self.wait_s = wait_s
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The header that says when to ask again."""
+        return [(b"retry-after", str(self.wait_s).encode())]
 
 
 class _RefusalCodes(NamedTuple):

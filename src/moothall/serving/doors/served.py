@@ -46,8 +46,10 @@ from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover
 from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders
 from moothall.serving.doors.checks import in_thread
-from moothall.serving.doors.protocols import DOORS, in_path
+from moothall.serving.doors.protocols import DOORS, TooOften, in_path
 
+_BUSY_S: Final = 5
+"""After how many seconds a caller may ask a busy server again."""
 _NOT_BEGUN: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotFound, MailboxFull)
 T = TypeVar("T")
 
@@ -110,6 +112,7 @@ class Served:
         self._given_up: set[str] = set()
         self.answered_runs: set[str] = set()  # whose callers go on with them: no look does
         self._under_way: set[_DoorCall] = set()
+        self._replies = set[object]()  # one for each reply under way
         self._senders: dict[str, _Sender] = {}
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self.open()
@@ -255,6 +258,29 @@ class Served:
             BudgetExceeded: it has spent its budget
         """
         self.callers.budget(caller)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many replies are under way as may be."""
+        most = self.callers.max_replies
+        return most is not None and len(self._replies) >= most
+
+    def count_reply(self, *, is_new: bool = True) -> Callable[..., None]:
+        """Count a reply until the function that is returned is called, such as by its task.
+
+        One that goes on is never refused: it was let in before.
+
+        Raises:
+            TooOften: it is new, and as many are under way as may be
+        """
+        if is_new and self.is_full:
+            most = self.callers.max_replies
+            raise TooOften(
+                _BUSY_S, f"the server is busy, with as many replies as it gives ({most})"
+            )
+        reply = object()
+        self._replies.add(reply)
+        return lambda *task: self._replies.discard(reply)
 
     def replying(self) -> dict[str, ConversationalAgent]:
         """Return the agents that callers may talk to, by id: those whose `say` is not denied."""

@@ -58,7 +58,7 @@ from moothall.serving.doors.openai.outcome import (
 )
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
 from moothall.serving.doors.openai.stored import ECHO, StoredResponses
-from moothall.serving.doors.protocols import OPENAI, id_in
+from moothall.serving.doors.protocols import OPENAI, TooOften, id_in
 from moothall.serving.doors.served import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
@@ -195,6 +195,7 @@ class OpenAIDoor:
                 keep(reply, request)
             return outcome
 
+        replied = self._served.count_reply()
         loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, name)
         caller = Caller(loop, None, run_id=run_id, name=name)
         try:
@@ -213,6 +214,7 @@ class OpenAIDoor:
         except (MoothallError, RequestError) as error:
             raise wrong_of(error) from error
         finally:
+            replied()
             self._served.forget(agent, thread)
         await send_json(send, 200, form.complete(outcome))
 
@@ -308,6 +310,8 @@ class Endpoint:
         except BadRequest as wrong:
             allow = ", ".join(self._handles) if wrong.status == 405 else ""
             await send_json(send, wrong.status, {"error": wrong.error}, allow)
+        except TooOften:  # answered in the form of its door
+            raise
         except Exception as error:
             log_failure(logger, f"a request of {scope['path']} failed", error)
             if has_begun:
