@@ -2,9 +2,9 @@
 """What orchestrators, spaces, doors and stores of others are built on: see docs/build.md."""
 
 # record: an orchestrator of one's own
-from moothall.agents.replies.record import recorded as recorded
+from moothall.agents.replies.resume import recorded as recorded
 from moothall.agents.replies.record import Record as Record
-from moothall.agents.replies.record import NULL_RECORD as NULL_RECORD
+from moothall.agents.replies.resume import NULL_RECORD as NULL_RECORD
 from moothall.agents.replies.step import StepHandle as StepHandle
 from moothall.agents.replies.state import APPENDED as APPENDED
 from moothall.agents.replies.state import dump_state as dump_state

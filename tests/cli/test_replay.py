@@ -32,7 +32,7 @@ from moothall import (
     ScriptedModel,
 )
 from moothall.agents.replies.events import Event
-from moothall.agents.replies.record import APPENDED, recorded
+from moothall.build import APPENDED, recorded
 from moothall.cli.main import main
 
 

@@ -28,7 +28,7 @@ from cli.journal_programs import (
 from journal.crash import crash
 from models.openai_server import HANG, OpenAIServer, status, streamed
 from moothall import InDoubt, Journal, ReActAgent, ScriptedModel
-from moothall.agents.replies.record import StepHandle, recorded
+from moothall.build import StepHandle, recorded
 from moothall.studio.orders.order import ActOrder, record_order
 from pseudo_terminal import CONTROL_C
 

@@ -16,7 +16,7 @@ KEEPS = """
 import asyncio, os, signal, sys
 from dataclasses import dataclass
 from moothall import Journal
-from moothall.agents.replies.record import recorded
+from moothall.build import recorded
 
 at, value = sys.argv[2:]
 if at == "killed":
@@ -40,7 +40,7 @@ with Journal(sys.argv[1] + "/journal") as journal:
 """
 LIVES = (
     KEEPS[: KEEPS.index("@dataclass")].replace(
-        "from moothall.agents.replies.record import recorded\n",
+        "from moothall.build import recorded\n",
         "from moothall.society import Society\n",
     )
     + """

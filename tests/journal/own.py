@@ -13,7 +13,7 @@ from typing import Any
 
 from journal.program import RUN, Counting, Effects, main, watch
 from moothall import Journal, ScriptedModel
-from moothall.agents.replies.record import APPENDED, StepHandle, recorded
+from moothall.build import APPENDED, StepHandle, recorded
 from moothall.models.protocol import ModelReply
 
 URLS = ("one", "two")

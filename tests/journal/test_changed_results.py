@@ -10,7 +10,7 @@ import pytest
 
 from journal.crash import on_a_loop
 from moothall import Call, ConfigError, Journal, ReActAgent, ScriptedModel
-from moothall.agents.replies.record import recorded
+from moothall.build import recorded
 
 
 def ended(journal: Journal, key: str, path: str = "") -> int:

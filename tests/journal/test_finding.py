@@ -17,7 +17,7 @@ import pytest
 from journal.conftest import Place
 from moothall import CallbackApprover, Journal, ReActAgent, ScriptedModel
 from moothall.actions import ACCESS_REQUESTED, action
-from moothall.agents.replies.record import recorded
+from moothall.build import recorded
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Call, ModelReply, Usage

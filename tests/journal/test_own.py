@@ -21,7 +21,7 @@ from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes
 from journal.program import WIDTH
 from moothall import Journal
-from moothall.agents.replies.record import APPENDED, StepHandle, recorded
+from moothall.build import APPENDED, StepHandle, recorded
 from moothall.foundation.errors import ConfigError, InDoubt, JournalError, RunMismatch
 from moothall.journal import Done
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_type
 
 from moothall import Budget, Journal, ModelReply, ReActAgent, ScriptedModel, Spent
-from moothall.agents.replies.record import APPENDED, recorded
 from moothall.agents.replies.step import StepHandle
+from moothall.build import APPENDED, recorded
 from moothall.journal import Done, Doubt, Entry, Outline
 
 

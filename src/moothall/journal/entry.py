@@ -106,6 +106,19 @@ class Entry:
         text = start["task"] if start["given"] is None else start["given"]
         return {"text": text, "schema": start["schema"], "thread": start["thread"]}
 
+    @staticmethod
+    def state_in(entries: Iterable[Entry], path: str = "") -> dict[str, Any] | None:
+        """Return the state that a part of a run has saved last, as JSON data; None without one.
+
+        Of lists that only grow, it has what the part itself has added.
+        """
+        state: dict[str, Any] | None = None
+        for data in (each.data for each in entries if each.kind == "state" and each.path == path):
+            state = {**(state or {}), **data["state"]}
+            for name, items in data["appended"].items():
+                state[name] = [*state.get(name, ()), *items]
+        return state
+
 
 def subpath(path: str, name: str) -> str:
     """Return the path of a part; a slash in an id is quoted, so that no two parts share a path."""

@@ -28,7 +28,7 @@ from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuer
 from moothall.journal.forking import forked
 from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
 from moothall.journal.opening import Runs
-from moothall.journal.run_parts import ReadPart, RunPart, reply_of
+from moothall.journal.run_parts import RunPart, reply_of
 from moothall.journal.store.backup import back_up, faults, restore_journal
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.store import Store
@@ -264,7 +264,7 @@ class Journal:
             StateError: the run has not ended
             JournalError: the file cannot be read, or is damaged
         """
-        return reply_of(ReadPart(run_id, self.entries(run_id)))
+        return reply_of(run_id, self.entries(run_id))
 
     def in_doubt(self, run_id: str) -> list[Doubt]:
         """Return the calls of a run whose outcome is unknown.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 from moothall.foundation.errors import StateError
 from moothall.journal.commits import OpenRun
-from moothall.journal.entry import ROOT, Entry, subpath
+from moothall.journal.entry import ROOT, Entry, begin_data_of, subpath
 
 
 class RunPart:
@@ -53,19 +53,8 @@ class RunPart:
         self.run.close()
 
 
-class ReadPart:
-    """The part of a run's own agent, which is only read."""
-
-    __slots__ = ("past_entries", "run_id")
-    path: Final = ROOT
-
-    def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
-        self.run_id: str = run_id
-        self.past_entries: list[Entry] = [entry for entry in entries if entry.path == ROOT]
-
-
-# By class of agent: the module whose `replayed_reply(part)` rebuilds a run. These modules import
-# the journal, so they are only named here.
+# By class of agent: the module whose `replayed_reply(run_id, entries)` rebuilds a run. These
+# modules import the journal, so they are only named here.
 _TOLD_BY: Final = {
     "ReActAgent": "moothall.agents.loop.recording",
     "DualActAgent": "moothall.agents.dualact.dual_act_state",
@@ -74,24 +63,14 @@ _TOLD_BY: Final = {
 }
 
 
-RecordedPart: TypeAlias = RunPart | ReadPart
-"""A part of a run that can be read."""
-
-
-def reply_of(part: RecordedPart) -> Any:
-    """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
-    if (end := Entry.end_of(part.past_entries, part.path)) is None:
+def reply_of(run_id: str, entries: Sequence[Entry]) -> Any:
+    """Return the reply of a run, rebuilt from its entries; StateError before its end."""
+    if (end := Entry.end_of(entries)) is None:
         raise StateError(
-            f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
+            f"run {run_id!r} has not ended: call its agent with this run_id to resume it"
         )
-    start = next((entry.data for entry in part.past_entries if entry.kind == "begun"), {})
+    start = begin_data_of(entries) or {}
     module = _TOLD_BY.get(str(start.get("kind")))
     if module is not None:
-        return importlib.import_module(module).replayed_reply(part)
-    reply: dict[str, Any] = {"begun": start, "state": {}, "over": end.data}
-    for entry in part.past_entries:
-        if entry.kind == "state":
-            reply["state"] |= entry.data["state"]
-            for name, items in entry.data["appended"].items():
-                reply["state"][name] = [*reply["state"].get(name, []), *items]
-    return reply
+        return importlib.import_module(module).replayed_reply(run_id, entries)
+    return {"begun": start, "state": Entry.state_in(entries) or {}, "over": end.data}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BlockEnded, BlockStarted, DefinitionError, InvalidArguments
 from moothall.agents import ReplyRequest
-from moothall.agents.replies.step import asking
 from moothall.build import StepHandle, Stop, call_user, tracing
 from moothall.research import recording
 from moothall.research.calling import sourced, taking
@@ -172,7 +171,7 @@ async def _reviewed(bench: Workbench) -> None:
             [replace(each) for each in bench.tasks],
             [replace(each) for each in bench.progress.outline],
         )
-        with asking(bench.record, "person", text="the reviewer of its plan"):
+        with bench.record.waiting_for("person", text="the reviewer of its plan"):
             verdict = await _review_of(bench, review, plan, fault)
         fault = ""
         if verdict is False:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall import MoothallError, Reply, Usage
-from moothall.agents.replies.read_record import ReadRecord, fingerprint
-from moothall.build import as_json, load_state
-from moothall.journal.run_parts import ReadPart
+from moothall.build import Record, as_json, load_state
+from moothall.journal import Entry
 from moothall.research.calling import result_of
 from moothall.research.findings import Objective, Progress, ResearchTask
 from moothall.research.pool import ResourcePool
 from moothall.research.report import Report, report_of
 
 if TYPE_CHECKING:
-    from moothall.journal import Entry
-    from moothall.journal.run_parts import RecordedPart
     from moothall.research.owner import ResearcherProtocol
     from moothall.research.workbench import Workbench
 
@@ -50,7 +47,7 @@ def program_of(researcher: ResearcherProtocol) -> dict[str, Any]:
         parts["style"] = as_json(researcher.style)
     if researcher.outline:
         parts["outline"] = researcher.outline
-    return fingerprint(**parts)
+    return Record.fingerprint(**parts)
 
 
 def is_of_steps(steps: Collection[str], entry: Entry) -> bool:
@@ -120,11 +117,17 @@ def end_data(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text, "report": reply.value.to_json()}
 
 
-def replayed_reply(part: RecordedPart) -> Reply:
+def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
-    end = ReadRecord(part, Progress).over
+    end = Entry.end_of([*entries])
     assert end is not None
-    return reply_of(_ended_with(end, part.run_id), part.run_id)
+    return reply_of(_ended_with(end.data, run_id), run_id)
+
+
+def reply_at_end(record: Record[Progress]) -> Reply:
+    """Return the reply of a run that is over."""
+    assert record.over is not None
+    return reply_of(_ended_with(record.over, record.run_id), record.run_id)
 
 
 def _ended_with(end: dict[str, Any], run_id: str) -> Report:
@@ -136,7 +139,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
 
     Raises StateError if no researcher, or another version of moothall, recorded the run.
     """
-    record = ReadRecord(ReadPart(run_id, entries), Progress)
+    record = Record.read(run_id, entries, Progress)
     if record.over is not None and "report" in record.over:
         return _ended_with(record.over, run_id)
     start = record.start or {}

@@ -26,9 +26,7 @@ from moothall import (
 )
 from moothall import model as model_by_name
 from moothall.agents import ReplyRequest
-from moothall.agents.loop.recording import catch_up_models, mark_known
 from moothall.agents.replies.checked_parts import check_model, check_part
-from moothall.agents.replies.resume import run_recorded
 from moothall.build import (
     Record,
     RecordedAgent,
@@ -468,9 +466,9 @@ class Researcher(RecordedAgent, ProgressView):
         record.at_end = partial(self._mark_known, record, bench.budget)
         self._catch_up(record, bench.budget)
         if self._has_ended(bench, record):
-            return recording.replayed_reply(record.read_part)
+            return recording.reply_at_end(record)
         to_the_end, stopped = partial(self._to_the_end, bench), partial(self._reply_of_stop, bench)
-        return await run_recorded(record, to_the_end, recording.end_data, stopped)
+        return await record.run_to_end(to_the_end, recording.end_data, stopped)
 
     def _attach(self, bench: Workbench, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
@@ -500,16 +498,16 @@ class Researcher(RecordedAgent, ProgressView):
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:
         """Let the models skip the answers that are recorded, and charge the budget for them."""
         if not self._models and isinstance(self._judge, bool | None):
-            catch_up_models(record, self.model_or_name, self.model, budget)
+            record.catch_up(self.model_or_name, self.model, budget)
             return
         steps = {step: self.model_of(step) for step in ("", *_MODEL_STEPS)} | {"judge": self.judge}
         for model in {id(each): each for each in steps.values() if each is not None}.values():
             own_steps = frozenset(step for step, each in steps.items() if each is model)
-            catch_up_models(record, model, model, budget, partial(recording.is_of_steps, own_steps))
+            record.catch_up(model, model, budget, partial(recording.is_of_steps, own_steps))
 
     def _mark_known(self, record: Record[Progress], budget: Any) -> None:
         for each in (self.model_or_name, *self._models.values(), self.judge):
-            mark_known(record, each, budget)
+            record.mark_known(each, budget)
 
     def _has_ended(self, bench: Workbench, record: Record[Progress]) -> bool:
         """Return whether a run is over, without more iterations or objectives to do."""

@@ -24,7 +24,6 @@ from moothall import (
     FileError,
     StateError,
 )
-from moothall.agents.replies.read_record import fingerprint
 from moothall.budget import Budget
 from moothall.build import (
     NotJSON,
@@ -390,7 +389,7 @@ class Society(Experiments):
             is_kept = out is not None or self._journal is not None
             program = self._program(length, count, planned) if is_kept else {}
             if not isinstance(out, Tables | None):
-                out = Tables(out, fingerprint(**program), trajectories=trajectories)
+                out = Tables(out, Record.fingerprint(**program), trajectories=trajectories)
             if out is not None:
                 out.keep_others(id, is_over=self._journal is not None)
             many = len(self.population or self.ids())

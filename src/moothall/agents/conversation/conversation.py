@@ -16,15 +16,15 @@ from moothall.agents.conversation.exchange import Exchange
 from moothall.agents.conversation.participants import KIND, Participants, Setup, restore
 from moothall.agents.conversation.speaking_order import Order
 from moothall.agents.conversation.termination import Condition
-from moothall.agents.loop.recording import mark_known
 from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
-from moothall.agents.replies.record import Record, dump_state, load_state
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
 from moothall.agents.replies.reply_context import own_reply, sources_of_asker
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
-from moothall.agents.replies.resume import end_data, has_ended, run_recorded
+from moothall.agents.replies.resume import end_data, has_ended
+from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import FINAL
@@ -219,7 +219,7 @@ class Conversation(Group):
         if request.recorded is not None:
             model = getattr(self.next, "model", None)
             if model is not None:
-                record.at_end = partial(mark_known, record, model, budget)
+                record.at_end = partial(record.mark_known, model, budget)
             if record.state is not None:
                 request.note_sources(record.state.outside)
                 limit = budget_of(self, request.budget)
@@ -242,7 +242,7 @@ class Conversation(Group):
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
             at_end = partial(end_data, record, now, "saved")
-            reply: Reply = await run_recorded(record, exchange.run, at_end, exchange.stopped)
+            reply: Reply = await record.run_to_end(exchange.run, at_end, exchange.stopped)
         finally:
             thread.underway = None
             now.end_record()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +10,17 @@ from moothall.agents.conversation.conversation_state import MAX_STEPS, Conversat
 from moothall.agents.conversation.participants import Setup, restore
 from moothall.agents.replies.events import TurnEnded, TurnStarted
 from moothall.agents.replies.read_record import ReadRecord
-from moothall.agents.replies.record import Record, load_state
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import has_ended, reply_at_end
+from moothall.agents.replies.state import load_state
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
-    from moothall.journal.run_parts import RecordedPart
+    from moothall.journal import Entry
 
 
 def prepare(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
@@ -84,6 +86,6 @@ def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | No
     return replace(reply, outside=(*state.outside,))
 
 
-def replayed_reply(part: RecordedPart) -> Reply:
+def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
-    return as_it_ended(ReadRecord(part, ConversationState))
+    return as_it_ended(ReadRecord.read(run_id, entries, ConversationState))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.actions.provenance import union
-from moothall.agents.replies.record import APPENDED, LIVE, NULL_RECORD
 from moothall.agents.replies.reply import MAX_ERROR, Content, Step, Utterance
+from moothall.agents.replies.resume import NULL_RECORD
+from moothall.agents.replies.state import APPENDED, LIVE
 from moothall.foundation.errors import StateError
 from moothall.foundation.text import cut
 from moothall.journal.stop_reason import StopReason

@@ -12,15 +12,13 @@ from moothall.actions.message import address
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Handover, Order, as_order
 from moothall.agents.conversation.termination import Condition, as_condition
-from moothall.agents.loop.recording import catch_up_models
 from moothall.agents.replies.checked_parts import Participant, check_part, is_recording
 from moothall.agents.replies.events import Done, TurnStarted
 from moothall.agents.replies.group import ask_member, in_thread, own_cancellation
-from moothall.agents.replies.read_record import group_program
+from moothall.agents.replies.read_record import ReplayOffsets, group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Utterance
 from moothall.agents.replies.reply_context import as_asked
-from moothall.agents.replies.resume import ReplayOffsets
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, RunMismatch
@@ -279,7 +277,7 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
                 log_failure(logger, failure, error)
     model = getattr(setup.next, "model", None)
     if model is not None:
-        catch_up_models(record, model, model, budget)
+        record.catch_up(model, model, budget)
 
 
 async def _tell(

@@ -25,7 +25,7 @@ from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
-from moothall.agents.replies.resume import end_data, has_ended, run_recorded
+from moothall.agents.replies.resume import end_data, has_ended
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import check_function
@@ -242,7 +242,7 @@ class DualActAgent(Group):
         if request.state.underway is None:
             request.state.underway = rounds
         at_end = partial(end_data, record, progress, "progress")
-        return await run_recorded(record, rounds.run, at_end, rounds.reply_stopped)
+        return await record.run_to_end(rounds.run, at_end, rounds.reply_stopped)
 
     async def _resumed(self, record: Record[DualActState], request: ReplyRequest) -> Reply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""

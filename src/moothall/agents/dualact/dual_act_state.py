@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import merged
 from moothall.agents.replies.read_record import ReadRecord
-from moothall.agents.replies.record import APPENDED, LIVE, load_state
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.resume import has_ended
+from moothall.agents.replies.state import APPENDED, LIVE, load_state
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import counted
 from moothall.journal.stop_reason import StopReason
@@ -21,7 +21,7 @@ from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import AnswerSchema
-    from moothall.journal.run_parts import RecordedPart
+    from moothall.journal import Entry
 
 
 DualActReply = Reply
@@ -183,11 +183,11 @@ class DualActState:
         ]
 
 
-def replayed_reply(part: RecordedPart) -> Reply:
+def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
-    record = ReadRecord(part, DualActState)
+    record = ReadRecord.read(run_id, entries, DualActState)
     progress = record.state or DualActState()
     if record.over is not None and not has_ended(record):
-        progress = load_state(DualActState, record.over["progress"], f"run {part.run_id!r}")
-    progress.run_id = part.run_id
+        progress = load_state(DualActState, record.over["progress"], f"run {run_id!r}")
+    progress.run_id = run_id
     return progress.reply()

@@ -23,10 +23,11 @@ from moothall.agents.replies.charging import is_spent_for_all
 from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
 from moothall.agents.replies.hooks import as_hooked, expect
-from moothall.agents.replies.record import Record, StepHandle
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import sources_of_thread
 from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.step import StepHandle
 from moothall.foundation.errors import (
     BudgetExceeded,
     DeadlineExceeded,

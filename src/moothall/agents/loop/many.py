@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from moothall.agents.loop.recording import catch_up_models
 from moothall.agents.replies.charging import completed
-from moothall.agents.replies.record import Record, recorded
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.resume import recorded
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.foundation.text import counted
@@ -100,7 +100,7 @@ async def complete_many(
         program=program,
     ) as record:
         if journal is not None:
-            catch_up_models(record, None, chosen_model, budget)
+            record.catch_up(None, chosen_model, budget)
         answers = await side_by_side([answer(record, n) for n in range(len(listed))])
         if record.over is None and not any(isinstance(each, ModelError) for each in answers):
             await record.end("done")

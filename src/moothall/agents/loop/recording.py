@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.results import error_of
-from moothall.agents.replies.charging import charge_spent, spending
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
-from moothall.agents.replies.read_record import ReadRecord, fingerprint
-from moothall.agents.replies.record import APPENDED, Record
+from moothall.agents.replies.read_record import OFFSETS, ReadRecord
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.agents.replies.resume import ReplayOffsets, overlap, reply_at_end
+from moothall.agents.replies.resume import overlap, reply_at_end
+from moothall.agents.replies.state import APPENDED
 from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld
 from moothall.memory.results import NUMBER_KEY
 from moothall.models.protocol import NO_USAGE, Usage
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
     from moothall.journal import Entry
-    from moothall.journal.run_parts import RecordedPart
     from moothall.memory.memory import Memory
 
 KIND = "ReActAgent"
-_OFFSETS = ReplayOffsets()
 
 
 class LoopTurn:
@@ -192,7 +190,7 @@ def program_of(agent: Looping) -> dict[str, Any]:
         parts["model"] = getattr(agent.model, "name", None)
     except MoothallError:
         pass  # a model that cannot be made fails at its first call, which in a group is a turn
-    return fingerprint(**parts)
+    return ReadRecord.fingerprint(**parts)
 
 
 # -- what this process knows -----------------------------------------------------------------------
@@ -206,40 +204,7 @@ def catch_up(
         catch_up_memory(memory, record)
     except Exception as error:
         raise Stop.on_memory(agent.id, error) from error
-    catch_up_models(record, agent.model_or_name, agent.model, budget)
-
-
-def catch_up_models(
-    record: Record[Any],
-    owner: Any,
-    model: Any,
-    budget: Budget | None,
-    chosen: Callable[[Entry], bool] | None = None,
-) -> None:
-    """Let a model skip the recorded answers, and charge a budget for them.
-
-    `chosen` says which entries are of this model, if there are several.
-    """
-    entries = record.entries()
-    skip: Callable[[int], None] | None = getattr(model, "skip", None)
-    new = entries[_known_count(owner, record, "entries") :]
-    answers = spending(new if chosen is None else filter(chosen, new)).answers
-    _set_known(owner, record, len(entries))
-    if answers and callable(skip):
-        skip(answers)
-    # A budget made for this reply is new; the one that it is part of may be charged already.
-    for account, alone in () if budget is None else budget.accounts_alone():
-        before = _known_count(account, record, "entries")
-        if before < len(entries):
-            _set_known(account, record, len(entries))  # counted, even if the charge is refused
-            charge_spent(alone, model, entries[before:])
-
-
-def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
-    """Mark what this process has recorded as known to a model and a budget."""
-    accounts = () if budget is None else budget.accounts
-    for each in (model, *accounts):
-        _OFFSETS.set(each, record.key, record.count)
+    record.catch_up(agent.model_or_name, agent.model, budget)
 
 
 def remember(
@@ -259,7 +224,7 @@ def remember(
         return
     for message in messages:
         memory.add_memory(message)
-    _OFFSETS.set(memory, record.key, first + len(messages))
+    OFFSETS.set(memory, record.key, first + len(messages))
 
 
 def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
@@ -267,33 +232,18 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     messages = record.state.stored() if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
-        after = _known_count(memory, record, "messages") or overlap(
+        after = record.known_count(memory, "messages") or overlap(
             [*map(bare, memory.get_memories())], [*map(bare, messages)]
         )
     remember(memory, record, messages[after:], after)
 
 
-def _known_count(target: Any, record: Record[Any], unit: Literal["entries", "messages"]) -> int:
-    """Return how many of these of a run an object knows, from this run or those it copies."""
-    count = _OFFSETS.get(target, record.key)
-    for each in record.copied:
-        count = max(count, min(_OFFSETS.get(target, each["key"]), each[unit]))
-    return count
-
-
-def _set_known(target: Any, record: Record[Any], entries: int) -> None:
-    """Mark entries of a run, also in those it copies, as known to an object."""
-    _OFFSETS.set(target, record.key, entries)
-    for each in record.copied:
-        _OFFSETS.set(target, each["key"], max(_OFFSETS.get(target, each["key"]), each["entries"]))
-
-
 # -- what was recorded -----------------------------------------------------------------------------
 
 
-def replayed_reply(part: RecordedPart) -> Reply:
+def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
-    return as_it_ended(ReadRecord(part, LoopState))
+    return as_it_ended(ReadRecord.read(run_id, entries, LoopState))
 
 
 def call_ids(messages: Iterable[Any]) -> set[str]:
@@ -381,4 +331,4 @@ def _has_seen(memory: Memory, record: Record[Any]) -> bool:
     """Return whether a memory has messages of a run, as one in a file may have."""
     run_keys = getattr(memory, "run_offsets", None) or ()
     in_file = getattr(memory, "is_in_file", False)
-    return in_file or record.key in run_keys or _OFFSETS.get(memory, record.key) > 0
+    return in_file or record.key in run_keys or OFFSETS.get(memory, record.key) > 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from moothall.actions.approval import Later, Question
 from moothall.actions.environment import failed
 from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.step import StepHandle, asking
+from moothall.agents.replies.step import StepHandle
 from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.jsonvalue import as_json, json_text, readable
 from moothall.journal.store.wait_rows import WaitOutcome
@@ -155,7 +155,7 @@ async def answered(
     try:
         answer = await step.came(step.hash_of("question", *place))
         if answer is None:
-            with asking(step.record, "question", text=question.text):
+            with step.record.waiting_for("question", text=question.text):
                 await step.record.commit()
                 return await ask(replace(question, waits_in=step.run_id))
     except Stop:  # it is open

@@ -34,7 +34,6 @@ from moothall.agents.loop.recording import (
     call_ids,
     catch_up,
     end_data,
-    mark_known,
     remember,
     tell_past,
 )
@@ -44,11 +43,12 @@ from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import LoopModelStep
 from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
-from moothall.agents.replies.record import PastStep, Record
-from moothall.agents.replies.record import StepHandle as RecordedStep
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.resume import has_ended, run_recorded
+from moothall.agents.replies.resume import has_ended
+from moothall.agents.replies.step import PastStep
+from moothall.agents.replies.step import StepHandle as RecordedStep
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText, json_text
@@ -129,7 +129,7 @@ class LoopRun:
             if record is None:
                 return await self._reply()
             if not has_ended(record):
-                return await run_recorded(record, self._resumed, end_data, self.end)
+                return await record.run_to_end(self._resumed, end_data, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
         finally:
@@ -302,7 +302,7 @@ class LoopRun:
         """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
         assert record is not None
-        record.at_end = partial(mark_known, record, self.agent.model_or_name, self.budget)
+        record.at_end = partial(record.mark_known, self.agent.model_or_name, self.budget)
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.found_actions = self.state.defers, (*self.state.joined,)

@@ -20,14 +20,14 @@ from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import Done, Event
-from moothall.agents.replies.record import Record, StepHandle, dump_state, load_state
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
 from moothall.agents.replies.reply_context import ReplySetup, as_asked, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.state import REPLY
-from moothall.agents.replies.step import asking
+from moothall.agents.replies.state import REPLY, dump_state, load_state
+from moothall.agents.replies.step import StepHandle
 from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
 from moothall.foundation.threads import awaited, context_value, is_cancelled
@@ -239,7 +239,7 @@ async def ask_member(
         await step.begins()
         read = MemberReading()
         its = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
-        until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
+        until = record.waiting_for("person", text=str(agent.id)) if is_person else nullcontext()
         with context_value(ACTING, acting(read)), as_asked(setup=its), until:
             if is_person:
                 await record.commit()

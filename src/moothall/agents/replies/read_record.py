@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from weakref import finalize
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.agents.replies.checked_parts import is_recording
@@ -15,12 +17,13 @@ from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
+from moothall.foundation.threads import guard
+from moothall.journal.entry import ROOT
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
 from moothall.journal.wait import DECISIONS
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
-    from moothall.journal.run_parts import RecordedPart
 
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
 _MAX_PART_CHARS = 80
@@ -30,13 +33,58 @@ _STEPS: Final = ("started", "ended", "failed", *DECISION_ENTRIES, "decided", WAI
 """The kinds of entries about a step."""
 
 S = TypeVar("S")
+T = TypeVar("T")
+
+
+_MAX_OFFSETS: Final = 10_000
+"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
+
+
+class ReplayOffsets:
+    """Replay offsets of objects, such as memories and budgets, in each run.
+
+    A memory that has the first five messages of a run gets only those from the sixth on when the
+    run is resumed. Objects are compared by identity; one without weak references has no marks.
+    """
+
+    def __init__(self) -> None:
+        self._guard = guard()
+        self._offsets: dict[int, OrderedDict[str, int]] = {}
+
+    def get(self, owner: Any, run: str) -> int:
+        """Return an object's offset in a run; 0 if unknown."""
+        marks = self._offsets.get(id(owner))
+        return 0 if marks is None else marks.get(run, 0)
+
+    def set(self, owner: Any, run: str, place: int) -> None:
+        """Set an object's offset in a run."""
+        marks = self._offsets.get(id(owner))
+        if marks is None:
+            try:
+                finalize(owner, self._offsets.pop, id(owner), None)
+            except TypeError:
+                return
+            marks = self._offsets.setdefault(id(owner), OrderedDict())
+        with self._guard:
+            marks[run] = place
+            marks.move_to_end(run)
+            if len(marks) > _MAX_OFFSETS:
+                marks.popitem(last=False)
+
+
+OFFSETS: Final = ReplayOffsets()
+"""What models, budgets and memories know of runs."""
 
 
 class ReadRecord(Generic[S]):
     """The record of one agent's part of a run, as it was read."""
 
-    def __init__(self, part: RecordedPart, kind: type[S]) -> None:
-        self.read_part = part
+    run_id: str = ""
+    """The id of the run."""
+
+    def __init__(self, run_id: str, entries: list[Entry], kind: type[S]) -> None:
+        self.run_id = run_id
+        self._entries = entries
         self.past_steps: dict[str, PastStep] = {}
         metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
         self._scalars = [
@@ -50,21 +98,44 @@ class ReadRecord(Generic[S]):
         self._end: dict[str, Any] | None = None
         self.received: list[Any] = []  # from outside since the last state, in order
         state: dict[str, Any] | None = None
-        for entry in part.past_entries:
+        for entry in entries:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
                 self._end = None
             state = self._take(entry, state)
         self.state: S | None = None  # the last that was saved
         if state is not None:
-            self.state = load_state(kind, state, f"run {part.run_id!r}")
+            self.state = load_state(kind, state, f"run {run_id!r}")
             self._counts = {name: len(getattr(self.state, name)) for name in self._counts}
 
     # -- what was recorded -------------------------------------------------------------------------
 
-    @property
-    def run_id(self) -> str:
-        """Return the id of the run."""
-        return self.read_part.run_id
+    @staticmethod
+    def read(run_id: str, entries: Iterable[Entry], kind: type[T]) -> ReadRecord[T]:
+        """Return the record of a run's own agent, which is only read.
+
+        Args:
+            run_id: the run's id
+            entries: those of the run, as `journal.entries` returns them
+            kind: the dataclass of its state
+
+        Raises:
+            StateError: it has no such state, or a newer moothall recorded it
+        """
+        return ReadRecord(run_id, [each for each in entries if each.path == ROOT], kind)
+
+    @staticmethod
+    def fingerprint(**parts: Any) -> dict[str, str]:
+        """Return a program's parts by name, as a record compares them: as JSON, or its hash."""
+        texts = {}
+        for name, value in parts.items():
+            try:
+                text = _SORTED.encode(value)  # as nearly all parts are JSON data
+            except (TypeError, ValueError, RecursionError):
+                text = _SORTED.encode(as_json(value))
+            if len(text) > _MAX_PART_CHARS:
+                text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+            texts[name.replace("_", " ")] = text
+        return texts
 
     @property
     def over(self) -> dict[str, Any] | None:
@@ -86,7 +157,23 @@ class ReadRecord(Generic[S]):
 
     def entries(self) -> list[Entry]:
         """Return the recorded entries."""
-        return self.read_part.past_entries
+        return self._entries
+
+    def check(self, kind: str, agent: str, program: Mapping[str, Any]) -> None:
+        """Raise RunMismatch if the program is not the one that began the run."""
+        start, changed = self.start, dict[str, None]()
+        if start is None or (start["kind"] == kind and start["fingerprint"] is None):
+            return
+        detail = f"it was a {start['kind']}, and is a {kind}"
+        if start["kind"] == kind:
+            changes = _changes(agent, start["fingerprint"], program)
+            changed = dict.fromkeys(name for names in changes.values() for name in names)
+            detail = "; ".join(
+                f"agent {id!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
+                for id, names in changes.items()
+            )
+        if detail:
+            raise RunMismatch(self.run_id, (*changed,) or ("agent",), shorten(detail, 500))
 
     @property
     def copied(self) -> list[dict[str, Any]]:
@@ -173,49 +260,15 @@ def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
     return [json.loads(read_value(each)) for each in hashes]
 
 
-def fingerprint(**parts: Any) -> dict[str, str]:
-    """Return a program's parts by name: each as JSON if that is short, else as its hash."""
-    texts = {}
-    for name, value in parts.items():
-        try:
-            text = _SORTED.encode(value)  # as nearly all parts are JSON data
-        except (TypeError, ValueError, RecursionError):
-            text = _SORTED.encode(as_json(value))
-        if len(text) > _MAX_PART_CHARS:
-            text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-        texts[name.replace("_", " ")] = text
-    return texts
-
-
 def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     """Return the fingerprint of a group, with those of its members."""
     programs = []
     for member in members:
         id = str(member.id)
-        type_only = fingerprint(agent=[type(member).__qualname__, id])
+        type_only = ReadRecord.fingerprint(agent=[type(member).__qualname__, id])
         own = member.describe_program() if is_recording(member) else type_only
         programs.append([id, own])
-    return {**fingerprint(**parts), _MEMBERS: programs}
-
-
-def check(
-    run_id: str, start: Mapping[str, Any], kind: str, agent: str, program: Mapping[str, Any]
-) -> None:
-    """Check that a program is the one that began the run."""
-    changed: Iterable[str]
-    if start["kind"] != kind:
-        changed, detail = ["agent"], f"it was a {start['kind']}, and is a {kind}"
-    elif start["fingerprint"] is None:
-        return
-    elif changes := _changes(agent, start["fingerprint"], program):
-        changed = dict.fromkeys(name for names in changes.values() for name in names)
-        detail = "; ".join(
-            f"agent {member_id!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
-            for member_id, names in changes.items()
-        )
-    else:
-        return
-    raise RunMismatch(run_id, tuple(changed), shorten(detail, 500))
+    return {**ReadRecord.fingerprint(**parts), _MEMBERS: programs}
 
 
 def _changes(

@@ -9,33 +9,34 @@ step that has ended returns its recorded result and calls nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import MISSING, fields
-from hashlib import sha256
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import repeat
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from moothall.agents.replies.read_record import ReadRecord, check, fingerprint, kept_list
-from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.state import APPENDED as APPENDED
-from moothall.agents.replies.state import LIVE as LIVE
+from moothall.actions.approval import Later
+from moothall.agents.replies.charging import charge_spent, spending
+from moothall.agents.replies.read_record import OFFSETS, ReadRecord, kept_list
+from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.state import Codec, codec_of
-from moothall.agents.replies.state import dump_state as dump_state
-from moothall.agents.replies.state import load_state as load_state
-from moothall.agents.replies.step import NULL_STEP as NULL_STEP
-from moothall.agents.replies.step import PastStep as PastStep
-from moothall.agents.replies.step import StepHandle as StepHandle
+from moothall.agents.replies.step import PastStep, StepHandle
 from moothall.foundation import tracing
-from moothall.foundation.errors import InDoubt, JournalError, StateError
+from moothall.foundation.errors import InDoubt, JournalError, MoothallError, StateError
 from moothall.foundation.jsonvalue import as_json, deep_json
-from moothall.foundation.threads import is_closing
+from moothall.foundation.text import error_message, error_text, log_failure
+from moothall.foundation.threads import is_cancelled, is_closing
+from moothall.journal.stop_reason import REASONS, cut_off
+from moothall.journal.wait import in_words
 
 if TYPE_CHECKING:
-    from moothall.journal import Journal, RunPart
+    from moothall.budget import Budget
+    from moothall.journal import Entry, RunPart
     from moothall.journal.commits import OpenRun
 
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+
+R = TypeVar("R", bound=Reply)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Record(ReadRecord[S]):
 
     def __init__(self, part: RunPart, kind: type[S]) -> None:
         self.run_part = part
-        super().__init__(part, kind)
+        super().__init__(part.run_id, part.past_entries, kind)
         self.key: str = part.key  # unique among the parts of all runs and journals
         self._callbacks: list[tuple[int, Callable[[], None]]] = []  # each with entries to wait for
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
@@ -75,8 +76,7 @@ class Record(ReadRecord[S]):
     def begin(self, kind: str, agent: str, program: Mapping[str, Any], /, **about: Any) -> None:
         """Note what the part begins with; RunMismatch if another program began it."""
         start = self.start
-        if start is not None:
-            check(self.run_id, start, kind, agent, program)
+        self.check(kind, agent, program)
         if start is None or start["fingerprint"] is None:  # a fork may have another program
             about = {"kind": kind, "agent": agent, **about, **(start or {}), "fingerprint": program}
             self.start: dict[str, Any] | None = about
@@ -298,103 +298,139 @@ class Record(ReadRecord[S]):
         while then and then[0][0] <= self.run_part.run.written_count:
             then.pop(0)[1]()  # removed first: a callback that commits comes here again
 
+    async def run_to_end(
+        self,
+        run: Callable[[], Awaitable[R]],
+        at_end: Callable[[R], Mapping[str, Any]],
+        stopped: Callable[[Stop], R],
+    ) -> R:
+        """Run to the end, and record how it ended, even if it raises.
 
-class _NullRecord(Record[S]):
-    """The record of a run without a journal: steps are called, and nothing is kept."""
-
-    key = ""
-    run: Any = SimpleNamespace(resumes_later=False, waiting_runs=(), cut_off=(), past_entries={})
-
-    def __init__(self) -> None:
-        self.state = self.start = self._end = self.at_end = None
-        self.received = []
-        self.members = {}
-        self.past_steps = {}
-        self._counts = {}
-
-    @property
-    def run_id(self) -> str:
-        return ""
-
-    async def step(
-        self, key: str, call: Callable[[StepHandle], Awaitable[T]], /, **options: Any
-    ) -> T:
-        return await call(NULL_STEP)
-
-    def note(self, kind: str, data: Any) -> None:
-        pass
-
-    def note_end(self, reason: str, **about: Any) -> None:
-        pass
-
-    def save(self, state: S, **earlier: tuple[int, str]) -> None:
-        pass
-
-    def member(self, name: str, agent: str, **about: Any) -> RunPart | None:
-        return None
-
-    def keep(self, data: bytes) -> str:
-        return sha256(data).hexdigest()
-
-    def after_commit(self, done: Callable[[], None]) -> None:
-        done()
-
-    async def commit(self, upto: int | None = None) -> None:
-        pass
-
-    def commit_now(self, cause: BaseException | None = None) -> None:
-        pass
-
-
-NULL_RECORD: Final[Record[Any]] = _NullRecord()
-"""The record of every run without a journal."""
-
-
-@asynccontextmanager
-async def recorded(
-    journal: Journal | None,
-    run_id: str,
-    kind: str,
-    agent: str,
-    state: type[S],
-    *,
-    task: str = "",
-    program: Mapping[str, Any] | None = None,
-) -> AsyncIterator[Record[S]]:
-    """Open the record of a run of your own orchestrator, new or resumed.
-
-    A run that is over has `record.over`: return its result instead of doing it again.
-
-    Args:
-        journal: the journal; None records nothing
-        run_id: the run's id
-        kind: the name of the orchestrator
-        agent: the id of the agent that runs it
-        state: the dataclass of its state, with a default for each field
-        task: its task, as people see it in `moothall runs`
-        program: what must be equal for a program to resume the run, as JSON data by name
-
-    Raises:
-        RunHeld: the run is in use elsewhere
-        RunMismatch: another program began it
-        JournalError: the journal cannot be used, or is damaged
-    """
-    if journal is None:
-        yield NULL_RECORD
-        return
-    for each in fields(cast(Any, state)):
-        if each.default is MISSING and each.default_factory is MISSING:
-            raise StateError(f"{state.__name__}.{each.name} must have a default: it begins so")
-    part = await journal.begin(run_id, kind, agent, task)
-    try:
-        record = Record(part, state)
-        record.begin(kind, agent, fingerprint(**(program or {})), task=task)
+        Args:
+            run: does the work; it may raise Stop
+            at_end: returns what is recorded of the reply, beside its stop reason
+            stopped: returns the reply of a run that has stopped
+        """
+        end_before = self.over  # of a run that is resumed
         try:
-            yield record
+            try:
+                reply = await run()
+            except Stop as stop:
+                reply = stopped(stop)
+            except Later as later:
+                log_failure(logger, f"run {self.run_id!r} stops", later)
+                reply = stopped(Stop("error", str(later.misplaced), later.misplaced))
+            if not (reply.stop_reason == "waiting" and self._rests()):
+                await self.end(reply.stop_reason, **at_end(reply))
+        except JournalError as error:
+            log_failure(logger, f"run {self.run_id!r} stops", error)
+            return stopped(Stop("error", str(error), error))
         except BaseException as error:
-            with suppress(JournalError):  # raise what stopped the run instead
-                record.commit_now(error)
+            resumes = isinstance(error, asyncio.CancelledError) and self.run.resumes_later
+            if self.over is end_before and not resumes:  # else its end is noted, and not written
+                ends = Stop("cancelled", self._cut_off_reason(error))
+                self.note_end("cancelled", **at_end(stopped(ends)))
+            try:
+                # After KeyboardInterrupt or GeneratorExit no loop would go on with an await.
+                awaits = isinstance(error, Exception | asyncio.CancelledError)
+                if awaits and not is_closing(error):
+                    await self.commit()
+                else:
+                    self.commit_now(error)
+            except MoothallError as lost:  # also an error of the memory: raise what stopped the run
+                logger.error("run %r: its end is not kept: %s", self.run_id, lost)
             raise
-        await record.commit()
-    finally:
-        part.close()
+        return reply
+
+    def _rests(self) -> bool:
+        """Return whether a run waits as before: nothing has happened since it was opened."""
+        return self.over is not None and self.over["reason"] == "waiting" and not self.entry_count
+
+    def _cut_off_reason(self, error: BaseException) -> str:
+        """Return why the run was cut off, and what it asked a person; empty if nothing says it."""
+        if isinstance(error, Exception):
+            return error_text(error)
+        why, questions = error_message(error), self.run.cut_off
+        return cut_off(why or REASONS.explain("cancelled"), questions) if questions else why
+
+    @contextmanager
+    def waiting_for(
+        self, kind: str, action: str = "", args: Any = None, text: str = ""
+    ) -> Iterator[None]:
+        """Have the run say in a `with` block that it waits for a person.
+
+        The next commit writes it. Its end says what for, if it is cancelled meanwhile.
+
+        Args:
+            kind: `approval`, `question` or `person`
+            action: the name of the action that a person is asked about
+            args: its arguments
+            text: the question, or who is asked
+        """
+        self.run.wait(1)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if is_cancelled() and self.run_id:
+                self.run.cut_off.append(in_words(kind, action, args, text))
+            raise
+        finally:
+            self.run.wait(-1)
+
+    # -- what this process knows ------------------------------------------------------------------
+
+    def catch_up(
+        self,
+        owner: Any,
+        model: Any,
+        budget: Budget | None,
+        chosen: Callable[[Entry], bool] | None = None,
+    ) -> None:
+        """Let a model skip the recorded answers, and charge a budget for them, each once.
+
+        Args:
+            owner: the model, or its name, for which a process makes a model anew
+            model: the model itself
+            budget: what the run may spend; None without a limit
+            chosen: returns whether an entry is of this model, if there are several
+        """
+        entries = self.entries()
+        skip: Callable[[int], None] | None = getattr(model, "skip", None)
+        new = entries[self.known_count(owner, "entries") :]
+        answers = spending(new if chosen is None else filter(chosen, new)).answers
+        self._set_known(owner, len(entries))
+        if answers and callable(skip):
+            skip(answers)
+        # A budget made for this reply is new; the one that it is part of may be charged already.
+        for account, alone in () if budget is None else budget.accounts_alone():
+            before = self.known_count(account, "entries")
+            if before < len(entries):
+                self._set_known(account, len(entries))  # counted, even if the charge is refused
+                charge_spent(alone, model, entries[before:])
+
+    def mark_known(self, model: Any, budget: Budget | None) -> None:
+        """Mark what this process has recorded as known to a model and a budget."""
+        accounts = () if budget is None else budget.accounts
+        for each in (model, *accounts):
+            OFFSETS.set(each, self.key, self.count)
+
+    def charge(self, budget: Budget, model: Any, chosen: Callable[[Entry], bool]) -> None:
+        """Charge a budget what the recorded entries that `chosen` says have spent.
+
+        It is charged even if that is more than it allows. `model` says the price of tokens that
+        were recorded without one.
+        """
+        charge_spent(budget, model, filter(chosen, self.entries()))
+
+    def known_count(self, target: Any, unit: Literal["entries", "messages"]) -> int:
+        """Return how many of these of the run an object knows, from it or those it copies."""
+        count = OFFSETS.get(target, self.key)
+        for each in self.copied:
+            count = max(count, min(OFFSETS.get(target, each["key"]), each[unit]))
+        return count
+
+    def _set_known(self, target: Any, entries: int) -> None:
+        """Mark entries of the run, also in those it copies, as known to an object."""
+        OFFSETS.set(target, self.key, entries)
+        for each in self.copied:
+            OFFSETS.set(target, each["key"], max(OFFSETS.get(target, each["key"]), each["entries"]))

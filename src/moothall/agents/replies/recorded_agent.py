@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from moothall.actions.message import REPLYING, Envelope
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.read_record import fingerprint
-from moothall.agents.replies.record import NULL_RECORD, Record
+from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, under_way
-from moothall.agents.replies.resume import answer_asker, answers_in, fork_id_of, has_ended
+from moothall.agents.replies.resume import (
+    NULL_RECORD,
+    answer_asker,
+    answers_in,
+    fork_id_of,
+    has_ended,
+)
 from moothall.agents.replies.state import VERSION, dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
     ResumedRun,
@@ -258,17 +263,14 @@ class RecordedAgent(ConversationalAgent):
             schema = record.start["schema"]  # `resume` need not pass it again
         if request.options is None and record.start is not None:
             request.options = record.start.get("options")
-        program = fingerprint(task=request.original_content, thread=request.thread, schema=schema)
+        asked_for = {"task": request.original_content, "thread": request.thread}
+        program = record.fingerprint(**asked_for, schema=schema)
         if record.start is not None and (request.record is not None or request.resumed):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
         before_hooks = request.original_content
         original = None if before_hooks == request.content else before_hooks
-        beginning = {
-            "task": request.content,
-            "given": original,
-            "thread": request.thread,
-            "schema": schema,
-        }
+        beginning: dict[str, Any] = {"task": request.content, "given": original}
+        beginning |= {"thread": request.thread, "schema": schema}
         if request.options:
             beginning["options"] = dict(request.options)
         if request.record is None:

@@ -1,75 +1,37 @@
-"""Resuming a run: what its objects know of it, how it ended, and recording its end."""
+"""Opening and resuming runs: the record of one's own, how a run ended, and those that wait."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakKeyDictionary, finalize
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import MISSING, fields
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from weakref import WeakKeyDictionary
 
-from moothall.actions.approval import Later
 from moothall.actions.message import MAX_ID, REPLYING
 from moothall.actions.provenance import union
-from moothall.agents.replies.reply import Reply, Step, Stop
+from moothall.agents.replies.record import Record
+from moothall.agents.replies.reply import Reply, Step
 from moothall.agents.replies.state import dump_state
-from moothall.foundation.errors import JournalError, MoothallError
+from moothall.agents.replies.step import NULL_STEP, StepHandle
+from moothall.foundation.errors import JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText
-from moothall.foundation.text import error_message, error_text, log_failure
-from moothall.foundation.threads import guard, is_closing
 from moothall.journal.entry import CHANGED, ROOT, begin_data_of
-from moothall.journal.stop_reason import ANSWERED, FINAL, REASONS, cut_off
+from moothall.journal.stop_reason import ANSWERED, FINAL
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.read_record import ReadRecord
-    from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
-    from moothall.journal import Journal
+    from moothall.journal import Journal, RunPart
     from moothall.journal.commits import OpenRun
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
-
-_MAX_OFFSETS: Final = 10_000
-"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
-
-
-class ReplayOffsets:
-    """Replay offsets of objects, such as memories and budgets, in each run.
-
-    A memory that has the first five messages of a run gets only those from the sixth on when the
-    run is resumed. Objects are compared by identity; one without weak references has no marks.
-    """
-
-    def __init__(self) -> None:
-        self._guard = guard()
-        self._offsets: dict[int, OrderedDict[str, int]] = {}
-
-    def get(self, owner: Any, run: str) -> int:
-        """Return an object's offset in a run; 0 if unknown."""
-        marks = self._offsets.get(id(owner))
-        return 0 if marks is None else marks.get(run, 0)
-
-    def set(self, owner: Any, run: str, place: int) -> None:
-        """Set an object's offset in a run."""
-        marks = self._offsets.get(id(owner))
-        if marks is None:
-            try:
-                finalize(owner, self._offsets.pop, id(owner), None)
-            except TypeError:
-                return
-            marks = self._offsets.setdefault(id(owner), OrderedDict())
-        with self._guard:
-            marks[run] = place
-            marks.move_to_end(run)
-            if len(marks) > _MAX_OFFSETS:
-                marks.popitem(last=False)
-
-
-R = TypeVar("R", bound=Reply)
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def has_ended(record: ReadRecord[Any]) -> bool:
@@ -93,58 +55,6 @@ def reply_at_end(
             value = schema.read(text)
     parts = (text, value, messages, steps, usage)
     return Reply(*parts, reason, end["detail"], None, record.run_id)
-
-
-async def run_recorded(
-    record: Record[Any],
-    run: Callable[[], Awaitable[R]],
-    at_end: Callable[[R], Mapping[str, Any]],
-    stopped: Callable[[Stop], R],
-) -> R:
-    """Run to the end, and record its reason and what `at_end` returns, even if it raises."""
-    end_before = record.over  # of a run that is resumed
-    try:
-        try:
-            reply = await run()
-        except Stop as stop:
-            reply = stopped(stop)
-        except Later as later:
-            log_failure(logger, f"run {record.run_id!r} stops", later)
-            reply = stopped(Stop("error", str(later.misplaced), later.misplaced))
-        if not (reply.stop_reason == "waiting" and _rests(record)):
-            await record.end(reply.stop_reason, **at_end(reply))
-    except JournalError as error:
-        log_failure(logger, f"run {record.run_id!r} stops", error)
-        return stopped(Stop("error", str(error), error))
-    except BaseException as error:
-        resumes = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
-        if record.over is end_before and not resumes:  # else its end is noted, and only not written
-            ends = Stop("cancelled", _cut_off_reason(error, record.run.cut_off))
-            record.note_end("cancelled", **at_end(stopped(ends)))
-        try:
-            # After KeyboardInterrupt or GeneratorExit no loop would go on with an await.
-            awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
-            if awaits:
-                await record.commit()
-            else:
-                record.commit_now(error)
-        except MoothallError as lost:  # also an error of the memory: raise what stopped the run
-            logger.error("run %r: its end is not kept: %s", record.run_id, lost)
-        raise
-    return reply
-
-
-def _cut_off_reason(error: BaseException, questions: Sequence[str]) -> str:
-    """Return why a run was cut off, and what it had asked a person; empty if nothing says more."""
-    if isinstance(error, Exception):
-        return error_text(error)
-    why = error_message(error)
-    return cut_off(why or REASONS.explain("cancelled"), questions) if questions else why
-
-
-def _rests(record: Record[Any]) -> bool:
-    """Return whether a run waits as before: nothing has happened since it was opened."""
-    return record.over is not None and record.over["reason"] == "waiting" and not record.entry_count
 
 
 def end_data(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
@@ -270,3 +180,106 @@ async def answer_asker(
 def fork_id_of(run_id: str) -> str:
     """Return the id of the fork in which a changed program goes on with a run."""
     return f"{run_id[: MAX_ID - len(CHANGED)]}{CHANGED}"
+
+
+# -- a run of one's own ----------------------------------------------------------------------------
+
+
+class _NullRecord(Record[S]):
+    """The record of a run without a journal: steps are called, and nothing is kept."""
+
+    key = ""
+    run: Any = SimpleNamespace(
+        resumes_later=False, waiting_runs=(), cut_off=(), past_entries={}, wait=lambda count: None
+    )
+
+    def __init__(self) -> None:
+        self.state = self.start = self._end = self.at_end = None
+        self.received = []
+        self.members = {}
+        self.past_steps = {}
+        self._counts = {}
+        self._entries = []
+
+    async def step(
+        self, key: str, call: Callable[[StepHandle], Awaitable[T]], /, **options: Any
+    ) -> T:
+        return await call(NULL_STEP)
+
+    def note(self, kind: str, data: Any) -> None:
+        pass
+
+    def note_end(self, reason: str, **about: Any) -> None:
+        pass
+
+    def save(self, state: S, **earlier: tuple[int, str]) -> None:
+        pass
+
+    def member(self, name: str, agent: str, **about: Any) -> RunPart | None:
+        return None
+
+    def keep(self, data: bytes) -> str:
+        return sha256(data).hexdigest()
+
+    def after_commit(self, done: Callable[[], None]) -> None:
+        done()
+
+    async def commit(self, upto: int | None = None) -> None:
+        pass
+
+    def commit_now(self, cause: BaseException | None = None) -> None:
+        pass
+
+
+NULL_RECORD: Final[Record[Any]] = _NullRecord()
+"""The record of every run without a journal."""
+
+
+@asynccontextmanager
+async def recorded(
+    journal: Journal | None,
+    run_id: str,
+    kind: str,
+    agent: str,
+    state: type[S],
+    *,
+    task: str = "",
+    program: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Record[S]]:
+    """Open the record of a run of your own orchestrator, new or resumed.
+
+    A run that is over has `record.over`: return its result instead of doing it again.
+
+    Args:
+        journal: the journal; None records nothing
+        run_id: the run's id
+        kind: the name of the orchestrator
+        agent: the id of the agent that runs it
+        state: the dataclass of its state, with a default for each field
+        task: its task, as people see it in `moothall runs`
+        program: what must be equal for a program to resume the run, as JSON data by name
+
+    Raises:
+        RunHeld: the run is in use elsewhere
+        RunMismatch: another program began it
+        JournalError: the journal cannot be used, or is damaged
+    """
+    if journal is None:
+        yield NULL_RECORD
+        return
+    for each in fields(cast(Any, state)):
+        if each.default is MISSING and each.default_factory is MISSING:
+            raise StateError(f"{state.__name__}.{each.name} must have a default: it begins so")
+    part = await journal.begin(run_id, kind, agent, task)
+    try:
+        record = Record(part, state)
+        record.begin(kind, agent, record.fingerprint(**(program or {})), task=task)
+        try:
+            yield record
+        except BaseException as error:
+            with suppress(JournalError):  # raise what stopped the run instead
+                record.commit_now(error)
+            raise
+        await record.commit()
+    finally:
+        part.close()

@@ -6,18 +6,17 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later
 from moothall.actions.approval.decision import DECISION_KINDS, Decision, Refused
 from moothall.agents.replies.reply import Stop
-from moothall.foundation.threads import WORKERS, is_cancelled
+from moothall.foundation.threads import WORKERS
 from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
-from moothall.journal.wait import DoubtDecision, Wait, in_words, wait_of
+from moothall.journal.wait import DoubtDecision, Wait, wait_of
 
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun
@@ -124,7 +123,7 @@ class StepHandle:
         outcome, decision = await self.came(wait), None
         if outcome is None:
             action, args, text = map((about or {}).get, ("action", "args", "text"))
-            with asking(record, "approval", action or "", args, text or ""):
+            with record.waiting_for("approval", action or "", args, text or ""):
                 await record.commit()  # keep all entries: a person may take long to answer
                 decision = await ask()
             if isinstance(decision, Later):
@@ -363,27 +362,6 @@ class _NullStep(StepHandle):
     @property
     def goes_on(self) -> bool:
         return False
-
-
-@contextmanager
-def asking(
-    record: Any, kind: str, action: str = "", args: Any = None, text: str = ""
-) -> Iterator[None]:
-    """Have a run say that it waits for a person, and its end what for, if it is cancelled.
-
-    The next commit writes it.
-    """
-    if record.run_id:
-        record.run.wait(1)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if is_cancelled() and record.run_id:
-            record.run.cut_off.append(in_words(kind, action, args, text))
-        raise
-    finally:
-        if record.run_id:
-            record.run.wait(-1)
 
 
 NULL_STEP: Final = _NullStep(None, "", {}, PastStep(""), False)

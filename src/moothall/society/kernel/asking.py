@@ -7,16 +7,16 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from moothall import Agent, JournalError, ModelError, ModelReply, MoothallError
-from moothall.agents.replies.charging import charge_spent
 from moothall.budget import Budget
 from moothall.build import NULL_RECORD, Record, StepHandle, completed, error_text, tracing
+from moothall.journal import Entry
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -151,12 +151,7 @@ class CitizenModelCalls:
                 continue
             _CHARGED_RUNS[account].add(record.key)
             by = {id for id in citizen_by_key.values() if account in accounts.get(id, shared)}
-            own_entries = [
-                each
-                for each in entries
-                if _citizen_of(str(each.data.get("key")), citizen_by_key) in by
-            ]
-            charge_spent(budget, dearest, own_entries)
+            record.charge(budget, dearest, partial(_is_of, by, citizen_by_key))
 
 
 class AskedModel:
@@ -182,6 +177,10 @@ class AskedModel:
     ) -> ModelReply:
         """Answer a conversation; see `CitizenModelCalls.complete`."""
         return await self._asking.complete(self, (messages, actions, schema))
+
+
+def _is_of(citizens: Container[Any], citizen_by_key: Mapping[str, Any], entry: Entry) -> bool:
+    return _citizen_of(str(entry.data.get("key")), citizen_by_key) in citizens
 
 
 def _citizen_of(key: str, citizen_by_key: Mapping[str, Any]) -> Any:

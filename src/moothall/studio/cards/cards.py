@@ -33,12 +33,9 @@ from moothall import (
     StateError,
 )
 from moothall.actions.approval.decision import DECISION_KINDS
-from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.ready.person import DECIDE
-from moothall.agents.replies.read_record import ReadRecord
 from moothall.build import guard, json_text
-from moothall.journal import Doubt, Wait, Waits
-from moothall.journal.run_parts import ReadPart
+from moothall.journal import Doubt, Entry, Wait, Waits
 from moothall.studio.feed import EventFeed
 
 _MAX_REASON_CHARS: Final = 2_000
@@ -259,11 +256,11 @@ def _set_result(answer: asyncio.Future[Any], value: Any) -> None:
 
 def _decision_subject(journal: Journal, wait: Wait) -> dict[str, Any]:
     """Return what H of a dual act decides about: the task, and what R has concluded last."""
-    part = ReadPart(wait.run, journal.entries(wait.run))
-    progress = ReadRecord(part, DualActState).state or DualActState()
-    last = progress.conclusions[-1].to_json() if progress.conclusions else None
-    subject = {"agent": "H", "run": wait.run, "told": [*progress.told], "conclusion": last}
-    return {**subject, "task": progress.task, "round": len(progress.conclusions)}
+    state = Entry.state_in(journal.entries(wait.run)) or {}
+    conclusions = state.get("conclusions", [])
+    subject = {"agent": "H", "run": wait.run, "told": state.get("told", [])}
+    last = conclusions[-1] if conclusions else None
+    return {**subject, "conclusion": last, "task": state.get("task", ""), "round": len(conclusions)}
 
 
 def _approval_subject(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from moothall import NoSuchRun, RunMismatch, StateError
-from moothall.agents.replies.read_record import check
+from moothall.build import Record
 from moothall.journal import REASONS, Doubt, Journal, Outline
 from moothall.studio.orders.act import is_small_model
 from moothall.studio.orders.order import ActOrder, AnyOrder, order_of
@@ -107,9 +107,7 @@ def check_program(journal: Journal, run_id: str, agent: Any) -> None:
         entries = journal.entries(run_id)
     except NoSuchRun:
         return
-    beginning = next(
-        (each.data for each in entries if not each.path and each.kind == "begun"), None
-    )
-    if beginning is not None:
-        program = agent.describe_program()
-        check(run_id, beginning, beginning["kind"], str(agent.id), program)
+    beginnings = [each for each in entries if each.kind == "begun"]
+    record = Record.read(run_id, beginnings, agent.state_type)
+    if record.start is not None:
+        record.check(record.start["kind"], str(agent.id), agent.describe_program())

@@ -17,6 +17,7 @@ from moothall.actions.provenance.reading import reading_here
 from moothall.agents.context import Context
 from moothall.agents.replies.charging import budget_in_call, charge_spent
 from moothall.agents.replies.checked_parts import is_recording
+from moothall.agents.replies.read_record import ReplayOffsets
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
@@ -25,7 +26,7 @@ from moothall.agents.replies.reply_context import (
     own_reply,
     thread_of_caller,
 )
-from moothall.agents.replies.resume import ReplayOffsets, answers_in
+from moothall.agents.replies.resume import answers_in
 from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
