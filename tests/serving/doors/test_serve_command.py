@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from commands import run as moothall
 from moothall import ACCESS_PERMITTED, Agent, NativeSpace
 from moothall.serving import MCPAgent
 
+CLIENT = {"name": "test", "version": "1"}
 AGENTS = '''
 import sys
 from moothall import Agent, ReActAgent, ScriptedModel, action
@@ -135,3 +138,36 @@ def test_serve_keeps_the_budgets_of_callers_beside_an_agent_with_its_own_journal
     assert "clerk has one already: leave it out" in " ".join(refused.stderr.split())
     begins = moothall(*command, "--max-tokens", "9", cwd=folder)
     assert "takes HOST:PORT" in begins.stderr
+
+
+def test_serve_logs_lines_of_json_with_what_a_record_has_beside(folder: Path) -> None:
+    (folder / "loud.py").write_text(
+        "import logging\n"
+        "from moothall import Agent, action\n"
+        "class Loud(Agent):\n"
+        "    @action\n"
+        "    def shout(self) -> str:\n"
+        "        log = logging.getLogger('moothall.loud')\n"
+        "        log.info('not this')\n"
+        "        try:\n"
+        "            raise KeyError('ada')\n"
+        "        except KeyError:\n"
+        "            log.error('no\\n%s', 'ada', exc_info=True, extra={'customer': 'acme'})\n"
+        "        return 'ok'\n"
+    )
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    asked = [
+        {"id": 1, "method": "initialize", "params": {**about, "clientInfo": CLIENT}},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}},
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in asked)
+    form = ("--log-format", "json", "--log-level", "warning")
+    done = moothall("serve", "loud:Loud", "--mcp-stdio", *form, input=lines, cwd=folder)
+    (line,) = done.stderr.splitlines()
+    record = json.loads(line)
+    assert record["message"] == "no\nada"
+    assert (record["level"], record["logger"]) == ("error", "moothall.loud")
+    assert record["customer"] == "acme"
+    assert record["traceback"].endswith("KeyError: 'ada'")
+    assert datetime.fromisoformat(record["time"]).tzinfo is not None

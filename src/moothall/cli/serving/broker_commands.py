@@ -16,6 +16,7 @@ from moothall import Agent, AMQPOptions, MissingExtra, Waiting
 from moothall.build import counted, escaped
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
+from moothall.cli.serving.logs import log_to_stderr
 from moothall.cli.shared_options import as_usage_error, print_text, recording_agents
 from moothall.cli.values import NonEmptyText
 
@@ -220,23 +221,6 @@ def print_served(text: str) -> None:
     """Print what a server does."""
     with suppress(OSError):  # a closed output is no reason to end
         print(text, flush=True)
-
-
-class _LineFormatter(logging.Formatter):
-    """Formats lines without control characters."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return "\n".join(escaped(line) for line in super().format(record).split("\n"))
-
-
-def log_to_stderr() -> None:
-    """Log the connection's changes and all failures, with tracebacks, to standard error."""
-    logger = logging.getLogger("moothall")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_LineFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
 
 
 # -- dead letters ----------------------------------------------------------------------------------

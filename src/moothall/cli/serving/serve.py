@@ -22,9 +22,9 @@ from moothall.cli.serving.broker_commands import (
     BrokerOptions,
     broker_options,
     forks_on_mismatch,
-    log_to_stderr,
     serve_over_broker,
 )
+from moothall.cli.serving.logs import log_options, log_to_stderr
 from moothall.cli.serving.serve_company import is_company, serve_company
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -128,6 +128,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 @mismatch_option(
     "If the agent has changed since a reply was cut off: stop, or go on in a fork of the run."
 )
+@log_options
 def command(
     agents: tuple[str, ...],
     id: str | None,
@@ -196,9 +197,12 @@ def command(
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if is_company(agents):
-        typed = [each.name for each in command.params if each.name != "agents" and each.name]
+        of_process = {"agents", "log_level", "log_format"}
+        typed = [each.name for each in command.params if each.name and each.name not in of_process]
         if any(map(is_on_command_line, typed)):
-            raise click.UsageError("a company's settings are in its file: give no options")
+            raise click.UsageError(
+                "a company's settings are in its file: give no options but those of the log"
+            )
         return serve_company(agents)
     most = _CallerLimits(limits, per, rate, max_replies, callers)
     outside = {"public_url": public_url, "proxies": proxies, "origins": origins}

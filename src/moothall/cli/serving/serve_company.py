@@ -13,7 +13,8 @@ import click
 from moothall import GivenUp
 from moothall.build import escaped
 from moothall.cli.interrupts import stop_on_signals
-from moothall.cli.serving.broker_commands import log_to_stderr, print_served
+from moothall.cli.serving.broker_commands import print_served
+from moothall.cli.serving.logs import log_to_stderr
 from moothall.cli.shared_options import as_usage_error
 
 _LATE_S: Final = 5.0
