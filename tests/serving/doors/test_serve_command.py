@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,7 +157,7 @@ def test_serve_logs_lines_of_json_with_what_a_record_has_beside(folder: Path) ->
         "        return 'ok'\n"
     )
     about = {"protocolVersion": "2025-06-18", "capabilities": {}}
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {**about, "clientInfo": CLIENT}},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}},
