@@ -131,7 +131,6 @@ FLOORS = {
         "ask",
         "answer_parts",
         "chat_answer",
-        "event_stream",
         "answer_reader",
         "chat_stream",
         "calling",

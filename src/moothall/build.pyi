@@ -54,8 +54,8 @@ from moothall.actions.provenance import with_sources as with_sources
 from moothall.foundation.http import HTTPClient as HTTPClient
 from moothall.foundation.http import HTTPResponse as HTTPResponse
 from moothall.foundation.http import HTTPError as HTTPError
-from moothall.foundation.http.addresses import address_check as address_check
-from moothall.foundation.http.network import check_allowed as check_allowed
+from moothall.foundation.http.addresses import AllowedHosts as AllowedHosts
+from moothall.foundation.http.server_url import ServerURL as ServerURL
 
 # stores
 from moothall.foundation.sqlite import SQLiteFile as SQLiteFile

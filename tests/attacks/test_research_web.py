@@ -12,8 +12,8 @@ import pytest
 
 from conformance.model import run
 from models.openai_server import HANG, Answer, http
+from moothall.build import AllowedHosts
 from moothall.foundation.errors import AddressRefused, PageError, UnreadableDocument
-from moothall.foundation.http.addresses import address_check
 from moothall.research import Resource, ResourcePool, visit_page
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
@@ -111,9 +111,9 @@ def test_allowed_host_is_allowed_by_its_name_and_port_alone() -> None:
             with pytest.raises(AddressRefused, match=r"allow_hosts=\('127\.0\.0\.1',\)"):
                 read(f"{web.base}/", allow_hosts=[other])
     for allowed in ("::1", "[::1]", "[::1]:80"):
-        address_check([allowed])("::1", 80, "::1")
+        AllowedHosts([allowed]).check("::1", 80, "::1")
     with pytest.raises(AddressRefused, match=r"::1 is at ::1, a loopback address"):
-        address_check(["[::1]:80"])("::1", 81, "::1")
+        AllowedHosts(["[::1]:80"]).check("::1", 81, "::1")
 
 
 @pytest.mark.parametrize("path", ("/", "/robots.txt"), ids=("page", "robots"))

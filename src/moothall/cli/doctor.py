@@ -19,7 +19,7 @@ from urllib.request import getproxies
 import click
 
 from moothall import ConfigError, MoothallError
-from moothall.build import counted, escaped
+from moothall.build import ServerURL, counted, escaped
 from moothall.cli.shared_options import (
     SETTINGS_FILE,
     journal_option,
@@ -28,7 +28,6 @@ from moothall.cli.shared_options import (
     print_json,
 )
 from moothall.cli.shared_options import settings as settings_of
-from moothall.foundation.http.network import is_offline
 
 State = Literal["ok", "missing", "wrong"]
 
@@ -219,7 +218,7 @@ def _certificates() -> Finding:
 
 
 def _network() -> Finding:
-    if is_offline():
+    if ServerURL("https://example.org").is_forbidden:
         remedy = "unset MOOTHALL_OFFLINE to reach other machines"
         return Finding("network", "ok", "MOOTHALL_OFFLINE forbids calls to other machines", remedy)
     proxies = getproxies()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import click
 
 from moothall import MissingExtra, ModelError
+from moothall.build import ServerURL
 from moothall.cli.progress import ProgressLine
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -16,7 +17,6 @@ from moothall.cli.shared_options import (
     print_text,
     weights_of,
 )
-from moothall.foundation.http.network import is_loopback, is_offline
 from moothall.models import PROVIDERS, ModelName, weights
 from moothall.models.local import fetching
 
@@ -106,7 +106,7 @@ def _rows() -> list[_ModelRow]:
     for listed in weights.LISTED:
         size = listed.path.stat().st_size if listed.path.exists() else listed.size
         rows.append(_row(listed.model_name, listed.title, listed.license, size))
-    here = " on this machine" if is_offline() else ""
+    here = " on this machine" if ServerURL("http://HOST/v1").is_forbidden else ""
     return [
         *rows,
         *(
@@ -133,7 +133,7 @@ def _row(
     url: str | None = "http://localhost",
 ) -> _ModelRow:
     """Return the row of a model, by the check that `--model` makes; `url` is its server's."""
-    forbidden = is_offline() and not is_loopback(url)
+    forbidden = ServerURL(url or "").is_forbidden
     reasons = ["MOOTHALL_OFFLINE=1 forbids it"] if forbidden else []
     try:
         ModelName(name).check_usable()

@@ -1,5 +1,6 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
+from moothall.foundation.http.headers import HeadersLike as HeadersLike
 from moothall.models.blocks import BLOCKS as BLOCKS
 from moothall.models.finish_reason import FINISH_REASONS as FINISH_REASONS
 from moothall.models.local import weights as weights
@@ -23,7 +24,6 @@ from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.embedder import OpenAIEmbedder as OpenAIEmbedder
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
 from moothall.models.remote.rate_limit import RateLimit as RateLimit
-from moothall.models.settings import HeadersLike as HeadersLike
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
 from moothall.models.wrappers.fallback import FallbackModel as FallbackModel
 from moothall.models.wrappers.prices import Price as Price

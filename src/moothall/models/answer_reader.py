@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
+from moothall.foundation.http.event_stream import EventStreamParser
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import one_line
 from moothall.models.answer_parts import ReasoningParser
@@ -20,7 +21,6 @@ from moothall.models.chat_answer import (
     parse_json,
     wrong_field,
 )
-from moothall.models.event_stream import EventStreamParser
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 
 MOST_TOKENS = 2**53

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import parse_qsl
 
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
+from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.lazily import show_classes
 from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
@@ -24,7 +25,6 @@ from moothall.models.providers import (
     PROVIDERS,
     missing_variable,
 )
-from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -169,7 +169,7 @@ def check_spelling(name: str) -> tuple[str, str]:
         if not server_model:
             raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
         try:
-            check_base_url(url, "its address", query=True)
+            ServerURL.checked(url, "its address", query=True)
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     if kind == "local":

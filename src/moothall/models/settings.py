@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
-from moothall.foundation.http.addresses import without_password
+from moothall.foundation.errors import ConfigError, ModelError
+from moothall.foundation.http.server_url import ServerURL
 from moothall.models.providers import ANY_SERVER, PROVIDERS, Provider, provider_at
 
 KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
 """A key, or a function, plain or `async`, that returns the one for the next request."""
-HeadersLike: TypeAlias = (
-    Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]] | None
-)
-"""Headers, or a function, plain or `async`, that returns those for the next request."""
-
-_API_VERSION = re.compile(r"api-version=[\w.-]+", re.ASCII)
 
 
 def check_sampling(label: str, temperature: Any, seed: Any) -> None:
@@ -40,15 +33,6 @@ def check_key(key: Any, name: str) -> None:
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
 
 
-def check_headers(headers: Any, label: str) -> None:
-    """Raise if headers are not names and texts that can stand in a request."""
-    pairs = headers.items() if isinstance(headers, Mapping) else [(None, None)]
-    for name, value in pairs:
-        for each in (name, value):
-            if not isinstance(each, str) or not each.isascii() or not each.isprintable():
-                raise ConfigError(f"{label}: headers= must be names and texts in one line each")
-
-
 def check_named(label: str, name: Any, options: Any) -> None:
     """Check a provider's name of a model, and the further fields of its requests."""
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -65,9 +49,10 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     provider_row = PROVIDERS[provider]
     variable = provider_row.address
     if base_url is not None:
-        address = check_base_url(base_url, f"{label}: base_url=", query=True)
+        address: str = ServerURL.checked(base_url, f"{label}: base_url=", query=True)
     else:
-        address = check_base_url(os.environ.get(variable) or provider_row.url, variable, query=True)
+        url = os.environ.get(variable) or provider_row.url
+        address = ServerURL.checked(url, variable, query=True)
         if provider == "azure" and not urlsplit(address).path:
             address += "/openai/v1"
         if address == provider_row.url or not provider_row.may_be_any:
@@ -75,30 +60,6 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     # Behind another address of these names may be any server.
     at = provider_at(address)
     return address, ANY_SERVER if at is None else PROVIDERS[at]
-
-
-def check_base_url(url: Any, label: str, query: bool = False) -> str:
-    """Return a server's checked address without a slash at its end; `label` names it in errors.
-
-    With `query` it may end with `?api-version=…`. No other query: names, errors and logs show it.
-    """
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - looked at because it raises
-        plain = url.isascii() and url.isprintable() and " " not in url
-    except (AttributeError, TypeError, ValueError):
-        plain = False
-    if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{label} must be like http://host/v1, got {without_password(url)}")
-    if parts.username or parts.password:
-        # Names, errors and logs show the address.
-        raise DefinitionError(f"{label} must hold no password: the key is given apart from it")
-    plain = not parts.query or (query and _API_VERSION.fullmatch(parts.query))
-    if not plain or parts.fragment:
-        ends = "its path or ?api-version=…" if query else "its path, without ? or #"
-        raise DefinitionError(f"{label} must end with {ends}")
-    path, mark, query_text = str(url).partition("?")
-    return f"{path.rstrip('/')}{mark}{query_text}"
 
 
 def joined_url(base_url: str, path: str) -> str:

@@ -1,10 +1,10 @@
 """The HTTP client, the switch that forbids calls to other machines, and proxies."""
 
-from moothall.foundation.http.client import BrokenOff as BrokenOff
 from moothall.foundation.http.client import HTTPClient as HTTPClient
-from moothall.foundation.http.client import HTTPError as HTTPError
-from moothall.foundation.http.client import HTTPResponse as HTTPResponse
-from moothall.foundation.http.client import error_reason as error_reason
+from moothall.foundation.http.response import BrokenOff as BrokenOff
+from moothall.foundation.http.response import HTTPError as HTTPError
+from moothall.foundation.http.response import HTTPResponse as HTTPResponse
+from moothall.foundation.http.response import error_reason as error_reason
 from moothall.foundation.http.retries import LONGEST_WAIT_S as LONGEST_WAIT_S
 from moothall.foundation.http.retries import after_tries as after_tries
 from moothall.foundation.http.retries import asked_again as asked_again

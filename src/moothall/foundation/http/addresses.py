@@ -6,8 +6,7 @@ The check is for the address that a connection is opened to, however a URL spell
 from __future__ import annotations
 
 import ipaddress
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -42,46 +41,35 @@ _NETWORKS = [
 _IPV4_IN_IPV6_NETWORKS = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 
 
-def address_check(
-    allow_hosts: Iterable[str] = (), name: str = "allow_hosts"
-) -> Callable[[str, int, str], None]:
-    """Return a check for `HTTPClient`: `AddressRefused` unless public or an allowed host's.
+class AllowedHosts:
+    """Hosts that a program allows to be called, though they are not public or not its own.
 
-    A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
-    """
-    allowed = hosts_of(allow_hosts, name)
-
-    def check(host: str, port: int, address: str) -> None:
-        kind = non_public_kind(address)
-        if kind is not None and not includes_host(allowed, host, port):
-            raise AddressRefused(
-                f"{host} is at {address}, {kind}: pages are read from public addresses only. To "
-                f"allow this host, pass allow_hosts=({host!r},), or --allow-host {host}"
-            )
-
-    return check
-
-
-def without_password(url: object) -> str:
-    """Return a wrong address as an error tells it: without its user and password."""
-    return re.sub(r"//[^/?#]*@", "//…@", repr(url))[:200]
-
-
-def hosts_of(hosts: Iterable[str], name: str = "allow_hosts") -> frozenset[_Host]:
-    """Return hosts such as `localhost` or `localhost:8080`, each as its name and its port or None.
+    Args:
+        hosts: such as `localhost`, or `localhost:8080`, on that port only
+        name: what they are called in errors
 
     Raises:
         ConfigError: one is no host
     """
-    if isinstance(hosts, str) or not isinstance(hosts, Iterable):
-        raise ConfigError(f"{name} must be a list of hosts, got {hosts!r}")
-    return frozenset(_parse_host(each, name) for each in hosts)
 
+    def __init__(self, hosts: Iterable[str] = (), name: str = "allow_hosts") -> None:
+        if isinstance(hosts, str) or not isinstance(hosts, Iterable):
+            raise ConfigError(f"{name} must be a list of hosts, got {hosts!r}")
+        self._hosts = frozenset(_parse_host(each, name) for each in hosts)
 
-def includes_host(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
-    """Return whether a host, on this port, is one of some hosts."""
-    name = host.lower().rstrip(".")
-    return not hosts.isdisjoint(((name, None), (name, port)))
+    def includes(self, host: str, port: int | None) -> bool:
+        """Return whether a host, on this port, is one of them."""
+        name = host.lower().rstrip(".")
+        return not self._hosts.isdisjoint(((name, None), (name, port)))
+
+    def check(self, host: str, port: int, address: str) -> None:
+        """Raise AddressRefused unless an address is public, or that of one: for `HTTPClient`."""
+        kind = non_public_kind(address)
+        if kind is not None and not self.includes(host, port):
+            raise AddressRefused(
+                f"{host} is at {address}, {kind}: pages are read from public addresses only. To "
+                f"allow this host, pass allow_hosts=({host!r},), or --allow-host {host}"
+            )
 
 
 def non_public_kind(address: str) -> str | None:

@@ -4,127 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import socket
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import MissingExtra, MoothallError
-from moothall.foundation.http.network import certificate_fault, check_allowed, proxy_for
-from moothall.foundation.http.retries import (
-    LONGEST_WAIT_S,
-    after_tries,
-    asked_again,
-    backoff_s,
-    may_pass,
-    retry_after_s,
-)
-from moothall.foundation.text import one_line
+from moothall.foundation.http.headers import HeadersLike, check_headers, headers_now
+from moothall.foundation.http.network import proxy_for
+from moothall.foundation.http.response import HTTPError, HTTPResponse, TooLarge, error_reason
+from moothall.foundation.http.retries import LONGEST_WAIT_S, after_tries, asked_again, backoff_s
+from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.threads import guard
 
 if TYPE_CHECKING:
     import aiohttp
 
-_CONNECT_S, _DRAIN_S, _STALE_S = 10.0, 0.1, 0.1
-_CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
-
-
-class HTTPError(MoothallError):
-    """No answer came, or not all of it; the caller converts this to its own error."""
-
-
-class BrokenOff(HTTPError):
-    """A streamed answer did not come to its end."""
-
-
-class _TooLarge(HTTPError):
-    """A body has more bytes than allowed."""
-
-
-class HTTPResponse:
-    """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
-
-    def __init__(self, client: HTTPClient, answer: aiohttp.ClientResponse, url: str) -> None:
-        self.status: int = answer.status
-        self.headers: Mapping[str, str] = answer.headers
-        self.url = url  # after redirects
-        self.content: bytes = b""
-        self.tries = 1
-        self._client = client
-        self._answer = answer
-        self._first = b""
-        self._left_bytes = client.max_bytes
-        self._left_s = client.timeout_s
-        self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
-
-    @property
-    def may_pass(self) -> bool:
-        """Whether its status is transient, so that the same request may succeed later."""
-        return may_pass(self.status)
-
-    @property
-    def wait_s(self) -> float | None:
-        """How many seconds the server asks to wait; None if it does not say."""
-        return retry_after_s(self.headers)
-
-    async def read(self) -> bytes:
-        """Return the next bytes of a streamed body; none at its end. Only waiting takes time."""
-        import aiohttp
-
-        data, self._first = self._first, b""
-        if data:
-            return data
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        try:
-            async with asyncio.timeout(self._left_s):
-                return await self._next()
-        except TimeoutError:
-            raise HTTPError(f"the answer did not end within {self._client.timeout_s:g} s") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise BrokenOff(f"the answer broke off: {error_reason(error)}") from None
-        finally:
-            self._left_s -= loop.time() - start
-
-    async def drain(self) -> None:
-        """Read the bytes after the answer's end, if they come at once, to keep the connection."""
-        self._left_s = min(self._left_s, _DRAIN_S)
-        with suppress(HTTPError):
-            while await self.read():
-                pass
-
-    def close(self) -> None:
-        """Close the connection, unless all data on it has been read."""
-        self._answer.close()
-        slots, self._slots = self._slots, None
-        if slots is not None:
-            slots.release()
-
-    async def _next(self) -> bytes:
-        data = await self._answer.content.readany()
-        self._left_bytes -= len(data)
-        if self._left_bytes < 0:
-            raise _TooLarge(f"the answer has more than {self._client.max_bytes} bytes")
-        return data
-
-    def keep_open(self, slots: asyncio.Semaphore, left_s: float) -> None:
-        """Hold a slot until a streamed body is closed; it may wait so many seconds for more."""
-        self._slots, self._left_s = slots, left_s
-
-    async def begin(self, stream: bool) -> None:
-        """Read the first bytes of the body, or all of it."""
-        self._first = await self._next()
-        if not stream:
-            pieces = [self._first]
-            while pieces[-1]:
-                pieces.append(await self._next())
-            self.content = b"".join(pieces)
-            self._first = b""
+_CONNECT_S, _STALE_S = 10.0, 0.1
 
 
 # A client's state in one event loop: the session, slots for requests, the session's closer.
@@ -146,7 +45,8 @@ class HTTPClient:
 
     It may be used from several event loops and threads; each loop has its own connections, closed
     when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
-    of the environment are used for other machines only.
+    of the environment are used for other machines only. Each request has the `headers`, too; a
+    function, plain or `async`, is called for those of each.
 
     `timeout_s` limits one attempt, from its connection to the end of the answer; waiting for one of
     the `connections` does not count. `check_address` is called with the host, its port and an
@@ -166,10 +66,12 @@ class HTTPClient:
         max_bytes: int = 64 * 2**20,
         max_retries: int = 2,
         keeps: bool = True,
+        headers: HeadersLike = None,
         check_address: Callable[[str, int, str], None] | None = None,
         extra: str = "openai",
     ) -> None:
         MissingExtra.unless(name, extra, "aiohttp")
+        check_headers(headers, name)
         self.name = name
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
@@ -177,6 +79,7 @@ class HTTPClient:
         self._label = label
         self._connections = connections
         self._keeps = keeps
+        self._headers = headers
         self._check_address = check_address
         self._lock = guard()
         # Connections belong to the loop that opened them.
@@ -208,13 +111,15 @@ class HTTPClient:
             HTTPError: there is no answer, or it is late or too large
         """
         followed = {"allow_redirects": redirects > 0, "max_redirects": redirects + 1}
+        if self._headers is not None:
+            headers = {**(headers or {}), **await headers_now(self._headers, self.name)}
         options = {"headers": headers, "data": body, **followed}
         for attempt in range(self.max_retries + 1):
             wait_s = None
             last = attempt == self.max_retries
             try:
                 response = await self._attempt(method, url, options, stream)
-            except _TooLarge:
+            except TooLarge:
                 raise
             except HTTPError as error:
                 if last:
@@ -260,14 +165,12 @@ class HTTPClient:
             async with asyncio.timeout(self.timeout_s) as limit:
                 try:
                     answer = await self._send(session, method, url, args, hops)
-                    response = HTTPResponse(
-                        self, answer, str(answer.url) if answer.history else url
-                    )
+                    response = self._response(answer, str(answer.url) if answer.history else url)
                     stream = stream and 200 <= response.status < 300
                     await response.begin(stream)
                 except aiohttp.TooManyRedirects as error:
                     stream = False
-                    response = HTTPResponse(self, error.history[-1], str(error.history[-1].url))
+                    response = self._response(error.history[-1], str(error.history[-1].url))
             if stream:
                 response.keep_open(slots, (limit.when() or 0.0) - loop.time())
                 left_open = True
@@ -290,6 +193,11 @@ class HTTPClient:
                     response.close()
                 slots.release()
 
+    def _response(self, answer: aiohttp.ClientResponse, url: str) -> HTTPResponse:
+        return HTTPResponse(
+            self.name, answer, url, max_bytes=self.max_bytes, timeout_s=self.timeout_s
+        )
+
     async def _send(
         self,
         session: aiohttp.ClientSession,
@@ -307,7 +215,7 @@ class HTTPClient:
             request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
         ) -> aiohttp.ClientResponse:  # also before each redirect
             hops[str(request.url)] = None
-            check_allowed(str(request.url), self.name)
+            ServerURL(request.url).check_allowed(self.name)
             opened.clear()
             _connecting.set((request.url.raw_host or "", opened))
             return await send(request)
@@ -368,19 +276,6 @@ def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> sock
             raise OSError(str(error)) from None  # an OSError makes aiohttp try the next address
     opened.append(None)
     return socket.socket(*address[:3])
-
-
-def error_reason(error: BaseException) -> str:
-    """Return what failed, in one line."""
-    # aiohttp's own text repeats the address, names a status that no server sent, and has the error
-    # number instead of its meaning.
-    number = getattr(error, "errno", None) or 0
-    about = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
-    text = os.strerror(number) if number > 1 else str(getattr(error, about, error))
-    text = certificate_fault(error) or text
-    if text.startswith(_CLOSED):
-        text = "the server closed the connection"
-    return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)
 
 
 async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:

@@ -23,7 +23,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import MissingExtra, RemoteForbidden, WeightsError
-from moothall.foundation.http.network import is_loopback, is_offline
+from moothall.foundation.http.server_url import ServerURL, is_offline
 from moothall.models.local.weights import DEFAULT, HubFile, WheelFile, check_gguf, source_of
 
 Progress = Callable[[str, int, int | None], None]
@@ -188,7 +188,7 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
     """Fetch a file of a hub; resume a partial one."""
     label = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
-    if is_offline() and not is_loopback(endpoint):
+    if ServerURL(endpoint or "https://huggingface.co").is_forbidden:
         raise RemoteForbidden(
             f"MOOTHALL_OFFLINE=1 forbids downloading {label}; unset it for this one command"
         )
@@ -208,7 +208,7 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         raise WeightsError(
             f"the hub gives no SHA-256 or no size of {label}, so it cannot be verified"
         )
-    if is_offline() and not is_loopback(metadata.location):
+    if ServerURL(metadata.location).is_forbidden:
         raise RemoteForbidden(
             f"MOOTHALL_OFFLINE=1 forbids downloading {label} from "
             f"{urlsplit(metadata.location).netloc}"

@@ -11,11 +11,12 @@ from typing import Any
 from moothall.foundation.arguments import check_integer, names_checked
 from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPError
-from moothall.foundation.http.network import check_allowed
+from moothall.foundation.http.headers import HeadersLike
+from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.text import excerpt
 from moothall.foundation.threads.workers import WORKERS
 from moothall.models.remote.openai import OpenAIModel
-from moothall.models.settings import HeadersLike, KeyLike, joined_url
+from moothall.models.settings import KeyLike, joined_url
 
 _BATCH = 128
 
@@ -103,7 +104,7 @@ class OpenAIEmbedder:
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
         vectors: list[list[float]] = []
         url = joined_url(self._server.base_url, "/embeddings")
-        check_allowed(url, self._server.name)
+        ServerURL(url).check_allowed(self._server.name)
         async with self._server as server:
             for at in range(0, len(texts), _BATCH):
                 # Servers refuse empty texts.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Unpack
 from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.http import HTTPError, HTTPResponse
-from moothall.foundation.http.network import check_allowed
+from moothall.foundation.http.server_url import ServerURL
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import ModelRequest
 from moothall.models.chat_stream import AnswerStream
@@ -165,7 +165,7 @@ class OpenAIModel(RemoteModel):
             RemoteForbidden: `MOOTHALL_OFFLINE=1`, and the server is not on this machine
         """
         if self.context_tokens is None:
-            check_allowed(self.base_url, self.name)
+            ServerURL(self.base_url).check_allowed(self.name)
             with suppress(HTTPError, TimeoutError):
                 async with asyncio.timeout(_ASK_S):
                     self.context_tokens = stated_context(await self._got("/models"), self.model)

@@ -21,7 +21,8 @@ from moothall.foundation.http import (
     after_tries,
     backoff_s,
 )
-from moothall.foundation.http.network import check_allowed
+from moothall.foundation.http.headers import headers_now
+from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import AnsweringModel, ModelRequest
@@ -46,7 +47,7 @@ from moothall.models.remote.exchange import parts_of, parts_of_body
 from moothall.models.remote.failures import Failures, estimated, may_call
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.remote.server_settings import ServerSettings
-from moothall.models.settings import check_headers, check_key
+from moothall.models.settings import check_key
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -171,7 +172,8 @@ class RemoteModel(AnsweringModel):
     # -- a request, and what the server wants of it ------------------------------------------------
 
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
-        check_allowed(self.base_url or f"https://{self._server.rpartition(':')[2]}", self.name)
+        url = self.base_url or f"https://{self._server.rpartition(':')[2]}"
+        ServerURL(url).check_allowed(self.name)
         has_begun, reserved = False, None
         while True:
             form, version = self._forms.form(request), self._adapting.version
@@ -262,10 +264,7 @@ class RemoteModel(AnsweringModel):
             key = await awaited(self._given_key())
             check_key(key, self.name)
             self.failures.key = key
-        headers = self._given_headers
-        more = await awaited(headers()) if callable(headers) else headers or {}
-        if more:
-            check_headers(more, self.name)
+        if more := await headers_now(self._given_headers, self.name):
             self.failures.secrets = [*map(str, more.values())]
         theirs = {each.lower() for each in more}
         own_headers = {"Content-Type": "application/json", "Accept": "application/json"}

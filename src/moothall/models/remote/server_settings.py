@@ -13,10 +13,9 @@ from moothall.foundation.arguments import (
     check_seconds,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
+from moothall.foundation.http.headers import HeadersLike, check_headers
 from moothall.models.settings import (
-    HeadersLike,
     KeyLike,
-    check_headers,
     check_key,
     check_named,
     check_sampling,
@@ -93,10 +92,7 @@ class ServerSettings:
                 f"{kind}: options= cannot set {', '.join(wrong)}, which it sets itself: leave them "
                 "out, or use the argument of that name"
             )
-        if callable(self.headers):
-            check_function(f"{kind}: headers=", self.headers)
-        elif self.headers is not None:
-            check_headers(self.headers, kind)
+        check_headers(self.headers, kind)
         if callable(self.key):
             check_function(f"{kind}: api_key=", self.key)
         else:

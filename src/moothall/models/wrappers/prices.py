@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from moothall.budget.limits import picodollars
 from moothall.foundation.errors import ConfigError, DefinitionError, UnknownPrice
-from moothall.foundation.http.network import is_loopback
+from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.text import excerpt, shorten
 from moothall.models.providers import listed_price
 
@@ -185,4 +185,4 @@ class Prices:
 def _is_free(name: str) -> bool:
     if name == "local" or name.startswith(_FREE):
         return True
-    return name.startswith(("http://", "https://")) and is_loopback(name)
+    return name.startswith(("http://", "https://")) and ServerURL(name).is_loopback

@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 
 from moothall import ConfigError, PageError
 from moothall.build import (
+    AllowedHosts,
     HTTPClient,
     HTTPError,
     HTTPResponse,
-    address_check,
     check_integer,
     check_seconds,
     excerpt,
@@ -82,7 +82,7 @@ class Fetcher:
             raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r:.80}")
         if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
             raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r}")
-        check = address_check(allow_hosts)
+        check = AllowedHosts(allow_hosts).check
         make = partial(HTTPClient, name, timeout_s=timeout_s, check_address=check, extra="research")
         self._client = make(max_bytes=max_bytes, max_retries=1)
         self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)

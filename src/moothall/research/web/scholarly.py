@@ -11,9 +11,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from moothall import Action, DefinitionError, MissingExtra, PageError, SearchError
 from moothall.build import (
+    AllowedHosts,
     HTTPClient,
     HTTPError,
-    address_check,
     check_integer,
     check_seconds,
     fulltext,
@@ -164,7 +164,7 @@ class _ScholarlyService:
             timeout_s=timeout_s,
             max_bytes=_MOST_BYTES,
             max_retries=1,
-            check_address=address_check([urlsplit(self._url).netloc]),
+            check_address=AllowedHosts([urlsplit(self._url).netloc]).check,
             extra="research",
         )
 

@@ -13,11 +13,11 @@ from urllib.parse import urlencode, urlsplit
 
 from moothall import Action, ConfigError, DefinitionError, MissingExtra, PageError, SearchError
 from moothall.build import (
+    AllowedHosts,
     HTTPClient,
     HTTPError,
-    address_check,
+    ServerURL,
     call_user,
-    check_allowed,
     check_integer,
     check_seconds,
     error_text,
@@ -71,7 +71,7 @@ def search_web(
     check_seconds("search_web: timeout_s", timeout_s)
     if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
         raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")
-    address_check(allow_hosts)
+    AllowedHosts(allow_hosts)
     scope = Scope(sites, exclude, since, "search_web: ", site)
     if searxng is not None:
         ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)
@@ -106,7 +106,7 @@ def _searxng(
         timeout_s=timeout_s,
         max_bytes=_SEARCH_BYTES,
         max_retries=1,
-        check_address=address_check([urlsplit(address).netloc, *allow_hosts]),
+        check_address=AllowedHosts([urlsplit(address).netloc, *allow_hosts]).check,
         extra="research",
     )
     country, _, language = region.partition("-")
@@ -170,7 +170,7 @@ def _ddgs(results: int, region: str, timeout_s: float, time_range: str | None) -
         return [[each.get(name) for name in ("href", "title", "body")] for each in entries]
 
     async def ask(query: str) -> list[Any]:
-        check_allowed("https://duckduckgo.com/", "search_web")
+        ServerURL("https://duckduckgo.com/").check_allowed("search_web")
         try:
             async with asyncio.timeout(2 * timeout_s):
                 return await call_user(search, query)  # type: ignore[no-any-return]

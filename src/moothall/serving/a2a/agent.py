@@ -29,20 +29,19 @@ from moothall import (
 )
 from moothall.agents import ReplyRequest
 from moothall.build import (
+    AllowedHosts,
+    ServerURL,
     Thread,
     UnreadableText,
     answer,
     approve,
-    check_function,
     check_seconds,
     json_text,
     names_checked,
     one_line,
     shorten,
 )
-from moothall.foundation.http.addresses import hosts_of
 from moothall.models import HeadersLike
-from moothall.models.settings import check_base_url, check_headers
 from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, Server
 from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
@@ -122,14 +121,10 @@ class A2AAgent(ConversationalAgent):
     ) -> None:
         super().__init__(id, **options)
         label = f"agent {id!r}"
-        self.url: str = check_base_url(url, f"{label}: url=")
+        self.url: str = ServerURL.checked(url, f"{label}: url=")
         check_seconds(f"{label}: timeout_s=", timeout_s)
-        if callable(headers):
-            check_function(f"{label}: headers=", headers)
-        else:
-            check_headers(headers or {}, label)
         self._timeout_s = float(timeout_s)
-        hosts = hosts_of(allow_hosts, f"{label}: allow_hosts=")
+        hosts = AllowedHosts(allow_hosts, f"{label}: allow_hosts=")
         self._server = Server(label, self.url, headers, self._timeout_s, hosts)
         self._counted = [0, 0]  # replies, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed

@@ -6,16 +6,21 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from moothall import ModelError
-from moothall.build import HTTPClient, HTTPError, HTTPResponse, call_user, one_line, tracing
-from moothall.foundation.http.addresses import includes_host
-from moothall.foundation.http.network import is_loopback
+from moothall.build import (
+    AllowedHosts,
+    HTTPClient,
+    HTTPError,
+    HTTPResponse,
+    ServerURL,
+    one_line,
+    tracing,
+)
 from moothall.models import HeadersLike
-from moothall.models.event_stream import EventStreamParser
-from moothall.models.settings import check_headers
 from moothall.serving.a2a.wire import CARD_PATH, TOO_MANY, VERSION
 
 _MOST_BYTES: Final = 64 << 20
@@ -59,15 +64,20 @@ class Server:
         url: str,
         headers: HeadersLike,
         timeout_s: float,
-        hosts: frozenset[tuple[str, int | None]] = frozenset(),
+        hosts: AllowedHosts,
     ) -> None:
         self._name = name
         self._hosts = hosts
-        self._url = url if url.endswith(".json") else f"{url}{CARD_PATH}"
-        self._headers = headers
+        self._url = ServerURL(url if url.endswith(".json") else f"{url}{CARD_PATH}")
+        self._has_headers = bool(headers)
         # No call is sent again by itself: the server may have begun its task.
         self._client = HTTPClient(
-            name, timeout_s=timeout_s, max_bytes=_MOST_BYTES, max_retries=0, keeps=False
+            name,
+            timeout_s=timeout_s,
+            max_bytes=_MOST_BYTES,
+            max_retries=0,
+            keeps=False,
+            headers=headers,
         )
         self._card_endpoint: tuple[str, bool] | None = None
 
@@ -107,23 +117,18 @@ class Server:
         try:
             if "event-stream" not in response.headers.get("Content-Type", ""):
                 body = bytearray()
-                while data := await self._read(response):
+                while data := await response.read():
                     body += data
+                    await asyncio.sleep(0)  # a server that never pauses holds up nobody
                 yield self._result(bytes(body), method)
                 return
-            events = EventStreamParser(self._name)
-            while data := await self._read(response):
-                for _, message in events.feed(data):
+            async with aclosing(response.events()) as events:
+                async for _, message in events:
                     yield self._result(message, method)
-        finally:
-            response.close()
-
-    async def _read(self, response: HTTPResponse) -> bytes:
-        await asyncio.sleep(0)  # a server that never pauses holds up nobody
-        try:
-            return await response.read()
         except HTTPError as error:
             raise ConnectionBroken(f"{self._name}: {error}") from None
+        finally:
+            response.close()
 
     async def _send(self, method: str, params: dict[str, Any], stream: bool) -> HTTPResponse:
         url, _ = await self._endpoint()
@@ -139,12 +144,7 @@ class Server:
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> HTTPResponse:
         while True:
-            own_headers = self._headers
-            if callable(own_headers):
-                own_headers = await call_user(own_headers, in_thread=None)
-            extra = own_headers or {}
-            check_headers(extra, self._name)
-            all_headers = {**tracing.trace_headers(), **headers, **extra}
+            all_headers = {**tracing.trace_headers(), **headers}
             try:
                 response = await self._client.request(
                     method, url, headers=all_headers, body=body, stream=stream
@@ -198,8 +198,8 @@ class Server:
     def _absolute(self, address: str) -> str:
         """Return an address that a card names, absolute; ModelError if it may not be called."""
         try:
-            url = urljoin(self._url, address)
-            _origin(url)  # refuses an invalid port
+            url = ServerURL(urljoin(self._url, address))
+            _ = url.origin  # refuses an invalid port
         except ValueError as error:
             raise ModelError(
                 f"{self._name}: its card at {self._url} names the address {address!r:.200}, "
@@ -213,18 +213,18 @@ class Server:
         self._check_server(url)
         return url
 
-    def _check_server(self, url: str) -> None:
+    def _check_server(self, url: ServerURL) -> None:
         """Raise unless a card's address is on the card's own server, or on an allowed host."""
         names = f"{self._name}: its card at {self._url} names the address {url!r:.200}"
-        scheme, host, port = _origin(url)
-        own_scheme, own_host, own_port = _origin(self._url)
+        scheme, host, port = url.origin
+        own_scheme, own_host, own_port = self._url.origin
         # "localhost" and "127.0.0.1" are one machine: servers on it write either.
-        is_same = host == own_host or (is_loopback(url) and is_loopback(self._url))
+        is_same = host == own_host or (url.is_loopback and self._url.is_loopback)
         if is_same and (scheme, port) == (own_scheme, own_port):
             return
-        if self._headers:
+        if self._has_headers:
             raise ModelError(f"{names} of another server, which is not given your headers=")
-        if not includes_host(self._hosts, host, port):
+        if not self._hosts.includes(host, port):
             raise ModelError(
                 f"{names} of another server, which is not called: if you trust that one, too, pass "
                 f"allow_hosts=({f'{host}:{port}'!r},)"
@@ -263,13 +263,3 @@ class Server:
         if offered:
             text += f", but {one_line(', '.join(offered[:5]), 200)}"
         raise ModelError(text)
-
-
-_PORTS: Final = {"http": 80, "https": 443}
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    """Return the scheme, the host and the port of an address; ValueError if it has none."""
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    return scheme, (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(scheme)

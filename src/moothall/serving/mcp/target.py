@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from moothall import ConfigError
-from moothall.foundation.http.addresses import without_password
+from moothall.build import ServerURL
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -26,7 +26,8 @@ def checked_target(target: object, label: str) -> str | list[str]:
                     raise ValueError("it names no host")
                 _ = parts.port  # which raises ValueError
             except ValueError as error:
-                raise ConfigError(f"{label}: target= {without_password(target)}: {error}") from None
+                address_text = ServerURL(target).without_password
+                raise ConfigError(f"{label}: target= {address_text}: {error}") from None
             return target
         try:
             command = shlex.split(target)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall import MCPServerError
-from moothall.build import check_allowed, one_line, tracing
+from moothall.build import ServerURL, one_line, tracing
 from moothall.serving.mcp.process import MAX_LINE
 from moothall.serving.mcp.target import checked_headers
 
@@ -43,7 +43,7 @@ async def over_http(
     url: str, headers: Mapping[str, str] | Headers, name: str, auth: Any = None
 ) -> AsyncIterator[Any]:
     """Yield the streams of a session with a server at an address. A transport of the SDK."""
-    check_allowed(url, name)
+    ServerURL(url).check_allowed(name)
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 

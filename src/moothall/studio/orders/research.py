@@ -195,9 +195,9 @@ def _check_web(order: ResearchOrder) -> None:
 
     Scope(order.sites, order.exclude, order.since, "--", order.site)
     if order.web:
-        from moothall.build import address_check
+        from moothall.build import AllowedHosts
 
-        address_check(order.allow_hosts, "--allow-host")
+        AllowedHosts(order.allow_hosts, "--allow-host")
 
 
 def _check_engines(order: ResearchOrder) -> None:
