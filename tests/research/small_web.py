@@ -81,3 +81,12 @@ SCRIPT = [
     evaluation({"alpha": 0.95}),
 ]
 """What a model says in a run of two iterations."""
+
+
+def verdicts(*labels: str, why: str = "another port", passages: tuple[int, ...] = ()) -> str:
+    """What a judging model answers: a verdict for each sentence, in order."""
+    each = {"why": why, "passages": passages, "probability": 0.9}
+    numbered = enumerate(labels, 1)
+    return json.dumps(
+        {"verdicts": [{"sentence": n, "label": label, **each} for n, label in numbered]}
+    )

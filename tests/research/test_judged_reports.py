@@ -14,20 +14,11 @@ from moothall.foundation.errors import DefinitionError
 from moothall.research import Citation, Passage, Report, Researcher, Resource, Section, Support
 from moothall.research.citations import check
 from moothall.research.citations.differences import differing
-from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
+from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools, verdicts
 
 DAY = "2026-11-21T14:28:28+00:00"
 LAMP = Passage.of("https://a.test/lamp", "The lamp reaches at least 100 metres at night.", DAY)
 OTHER = Passage.of("https://b.test/lamp", "The lamp reaches 9000 metres at night.", DAY)
-
-
-def verdicts(*labels: str, why: str = "another port", passages: tuple[int, ...] = ()) -> str:
-    """What a judging model answers: a verdict for each sentence, in order."""
-    each = {"why": why, "passages": passages, "probability": 0.9}
-    numbered = enumerate(labels, 1)
-    return json.dumps(
-        {"verdicts": [{"sentence": n, "label": label, **each} for n, label in numbered]}
-    )
 
 
 def judged_by(answers: list[Any], **options: Any) -> tuple[Report, ScriptedModel]:

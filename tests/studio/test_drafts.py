@@ -128,6 +128,7 @@ def test_drafts_of_a_plan_and_of_edited_arguments_outlive_a_reload(
     expect(card.get_by_label("query of the task").last).to_have_value("alpha 4711")
     assert [each.input_value() for each in card.get_by_label("query of the task").all()] == written
     card.get_by_role("button", name="Begin research").click()
+    page.get_by_role("button", name="How it was found").click()
     expect(page.get_by_text("search folder: “alpha 4711”").first).to_be_visible()
     write = calls(call("write_file", '{"file_name": "b", "content": "c"}'))
     with OpenAIServer(write, text("It stays.")) as server:

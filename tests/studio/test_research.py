@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, FrameLocator, Page, expect
 from models.openai_server import Answer, OpenAIServer, text
 from moothall.studio import Studio
 from moothall.studio.orders.order import ResearchOrder
-from research.small_web import evaluation, plan
+from research.small_web import evaluation, plan, verdicts
 from studio.conftest import TOKEN
 
 PAGES = {
@@ -204,6 +204,7 @@ def test_run_by_a_model_is_watched_stopped_and_resumed(
         text(plan(("search_folder", {"query": "4711"}))),
         Answer(hang=True),
         text("Alpha uses port 4711.[^1^] It was written in 1999.[^1^] So it is."),
+        text(verdicts("supported", "unsupported", why="another year")),
         Answer((judged, *text(evaluation({"alpha": 0.95}, remark="Fine.")).pieces)),
     )
     with OpenAIServer(*answers) as server:
@@ -223,11 +224,14 @@ def test_run_by_a_model_is_watched_stopped_and_resumed(
         expect(state(page)).to_have_text("stopped: it was interrupted")
         expect(page.get_by_text("0 iterations.")).to_be_visible()
         page.get_by_role("button", name="Resume").click()
-        expect(page.get_by_text("1 citation checked, 1 sentence marked")).to_be_visible()
-        expect(page.get_by_text("says 1999, which is not in the passage")).to_be_visible()
+        expect(
+            page.get_by_text("1 citation checked, 1 sentence marked [unsupported]")
+        ).to_be_visible()
+        expect(page.get_by_text("another year").first).to_be_visible()
         expect(report(page).get_by_text("It is under way: 0 iterations done.")).to_be_visible()
         judged.set()
         expect(state(page)).to_have_text("finished: the targets were reached")
+        page.get_by_role("button", name="How it was found").click()
         expect(page.get_by_text("understood 95 %", exact=True)).to_be_visible()
         expect(page.get_by_text("Fine.")).to_be_visible()
         expect(report(page).get_by_text("It ended after 1 iteration")).to_be_visible()
