@@ -16,7 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moothall import ACCESS_REQUESTED, Action, Journal, ReActAgent, ScriptedModel, Waiting
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Call,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+    action,
+)
 from moothall.foundation.errors import DefinitionError
 from moothall.memory import Memory
 
@@ -291,6 +300,29 @@ class MemoryConformance:
             model: Any = agent.model
             first, *_, last = model.received[-1]
             assert (first["content"], last["content"]) == ("Book the hall for Anna.", "booked")
+
+    @pytest.mark.parametrize("how", ("forget", "prune"))
+    @pytest.mark.parametrize("recorded", (False, True))
+    def test_reply_keeps_its_turns_if_its_thread_is_forgotten_meanwhile(
+        self, memory: Any, tmp_path: Path, recorded: bool, how: str
+    ) -> None:
+        with Journal(tmp_path / "runs.db") as journal:
+
+            @action
+            async def forget() -> str:
+                """Forget."""
+                self.forget(memory, "anna", how)
+                return "forgotten"
+
+            model = ScriptedModel([Call("1", "forget", {}), Call("2", "forget", {}), "Done."])
+            options: Any = {"journal": journal} if recorded else {}
+            agent = ReActAgent("a", model, actions=[forget], memory=memory, **options)
+            assert agent.reply_sync("Forget Anna.", thread="anna").text == "Done."
+        turn = ["user", *("assistant", "tool") * 2]
+        assert [each["role"] for each in model.received[-1]] == turn
+        if memory.is_in_file:
+            kept = memory.thread("anna").get_memories()
+            assert [each["role"] for each in kept] == [*turn, "assistant"]
 
     def test_a_subclass_needs_only_the_two_methods(self) -> None:
         class Own(self.kind):  # type: ignore[name-defined,misc]

@@ -116,11 +116,6 @@ class Deletions:
         with self._store.reading() as db:
             return _left_of(db, ids)
 
-    def count(self) -> int:
-        """Return how many deletions the journal has had."""
-        with self._store.reading() as db:
-            return self._store.deletions(db)
-
     def delete(self, ids: Sequence[str], threads_given: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
         are_several = isinstance(threads_given, Iterable) and not isinstance(threads_given, str)

@@ -344,13 +344,15 @@ class Waits(DueRuns):
             with suppress(StateError, NoSuchRun, RunHeld):  # it has ended, or works
                 self.cancel(each, cause)
 
-    def mark(self, run_id: str, mark: str, still: bool = True) -> None:
-        """Leave a mark of a door at a run, for other processes, or remove it."""
+    def mark(self, run_id: str, mark: str, still: bool = True) -> bool:
+        """Leave a mark of a door at a run, for other processes, or remove it; whether it had it."""
         with self._store.writing() as db:
             number = self._store.number(db, run_id)
-            db.execute("DELETE FROM waits WHERE run = ? AND key = ?", (number, f"\x01{mark}"))
+            delete = "DELETE FROM waits WHERE run = ? AND key = ?"
+            was_marked = db.execute(delete, (number, f"\x01{mark}")).rowcount > 0
             if still:
                 db.execute(_MARK, (number, f"\x01{mark}", time.time()))
+        return was_marked
 
     def marked(self, run_ids: Iterable[str], mark: str) -> list[str]:
         """Return which of these runs have a mark."""

@@ -370,6 +370,14 @@ class StoredMemory(Memory):
             yield from (item for _, item in rows)
             number = rows[-1][0]
 
+    @property
+    def forgettings(self) -> int:
+        """How often the thread was forgotten."""
+        with self._tables.reading() as db:
+            query = "SELECT forgotten FROM threads WHERE id = ?"
+            row = db.execute(query, (self._id,)).fetchone()
+            return 0 if row is None else int(row[0])
+
     def forget(self) -> None:
         """Forget the thread: its messages, their words and vectors. Other threads stay.
 

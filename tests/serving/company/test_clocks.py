@@ -94,7 +94,8 @@ def test_schedule_fires_when_the_clock_is_set_right_while_it_serves(
     assert "'tick' fired for 2136-11-26T12:00" in caplog.text
 
 
-def test_times_that_are_changed_do_not_fire_for_the_past(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deletes", (False, True), ids=("", "deleted"))
+def test_times_that_are_changed_do_not_fire_for_the_past(tmp_path: Path, deletes: bool) -> None:
     before = Firings(tmp_path, NOON.replace(hour=7) - 50 * MOMENT, cron="0 7 * * *")
     assert before.fire(before.is_noted) == []
 
@@ -103,6 +104,9 @@ def test_times_that_are_changed_do_not_fire_for_the_past(tmp_path: Path) -> None
         return bool(before.made)
 
     assert before.fire(passed) == ["2126-11-26T07:00:00Z"]
+    if deletes:
+        with Journal(before.path) as journal:
+            assert journal.delete("tick@2126-11-26T07:00:00Z").left == {}
     after = Firings(tmp_path, NOON.replace(hour=13) - 50 * MOMENT, cron="0 9,13 * * *")
 
     def fired() -> bool:

@@ -83,6 +83,7 @@ class LoopRun:
     _turn: LoopTurn | None = None  # the last one; it is appended to the state once it has ended
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
+    _forgettings: int | None = None  # how often its thread had been forgotten, when it was told
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
         self.agent = agent
@@ -317,6 +318,7 @@ class LoopRun:
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
+        self._is_forgotten()
         await restore_asked(record, self.budget, self.showing.action)
 
     # -- being interrupted -------------------------------------------------------------------------
@@ -517,6 +519,10 @@ class LoopRun:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""
         new = turn.stored() if turn.marks else turn.messages
         try:
+            if (
+                self._is_forgotten()
+            ):  # else the thread would have a reply's end without its question
+                new, first = self.state.stored()[: first + len(new)], 0
             if self.record is not None:
                 remember(self.memory, self.record, new, first)
                 self._remembered = first + len(new)
@@ -530,6 +536,11 @@ class LoopRun:
         if self.emit is not None:
             for message in turn.messages:
                 self.request.tell(MessageAdded, self.id, message)
+
+    def _is_forgotten(self) -> bool:
+        """Return whether its thread was forgotten since this was called last."""
+        before, self._forgettings = self._forgettings, getattr(self.memory, "forgettings", None)
+        return before not in (None, self._forgettings)
 
     def _add_faults(self, turn: LoopTurn, answer: ModelAnswer, faults: str) -> None:
         """Add an answer that cannot be used, and the reason, to the messages."""

@@ -342,15 +342,18 @@ class Scheduler:
         ]
         if not times:
             return None
-        at, run = max(times, key=lambda each: each[0])
-        entries: list[Entry] = []
-        with self.journal.file.skipping_damaged(run.id):
-            entries = self.journal.entries(run.id)
-        recorded_times = [each.data for each in entries if each.kind == "heard"]
-        if not recorded_times or recorded_times[-1] == {"times": call.schedule.times}:
-            return at
-        logger.warning("schedule %r has other times than before: none is made up for", call.name)
-        return None
+        times.sort(key=lambda each: each[0], reverse=True)
+        for _, run in times:  # what stands for a deleted firing has no times
+            entries: list[Entry] = []
+            with self.journal.file.skipping_damaged(run.id):
+                entries = self.journal.entries(run.id)
+            if recorded_times := [each.data["times"] for each in entries if each.kind == "heard"]:
+                if recorded_times[-1] == call.schedule.times:
+                    break
+                text = "schedule %r has other times than before: none is made up for"
+                logger.warning(text, call.name)
+                return None
+        return times[0][0]
 
 
 def _decided(decided: Any) -> dict[str, Any]:

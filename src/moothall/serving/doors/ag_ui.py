@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, StateError
 from moothall.agents import ReplyRequest
-from moothall.build import log_failure
+from moothall.build import json_text, log_failure
 from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
@@ -104,7 +104,7 @@ class AGUIDoor:
         agent = self._served.replying()[id]
         before, content = parted(input_read, agent, sends_history=True)
         before = [*wire.context_of(body.get("context") or ()), *before]
-        run_id = secrets.token_hex(16)
+        run_id = _run_id(agent, caller, body)
         own_thread = _own_thread(caller, body["threadId"], run_id)
         request = ReplyRequest(content, None, own_thread, run_id)
         if isinstance(agent, ReActAgent):
@@ -303,6 +303,16 @@ class AGUIDoor:
         job.task.add_done_callback(self._served.count_reply(is_new=False))
         job.task.add_done_callback(lambda task: self._served.answered_runs.discard(run_id))
         return job
+
+
+def _run_id(agent: Any, caller: str, body: dict[str, Any]) -> str:
+    """Return the id of a request's run; of one that is sent again, the same if a journal has it."""
+    if getattr(agent, "journal", None) is None:
+        return secrets.token_hex(16)
+    # Some clients name all their runs alike.
+    parts = [str(agent.id), caller, body["threadId"], body["runId"], body.get("messages")]
+    text = json_text(parts)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _own_thread(caller: str, thread: str, run_id: str) -> str:

@@ -23,6 +23,8 @@ ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)
 _MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
 _MOST_ID: Final = 200
+_CONTINUED: Final = "continued"
+"""The mark of a run that another one continues."""
 
 
 @dataclass(slots=True)
@@ -44,8 +46,7 @@ class Chain:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._conversations: OrderedDict[str, _StoredConversation] = OrderedDict()
-        # The ids that were given to runs, and how many deletions the journal had had then.
-        self._used_ids: OrderedDict[str, int] = OrderedDict()
+        self._used_ids: dict[str, None] = {}  # of the runs of agents without a journal
 
     def keep(
         self,
@@ -97,35 +98,35 @@ class Chain:
         self._conversations.pop(run_ids[-1], None)
         return True
 
-    def next(self, agent: ConversationalAgent, previous: str | None) -> str:
-        """Return a new, unique id of a run."""
-        deletions = _deletions(agent)
-        new_id = (
-            f"{secrets.token_hex(16)}.1"
-            if previous is None
-            else self._following(agent, previous, deletions)
-        )
-        self._used_ids[new_id] = deletions
-        while len(self._used_ids) > 10 * _MAX_CONVERSATIONS:
-            self._used_ids.popitem(last=False)
-        return new_id
+    @staticmethod
+    def new_id() -> str:
+        """Return a new, unique id of a run that continues none."""
+        return f"{secrets.token_hex(16)}.1"
 
-    def _following(self, agent: ConversationalAgent, previous: str, deletions: int) -> str:
-        """Return the id of a run that continues another; the journal has had so many deletions."""
+    def next(self, agent: ConversationalAgent, previous: str) -> str:
+        """Return a new, unique id of a run that continues another; it writes the file."""
         line, _, number = previous.rpartition(".")
-        next_id, branch = f"{line}.{int(number) + 1}", f"{previous}_{secrets.token_hex(4)}.1"
-        is_taken = (
-            next_id in self._used_ids
-            or next_id in self._conversations
-            or _is_recorded(agent, next_id)
-        )
-        # Another process may have given the id to a response that has been deleted since.
-        may_have_been = deletions > self._used_ids.get(previous, 0)
-        if is_taken or (may_have_been and len(branch) <= _MOST_ID):
-            next_id = branch
+        next_id = f"{line}.{int(number) + 1}"
+        if self._is_continued(agent, previous, next_id):
+            next_id = f"{previous}_{secrets.token_hex(4)}.1"
         if len(next_id) > _MOST_ID:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
         return next_id
+
+    def _is_continued(self, agent: ConversationalAgent, previous: str, next_id: str) -> bool:
+        """Note that a run is continued; return whether it was, also by another process."""
+        journal: Any = getattr(agent, "journal", None)
+        if journal is None:
+            is_used = next_id in self._used_ids
+            self._used_ids[next_id] = None
+            while len(self._used_ids) > 10 * _MAX_CONVERSATIONS:
+                del self._used_ids[next(iter(self._used_ids))]
+            return is_used
+        try:
+            # An older moothall, or an import, has left no mark.
+            return journal.waits.mark(previous, _CONTINUED) or _is_recorded(journal, next_id)
+        except NoSuchRun:
+            raise _unknown(f"resp_{previous}") from None
 
     def before(
         self, agent: ConversationalAgent, sender: str, response_id: str
@@ -186,20 +187,12 @@ def _up_to(run_id: str) -> list[str]:
     return [*before, *(f"{line}.{each}" for each in range(1, int(number) + 1))]
 
 
-def _is_recorded(agent: Any, run_id: str) -> bool:
-    journal = getattr(agent, "journal", None)
-    if journal is None:
-        return False
+def _is_recorded(journal: Any, run_id: str) -> bool:
     try:
         journal.run(run_id)
     except NoSuchRun:
         return False
     return True
-
-
-def _deletions(agent: Any) -> int:
-    journal = getattr(agent, "journal", None)
-    return 0 if journal is None else journal.deletions.count()
 
 
 def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[dict[str, Any]]:
@@ -214,7 +207,7 @@ def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[di
     if run.state in ("running", "stopped", *RESTS):
         raise _in_progress(f"resp_{run_id}", waiting_text(waits))
     if not Reply.gives_text(agent, run.state):
-        raise _unknown(response_id)
+        raise _unanswered(response_id, run.state)
     task: Any = None
     state = LoopState()
     text = ""
@@ -242,6 +235,14 @@ def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
 def _unknown(response_id: str, hint: str = "") -> BadRequest:
     text = f"Previous response with id '{response_id[:300]}' not found{hint}."
     return BadRequest(text, "previous_response_id", "previous_response_not_found", 400)
+
+
+def _unanswered(response_id: str, state: str) -> BadRequest:
+    ended = "was cancelled" if state == "cancelled" else f"has failed ({state})"
+    earlier = previous_of(response_id.removeprefix("resp_"))
+    way = f"continue {earlier}, the one before it" if earlier else "leave previous_response_id out"
+    text = f"Previous response with id '{response_id}' {ended}, so it has no answer: {way}."
+    return BadRequest(text, "previous_response_id", "response_without_answer")
 
 
 def _in_progress(response_id: str, waiting: str) -> BadRequest:

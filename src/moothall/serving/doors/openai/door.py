@@ -126,7 +126,9 @@ class OpenAIDoor:
         if request_read.previous is not None:
             previous, history = await in_thread(chain.before, agent, sender, request_read.previous)
         request_read.messages = mended([*history, *request_read.messages])[len(history) :]
-        run_id = chain.next(agent, previous)
+        run_id = (
+            chain.new_id() if previous is None else await in_thread(chain.next, agent, previous)
+        )
         form, thread = ResponseForm(request_read, run_id), thread_of(sender, run_id)
 
         def keep(reply: Reply, request: ReplyRequest) -> None:
