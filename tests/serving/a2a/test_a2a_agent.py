@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from moothall import (
     DefinitionError,
     DualActAgent,
     DualActConfig,
+    Journal,
     MaxTurns,
     ModelError,
     NativeSpace,
@@ -48,6 +50,7 @@ from moothall import (
 from moothall.models import ModelReply
 from moothall.models.protocol import TextPiece
 from moothall.serving import asgi
+from serving.company.conftest import until
 from serving.doors.conftest import serving
 
 Serve = Callable[[Any], str]
@@ -335,6 +338,31 @@ def test_a2a_agent_without_an_approver_refuses_what_is_asked(serve: Serve) -> No
     url = serve(asgi(shop(Call("c", "buy", {"item": "tea"}), "No tea.")))
     assert A2AAgent("far", url).reply_sync("Buy tea").text == "No tea."
     assert BOUGHT == []
+
+
+def test_a2a_agent_asks_nobody_for_what_only_the_servers_operator_may_answer(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = shop(Call("c", "buy", {"item": "tea"}), "Hello.", "Done.")
+        agent.journal = journal
+        url = serve(asgi(agent, token={"ada": "t-ada"}))
+
+        class Nobody:
+            async def approve(self, request: Any) -> bool:
+                raise NotImplementedError
+
+            async def answer(self, question: Any) -> str:
+                raise NotImplementedError
+
+        far = A2AAgent("far", url, headers={"Authorization": "Bearer t-ada"}, approver=Nobody())
+        waits = far.reply_sync("Buy tea").text
+        assert waits.startswith('waiting for the approval of buy(item="tea")')
+        assert far.reply_sync("Hello").text == "Hello."
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True)
+        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+        assert BOUGHT == ["tea"]
 
 
 def test_a2a_agent_states_its_token(serve: Serve) -> None:
@@ -679,7 +707,14 @@ def test_a2a_agent_reads_the_card_again_of_a_server_that_streams_no_more(serve: 
 
 @pytest.mark.parametrize(
     ("refused", "status"),
-    (("SendMessage", 429), ("GetTask", 408), ("GetTask", 429), ("GetTask", 500), ("GetTask", 200)),
+    (
+        ("SendMessage", 429),
+        ("SendMessage", 200),
+        ("GetTask", 408),
+        ("GetTask", 429),
+        ("GetTask", 500),
+        ("GetTask", 200),
+    ),
 )
 def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
     serve: Serve, refused: str, status: int
@@ -696,7 +731,8 @@ def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
     async def call(request: Request) -> JSONResponse:
         called.append(method := (await request.json())["method"])
         if method == refused and called.count(method) <= (2 if status == 200 else 6):
-            fault = {"error": {"code": -32603, "message": "busy"}}
+            code = -32029 if method == "SendMessage" else -32603
+            fault = {"error": {"code": code, "message": "busy"}}
             return JSONResponse(fault, status, {"Retry-After": "0"})
         return JSONResponse({"result": results[method]})
 

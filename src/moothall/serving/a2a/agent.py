@@ -236,7 +236,10 @@ class A2AAgent(ConversationalAgent):
         while True:
             await self._exchange(request, conversation, parts, task)
             conversation.context = task.context or conversation.context
-            if task.message is not None or task.state == COMPLETED:
+            rests = (
+                task.state == INPUT_REQUIRED and task.is_for_others
+            )  # its server's operator asks
+            if rests or task.message is not None or task.state == COMPLETED:
                 return
             if task.state != INPUT_REQUIRED:
                 state = task.state.removeprefix("TASK_STATE_").lower()
@@ -337,10 +340,8 @@ class A2AAgent(ConversationalAgent):
         for part in task.status_parts:
             approval = part.get("data")
             if isinstance(approval, dict) and isinstance(approval.get("approval"), str):
-                permit = (
-                    await approve(self.find_approver(), self._request_of(request, approval)) is True
-                )
-                return data_part({"approval": approval["approval"], "permit": permit})
+                permits = await approve(self.find_approver(), self._request_of(request, approval))
+                return data_part({"approval": approval["approval"], "permit": permits is True})
         question = Question(str(self.id), task.reason, request.run_id)
         try:
             return text_part(await answer(self.find_approver(), question))

@@ -28,8 +28,9 @@ _MOST_BYTES: Final = 64 << 20
 
 _MISSING: Final = (-32004, -32601)
 """Codes of a method that the server does not offer, such as one that streams."""
-_PASSING: Final = (-32603, TOO_MANY)
-"""Codes of what may pass: a failure inside the server, and a limit."""
+_PASSING: Final = (-32603,)
+"""Codes of what may pass: a failure inside the server."""
+_LIMITS: Final = (TOO_MANY,)
 _MOST_BROKEN: Final = 5
 """After so many answers that have not come, a task is not looked for any more."""
 _BUSY_S: Final = 5.0
@@ -41,6 +42,10 @@ class ConnectionBroken(ModelError):
 
     wait_s: float | None = None
     """After how long the server is to be called again, if it says so."""
+
+
+class LimitReached(ConnectionBroken):
+    """The server refuses a call since a limit is reached, before it begins anything."""
 
 
 class MissingMethod(ModelError):
@@ -96,8 +101,12 @@ class Server:
             ConnectionBroken: the answer has not come
             ModelError: the server refuses the call, or answers with what is no answer
         """
-        response = await self._send(method, params, False)
-        return self._result(response.content, method)
+        while True:
+            response = await self._send(method, params, False)
+            try:
+                return self._result(response.content, method)
+            except LimitReached as error:
+                await self._wait_for_room(response, error)
 
     async def get_task(self, id: str) -> Any:
         """Return a task as it is now, though some answers do not come: looking changes nothing."""
@@ -113,22 +122,32 @@ class Server:
 
     async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
         """Call a method, and yield its results as they come."""
-        response = await self._send(method, params, True)
-        try:
-            if "event-stream" not in response.headers.get("Content-Type", ""):
+        while True:
+            response = await self._send(method, params, True)
+            try:
+                if "event-stream" in response.headers.get("Content-Type", ""):
+                    async with aclosing(response.events()) as events:
+                        async for _, message in events:
+                            yield self._result(message, method)
+                    return
                 body = bytearray()
                 while data := await response.read():
                     body += data
                     await asyncio.sleep(0)  # a server that never pauses holds up nobody
                 yield self._result(bytes(body), method)
                 return
-            async with aclosing(response.events()) as events:
-                async for _, message in events:
-                    yield self._result(message, method)
-        except HTTPError as error:
-            raise ConnectionBroken(f"{self._name}: {error}") from None
-        finally:
-            response.close()
+            except LimitReached as error:
+                await self._wait_for_room(response, error)
+            except HTTPError as error:
+                raise ConnectionBroken(f"{self._name}: {error}") from None
+            finally:
+                response.close()
+
+    async def _wait_for_room(self, response: HTTPResponse, error: ModelError) -> None:
+        """Wait as long as a server says that refused a call; raise the error if it does not."""
+        if response.wait_s is None or response.wait_s > self._client.timeout_s:
+            raise error
+        await asyncio.sleep(response.wait_s)  # it has begun nothing
 
     async def _send(self, method: str, params: dict[str, Any], stream: bool) -> HTTPResponse:
         url, _ = await self._endpoint()
@@ -155,7 +174,7 @@ class Server:
             wait_s = response.wait_s
             if response.status != 429 or wait_s is None or wait_s > self._client.timeout_s:
                 break
-            await asyncio.sleep(wait_s)  # a rate limit refused the call before it began anything
+            await asyncio.sleep(wait_s)  # it has begun nothing
         if not 200 <= response.status < 300:
             self._card_endpoint = None
             body_text = one_line(response.content[:300].decode(errors="replace"), 200)
@@ -180,7 +199,7 @@ class Server:
                 code = error.get("code")
                 self._card_endpoint = None  # the card may say something else by now
                 problem = f"{one_line(str(error.get('message')), 500)} ({code!r:.20})"
-                kinds = {MissingMethod: _MISSING, ConnectionBroken: _PASSING}
+                kinds = {MissingMethod: _MISSING, LimitReached: _LIMITS, ConnectionBroken: _PASSING}
                 kind = next((each for each, codes in kinds.items() if code in codes), ModelError)
                 raise kind(f"{self._name}: the server refuses {method}: {problem}")
             if "result" in answer:

@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from moothall import ModelError
 from moothall.build import json_text, one_line
-from moothall.serving.a2a.wire import COMPLETED, PAUSED, STATES, SUBMITTED, TERMINAL, part_block
+from moothall.serving.a2a.wire import (
+    COMPLETED,
+    PAUSED,
+    STATES,
+    SUBMITTED,
+    TERMINAL,
+    is_for_others,
+    part_block,
+)
 
 _MOST_PARTS: Final = 10_000
 _TEXTS: Final = ("text", "raw", "url", "mediaType", "filename")
@@ -32,6 +40,11 @@ class RemoteTask:
     def is_at_rest(self) -> bool:
         """Whether the server does nothing more by itself."""
         return self.message is not None or self.state in TERMINAL | PAUSED
+
+    @property
+    def is_for_others(self) -> bool:
+        """Whether it waits for nothing that its caller can answer."""
+        return bool(self.status_parts) and all(map(is_for_others, self.status_parts))
 
     @property
     def is_empty(self) -> bool:

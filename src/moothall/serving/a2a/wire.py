@@ -78,6 +78,7 @@ class A2AFault(Exception):
 
 
 _INTEGER_FIELDS: Final = ("historyLength", "pageSize")
+_FOR_OTHERS: Final = "moothall/for-others"
 _FREE_FORM: Final = ("data", "metadata")
 """Fields that hold any JSON."""
 _ROLES: Final = {1: "ROLE_USER", 2: "ROLE_AGENT"}
@@ -262,6 +263,17 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 def text_part(text: str) -> dict[str, Any]:
     """Return a text as a part."""
     return {"text": text, "mediaType": "text/plain"}
+
+
+def part_for_others(text: str) -> dict[str, Any]:
+    """Return as a part what a task waits for that its caller cannot answer."""
+    return {**text_part(text), "metadata": {_FOR_OTHERS: True}}
+
+
+def is_for_others(part: dict[str, Any]) -> bool:
+    """Return whether a part says what the task's caller cannot answer."""
+    metadata = part.get("metadata")
+    return isinstance(metadata, dict) and metadata.get(_FOR_OTHERS) is True
 
 
 def data_part(data: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from moothall.serving.a2a.wire import (
     data_part,
     message_of,
     moment,
+    part_for_others,
     text_in,
     text_of,
     text_part,
@@ -343,7 +344,7 @@ def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
     asks = asks_of(waits, permits)
     unanswerable = [each for each in waits if each.key not in asks]
     return [
-        *([text_part(waiting_text(unanswerable))] if unanswerable else []),
+        *([part_for_others(waiting_text(unanswerable))] if unanswerable else []),
         *parts_of(asks.values()),
     ]
 
