@@ -238,10 +238,10 @@ def _unknown(response_id: str, hint: str = "") -> BadRequest:
 
 
 def _unanswered(response_id: str, state: str) -> BadRequest:
-    ended = "was cancelled" if state == "cancelled" else f"has failed ({state})"
+    end = "was cancelled" if state == "cancelled" else f"has failed ({state})"
     earlier = previous_of(response_id.removeprefix("resp_"))
     way = f"continue {earlier}, the one before it" if earlier else "leave previous_response_id out"
-    text = f"Previous response with id '{response_id}' {ended}, so it has no answer: {way}."
+    text = f"Previous response with id '{response_id}' {end}, so it has no answer: {way}."
     return BadRequest(text, "previous_response_id", "response_without_answer")
 
 
