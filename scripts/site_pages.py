@@ -41,6 +41,7 @@ SUBJECTS = {
     "Agents, actions and spaces": ("moothall",),
 }
 PACKAGES = {
+    "moothall.actions": "Actions and approval",
     "moothall.agents": "Ready agents and actions",
     "moothall.budget": "Budgets",
     "moothall.build": "What others build on",

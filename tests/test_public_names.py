@@ -365,7 +365,17 @@ def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     "package",
     (
-        *("", ".agents", ".budget", ".build", ".journal", ".memory", ".models", ".research"),
+        *(
+            "",
+            ".actions",
+            ".agents",
+            ".budget",
+            ".build",
+            ".journal",
+            ".memory",
+            ".models",
+            ".research",
+        ),
         *(".serving", ".serving.doors", ".society", ".society.blocks", ".spaces", ".studio.orders"),
         *(".cli.build", ".studio", ".studio.gradio"),
     ),
@@ -392,6 +402,7 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
 def test_public_names_are_listed_by_dir() -> None:
     assert set(NAMES) <= set(dir(moothall))
     packages = (
+        "actions",
         "agents",
         "build",
         "memory",

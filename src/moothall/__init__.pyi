@@ -2,13 +2,6 @@
 
 from typing import Final
 
-from moothall.actions import ACCESS_DENIED as ACCESS_DENIED
-from moothall.actions import ACCESS_PERMITTED as ACCESS_PERMITTED
-from moothall.actions import ACCESS_REQUESTED as ACCESS_REQUESTED
-from moothall.actions import Action as Action
-from moothall.actions import ActionRegistry as ActionRegistry
-from moothall.actions import Retry as Retry
-from moothall.actions import action as action
 from moothall.actions.approval import Always as Always
 from moothall.actions.approval import AlwaysInRun as AlwaysInRun
 from moothall.actions.approval import ApprovalRequest as ApprovalRequest
@@ -24,12 +17,19 @@ from moothall.actions.approval import Rule as Rule
 from moothall.actions.approval import RuleApprover as RuleApprover
 from moothall.actions.approval import TerminalApprover as TerminalApprover
 from moothall.actions.approval import Waiting as Waiting
+from moothall.actions.capability import Action as Action
 from moothall.actions.environment import Environment as Environment
 from moothall.actions.goal import Goal as Goal
+from moothall.actions.marking import ACCESS_DENIED as ACCESS_DENIED
+from moothall.actions.marking import ACCESS_PERMITTED as ACCESS_PERMITTED
+from moothall.actions.marking import ACCESS_REQUESTED as ACCESS_REQUESTED
 from moothall.actions.marking import AccessPolicy as AccessPolicy
+from moothall.actions.marking import action as action
 from moothall.actions.message import BROADCAST as BROADCAST
 from moothall.actions.message import Message as Message
 from moothall.actions.provenance import Origin as Origin
+from moothall.actions.registry import ActionRegistry as ActionRegistry
+from moothall.actions.retry import Retry as Retry
 from moothall.actions.slash import format_slash as format_slash
 from moothall.actions.slash import parse_slash as parse_slash
 from moothall.agents.agent import Agent as Agent

@@ -11,9 +11,10 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
-from moothall.actions import Action, MarkedOptions, action
+from moothall.actions import Action, action
 from moothall.actions.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.actions.approval.decision import Decision
+from moothall.actions.marking import MarkedOptions
 from moothall.actions.message import address
 from moothall.agents.dispatch import AgentToolbox
 from moothall.agents.messaging import Messaging

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from moothall.actions import MarkedOptions
+from moothall.actions.marking import MarkedOptions
 from moothall.actions.signature import check_returns
 from moothall.foundation.arguments import can_take, check_text
 from moothall.foundation.errors import ConfigError, DefinitionError

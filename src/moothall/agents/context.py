@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from moothall.actions.approval import Later, Question, answer
+from moothall.actions.provenance.reading import add_sources
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.threads import loop_is_running
@@ -55,6 +56,8 @@ class Context(Generic[T]):
         message: the message being handled, or None if the agent's own loop called the action
         run_id: the id of the run that the call belongs to, or None
         thread: the id of the conversation that the call belongs to; None for the agent's own
+        kept_thread: the same, to keep something by: of an agent that is asked with `fresh=True`,
+            whose `thread` ends with its reply, the caller's
         sender: the id of the agent whose message led to the call, or None without one
         budget: what may be spent, or None without a limit
         deps: the `deps=` of the reply, else of the agent
@@ -67,16 +70,32 @@ class Context(Generic[T]):
     message: dict[str, Any] | None = None
     run_id: str | None = None
     thread: str | None = None
+    kept_thread: str | None = None
     sender: str | None = None
     budget: Budget | None = None
     deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
     _channel: CallChannel | None = None  # of the call, if it is one
+    _find_sources: Callable[[Agent], list[str]] | None = None
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
             self.sender = self.message["from"]
         self._loop = asyncio._get_running_loop()
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources outside, such as pages, that the agent has read in what led to the call."""
+        return [] if self._find_sources is None else self._find_sources(self.agent)
+
+    def note_sources(self, sources: Sequence[str], value: Any = None) -> None:
+        """Say that the call has read something from outside, which then counts as read by all.
+
+        Args:
+            sources: where it comes from, such as `["page example.org"]`
+            value: what it has read, as JSON data; a text that it gives to others is compared
+        """
+        add_sources(sources, value)
 
     @property
     def is_watched(self) -> bool:

@@ -99,6 +99,24 @@ class HumanDecision:
     def __post_init__(self) -> None:
         _check("decision", self, _OF_DECISION)
 
+    @classmethod
+    def from_json(cls, data: Any) -> HumanDecision:
+        """Return the decision that an object states; `reasoning` may be left out.
+
+        Raises:
+            ConfigError: it is no such object
+        """
+        if not isinstance(data, dict) or not {*cls.schema["required"]} <= data.keys():
+            required = " and ".join(cls.schema["required"])
+            raise ConfigError(f"a decision must be an object with {required}, got {data!r:.80}")
+        if extra := data.keys() - cls.schema["properties"].keys():
+            raise ConfigError(f"a decision must have no {min(extra)!r:.80}")
+        kinds = {each.value: each for each in DecisionAction}
+        if data["action"] not in (*kinds,):
+            kinds_text = ", ".join(kinds)
+            raise ConfigError(f"a decision's action must be one of {kinds_text}, got {data!r:.80}")
+        return cls(**{**data, "action": kinds[data["action"]]})
+
     def to_json(self) -> dict[str, Any]:
         """Return the object by which a model states this decision."""
         return deep_json(self)  # type: ignore[no-any-return]

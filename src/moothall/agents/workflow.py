@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from moothall.actions import Action, ActionRegistry, MarkedOptions
+from moothall.actions import Action, ActionRegistry
+from moothall.actions.marking import MarkedOptions
 from moothall.agents.block import Block, actions_of, check_block, checked_params
 from moothall.agents.dispatch import (
     DISPATCHER_PROMPT,

@@ -15,7 +15,6 @@ from moothall import (
     BlockStarted,
     Conclusion,
     ConclusionReached,
-    DecisionAction,
     DecisionMade,
     Done,
     Event,
@@ -151,6 +150,4 @@ def _grown(
         yield ConclusionReached(author, rounds[path, "conclusions"], Conclusion(**data))
     for data in grown.get("decisions", ()):
         rounds[path, "decisions"] += 1
-        action = DecisionAction(data["action"])
-        decision = HumanDecision(action, data["new_instruction"], data["reasoning"])
-        yield DecisionMade(author, rounds[path, "decisions"], decision)
+        yield DecisionMade(author, rounds[path, "decisions"], HumanDecision.from_json(data))

@@ -13,7 +13,7 @@ from typing import Any
 from moothall.actions import ACCESS_PERMITTED, Action
 from moothall.actions.approval import Later
 from moothall.actions.approval.asking import clocks_paused
-from moothall.actions.approval.decision import not_permitted
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.message import Envelope
 from moothall.actions.retry import repeated_in_thread
 from moothall.agents.agent import CURRENT
@@ -81,7 +81,14 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if caller_context is not None and caller_context.open:
             channel.on_progress = caller_context.hears
         message = delivery.message()
-        context = Context(agent, message=message, budget=budget, deps=agent.deps, _channel=channel)
+        context = Context(
+            agent,
+            message=message,
+            budget=budget,
+            deps=agent.deps,
+            _channel=channel,
+            _find_sources=_sources_here,
+        )
         kwargs = filled(offer.injected, kwargs, context)
     value: Any = None
     failure: BaseException | None = None
@@ -203,7 +210,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
             mailbox.router.make_ready(mailbox)
         else:
             delivery.state = FINISHED
-            mailbox.router.refuse(delivery, not_permitted(offer.label, decision))
+            mailbox.router.refuse(delivery, DECISION_KINDS.refusal_of(offer.label, decision))
 
     delivery.task = mailbox.router.thread.spawn(ask())
 
@@ -265,3 +272,9 @@ def answers(
     if name == "say" and id is not None:  # its arguments have no place for it
         meta = {**(meta or {}), "original_message_id": id}
     return Envelope(sender, to, name, args, None, meta, envelope.thread), id
+
+
+def _sources_here(agent: Any) -> list[str]:
+    from moothall.agents.replies.reply_context import sources_here  # most agents never reply
+
+    return sources_here(agent)

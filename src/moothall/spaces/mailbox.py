@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
-from moothall.actions.approval.decision import not_permitted
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, address
 from moothall.agents.agent import CURRENT, Agent, overrides
@@ -368,7 +368,7 @@ class Mailbox:
             return
         if not (offer.plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED):
             if offer.action.access_policy == ACCESS_DENIED:
-                self.refuse(delivery, not_permitted(offer.label, False))
+                self.refuse(delivery, DECISION_KINDS.refusal_of(offer.label, False))
             else:
                 delivery.is_reentrant = False
                 self._unlink(delivery)

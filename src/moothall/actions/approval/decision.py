@@ -237,6 +237,18 @@ class DecisionKinds(tuple[DecisionKind, ...]):
                 return False if decision is None or not is_whole else decision
         return False
 
+    def refusal_of(self, where: str, decision: object) -> NotPermitted:
+        """Return the error for a call, `where`, that a decision does not permit."""
+        if isinstance(decision, Later):
+            text = "it would wait for its approval, which needs a reply with a journal="
+            decision = Refused(text)
+        if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
+            logger.warning(
+                '"%s" is refused: an answer must be %s, got %.80r', where, ANSWER_FORMS, decision
+            )
+        why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
+        return NotPermitted(f'"{where}" not permitted{why}')
+
     def entry_of(
         self, decision: object, request: ApprovalRequest | None
     ) -> tuple[str, dict[str, Any]] | None:
@@ -336,15 +348,3 @@ _DECISION_FORMS: Final = "True, False, " + ", ".join(
 )
 ANSWER_FORMS: Final = f"{_DECISION_FORMS} or Later()"
 """What an approver may answer, in words."""
-
-
-def not_permitted(where: str, decision: object) -> NotPermitted:
-    """Return the error for a call that was not permitted."""
-    if isinstance(decision, Later):
-        decision = Refused("it would wait for its approval, which needs a reply with a journal=")
-    if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
-        logger.warning(
-            '"%s" is refused: an answer must be %s, got %.80r', where, ANSWER_FORMS, decision
-        )
-    why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
-    return NotPermitted(f'"{where}" not permitted{why}')

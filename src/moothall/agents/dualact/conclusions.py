@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from moothall.agents.decision import PARTS_OF_CONCLUSION, Conclusion, DecisionAction, HumanDecision
+from moothall.agents.decision import PARTS_OF_CONCLUSION, Conclusion, HumanDecision
 from moothall.agents.replies.reply import Reply, Step
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.errors import DefinitionError
@@ -35,8 +35,7 @@ _TEXTS: Final = ("reasoning", "new_instruction")
 
 def read_decision(text: str, instructions: int = 1) -> HumanDecision:
     """Read a decision from an answer, which must be exactly one object."""
-    value = _decision(instructions).parse(text)
-    return HumanDecision(**{**value, "action": DecisionAction(value["action"])})
+    return HumanDecision.from_json(_decision(instructions).parse(text))
 
 
 @cache

@@ -20,7 +20,7 @@ from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import note_execution, source_of
-from moothall.agents.loop.results import answered, result_of
+from moothall.agents.loop.results import result_of
 from moothall.agents.loop.steps import Executing, LoopActionStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
@@ -209,7 +209,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
         if kinds := chosen.injected:
             channel = CallChannel()
             if step.record is not None:
-                channel.from_journal = partial(answered, call, step.record)
+                channel.from_journal = partial(step.record.answer_of, call)
             kwargs = filled(kinds, kwargs, context_of(agent, request, call, channel))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method

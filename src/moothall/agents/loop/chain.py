@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.acting import ACTING, acting
 from moothall.actions.approval import Later
-from moothall.actions.approval.decision import not_permitted
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.environment import failed
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits
@@ -351,7 +351,7 @@ async def _permitted(step: LoopActionStep, call: Call) -> Any:
             raise
         return failed(error)  # what was awaited was cancelled, not this task
     if decision is not True:
-        return failed(not_permitted(requested.name, decision))
+        return failed(DECISION_KINDS.refusal_of(requested.name, decision))
     return await call()
 
 

@@ -27,6 +27,7 @@ from moothall.agents.loop.results import MAX_RESULT_CHARS
 from moothall.agents.replies.checked_parts import check_model, check_part
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply_context import kept_thread, sources_here
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions, block_actions
@@ -356,10 +357,12 @@ def context_of(
         agent,
         run_id=request.run_id,
         thread=request.thread,
+        kept_thread=kept_thread(request.thread),
         sender=None if message is None else message["from"],
         budget=agent.budget if request.budget is None else request.budget,
         deps=agent.deps if request.deps is None else request.deps,
         _channel=channel,
+        _find_sources=sources_here,
     )
 
 

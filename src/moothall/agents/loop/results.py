@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.approval import Later, Question
+from moothall.actions.approval import Later
 from moothall.actions.environment import failed
-from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.step import StepHandle
-from moothall.foundation.errors import ConfigError, NobodyToAsk
+from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import as_json, json_text, readable
 from moothall.journal.store.wait_rows import WaitOutcome
 from moothall.models.blocks import block_note, is_seen, without_seen
@@ -129,43 +126,3 @@ def as_result(name: str, answer: WaitOutcome) -> dict[str, Any]:
     if answer.expired:
         return {"tool_executed": True, "error": f"no result {name!r}: {answer.late}"}
     return {"tool_executed": True, "result": answer.value}
-
-
-class Asks(Protocol):
-    """A call, with what it has asked a person so far."""
-
-    questions: tuple[str, ...]
-
-
-async def answered(
-    call: Asks,
-    step: StepHandle,
-    question: Question,
-    ask: Callable[[Question], Awaitable[str]],
-    exact: str | None = None,
-) -> str:
-    """Return a person's answer to a question of a call; raise Later if it comes later.
-
-    The call is executed again then: what has been answered is not asked again. `exact` is the
-    question without what need not be the same again; by default, its text.
-    """
-    exact = question.text if exact is None else exact
-    place = (exact, call.questions.count(exact))
-    call.questions += (exact,)
-    try:
-        answer = await step.came(step.hash_of("question", *place))
-        if answer is None:
-            with step.record.waiting_for("question", text=question.text):
-                await step.record.commit()
-                return await ask(replace(question, waits_in=step.run_id))
-    except Stop:  # it is open
-        later = Later()
-    except Later as error:
-        later = error
-    else:
-        if answer.value is None:
-            reason = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
-            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
-        return str(answer.value)
-    later.question, later.text = place, question.text
-    raise later from None

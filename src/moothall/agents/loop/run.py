@@ -43,11 +43,11 @@ from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import LoopModelStep
 from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
+from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import has_ended
-from moothall.agents.replies.step import PastStep
 from moothall.agents.replies.step import StepHandle as RecordedStep
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
     from moothall.agents.loop.recording import LoopState, LoopTurn
     from moothall.agents.loop.showing import Showing
+    from moothall.agents.replies.read_record import PastStep
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
     from moothall.agents.replies.reply_request import ReplyRequest
-    from moothall.agents.replies.step import PastStep, StepHandle
+    from moothall.agents.replies.step import StepHandle
     from moothall.budget import Budget
     from moothall.memory.memory import Memory
     from moothall.models.protocol import Model

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import Action, Block, ConfigError, Context, FileError, Guidance, NoSuchFile
-from moothall.actions.provenance import reading
 from moothall.agents.notes import folders
 from moothall.agents.notes.folders import NoteFolder
 from moothall.agents.notes.note import MAX_CHARS, Note, checked_name
-from moothall.agents.replies.reply_context import kept_thread, sources_here
 from moothall.build import (
     WORKERS,
     check_boolean,
@@ -167,8 +165,8 @@ class Notes(Block):
             raise FileError(
                 f"the text of a note has at most {MAX_CHARS:,} characters, got {len(text):,}"
             )
-        sources, thread = sources_here(context.agent), _thread_of(context)
-        replaced = self._folder_of(context).write(name, json_text(text), sources, thread)
+        text, thread = json_text(text), _thread_of(context)
+        replaced = self._folder_of(context).write(name, text, context.sources, thread)
         return f"{'replaced' if replaced else 'noted'}: {name}"
 
     def _read(self, name: str, context: Context[Any]) -> str:
@@ -181,7 +179,7 @@ class Notes(Block):
         entry = self._folder_of(context).read(name)
         if entry is None:
             raise NoSuchFile(f"there is no note {name!r}; find_notes searches them by words")
-        reading.add_sources(entry.sources, entry.text)
+        context.note_sources(entry.sources, entry.text)
         return entry.text
 
     def _find(self, words: str, context: Context[Any]) -> list[dict[str, str]]:
@@ -200,7 +198,7 @@ class Notes(Block):
         hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
         results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
         for each, result in zip(hits, results, strict=True):
-            reading.add_sources(each.sources, result)
+            context.note_sources(each.sources, result)
         return results
 
     def _forget(self, name: str, context: Context[Any]) -> str:
@@ -216,7 +214,7 @@ class Notes(Block):
 
 
 def _thread_of(context: Context[Any]) -> str:
-    return kept_thread(context.thread) or OWN_THREAD
+    return context.kept_thread or OWN_THREAD
 
 
 def _excerpt(note: Note, weights: dict[str, float]) -> str:

@@ -27,8 +27,6 @@ from moothall import (
     action,
 )
 from moothall.agents import ReplyRequest
-from moothall.agents.dualact.conclusions import read_decision
-from moothall.agents.loop.results import answered
 from moothall.agents.ready.terminal import Terminal
 from moothall.build import (
     CURRENT,
@@ -40,6 +38,7 @@ from moothall.build import (
     UnreadableText,
     answer,
     json_text,
+    read_json,
 )
 
 if TYPE_CHECKING:
@@ -265,7 +264,7 @@ class _AskedByCaller:
             wait = step.hash_of("question", exact, self.questions.count(exact))
             was = step.past.answers.get(wait)
             try:
-                line = await answered(self, step, question, self._ask, exact)
+                line = await step.answer_of(self, question, self._ask, exact)
             except Later as later:
                 decides = {"action": DECIDE} if self._decides else {}
                 raise await step.ask(later, **decides) from None
@@ -309,8 +308,8 @@ def in_words(request: ReplyRequest, messages: Sequence[str], fault: str) -> str:
 def _decision(line: str) -> HumanDecision | None:
     """Return the decision that a line states, or a JSON object; None without one."""
     if line.lstrip().startswith("{"):
-        with suppress(UnreadableText):
-            return read_decision(line)
+        with suppress(UnreadableText, ConfigError):
+            return HumanDecision.from_json(read_json(line))
     word, _, instruction = line.strip().partition(" ")
     action, remark = _decision_of(word), instruction.strip()
     if action is None:

@@ -6,21 +6,20 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from weakref import finalize
 
-from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
+from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS, Decision
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.state import APPENDED, LIVE, load_state
-from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
 from moothall.foundation.threads import guard
 from moothall.journal.entry import ROOT
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
-from moothall.journal.wait import DECISIONS
+from moothall.journal.wait import DECISIONS, DoubtDecision
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
@@ -38,6 +37,61 @@ T = TypeVar("T")
 
 _MAX_OFFSETS: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
+
+
+@dataclass(slots=True)
+class PastStep:
+    """The earlier record of a step."""
+
+    key: str
+    state: str = ""  # `permitted`, `waits`, `started`, `ended` or `failed`
+    about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator recorded besides
+    args: Any = None  # the arguments with which it began
+    asks: bool = False  # whether a person decides if it had begun and not ended
+    result: Any = None  # its result, as JSON data
+    error: str = ""  # why it failed
+    decided_on: str | None = None  # the fingerprint of the request that a person decided about
+    permission: Decision = True  # how: `Always()` permitted it for the whole thread
+    allowed: list[str] = field(default_factory=list)  # the values from outside that this permitted
+    proposed: str | None = None  # that of the request as it was made, if a person changed it
+    changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
+    was: dict[str, Any] | None = None  # the arguments that these replace
+    decision: DoubtDecision | None = None  # what a person decided
+    value: Any = None  # what that decision states, such as the result
+    result_hash: str | None = None  # the hash of the result, if that is bytes
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
+    answers: dict[str, WaitOutcome] = field(default_factory=dict)  # what came of that
+
+    @property
+    def in_doubt(self) -> bool:
+        """Return whether it had begun and not ended, and a person has still to decide."""
+        return self.state == "started" and self.asks and self.decision is None
+
+    @property
+    def waits(self) -> str | None:
+        """Return the key of what it has asked for last, if it has not gone on since."""
+        return next(reversed(self.requests), None) if self.state == WAITS else None
+
+    @property
+    def later(self) -> str | None:
+        """Return the key of the result or moment that it waits for; None if it waits for none."""
+        last = self.waits
+        return last if last and self.requests[last]["kind"] in ("result", "moment") else None
+
+    def is_charged(self, resumes: bool) -> bool:
+        """Return whether its call is charged already; `resumes`: one that was cut off goes on."""
+        return self.is_over or (self.args is not None and (resumes or self.state == WAITS))
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether it had begun and not ended, and is not to be called again."""
+        has_no_end = self.state == "started" and self.asks
+        return has_no_end and (self.decision is None or self.decision.is_final)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether its call is not made again: it has ended, or its result comes later."""
+        return self.state == "ended" or self.is_decided or self.later is not None
 
 
 class ReplayOffsets:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from moothall.actions.approval import Later
 from moothall.agents.replies.charging import charge_spent, spending
-from moothall.agents.replies.read_record import OFFSETS, ReadRecord, kept_list
+from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, kept_list
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.state import Codec, codec_of
-from moothall.agents.replies.step import PastStep, StepHandle
+from moothall.agents.replies.step import StepHandle
 from moothall.foundation import tracing
 from moothall.foundation.errors import InDoubt, JournalError, MoothallError, StateError
 from moothall.foundation.jsonvalue import as_json, deep_json

@@ -7,16 +7,18 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later
-from moothall.actions.approval.decision import DECISION_KINDS, Decision, Refused
+from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later, Question
+from moothall.actions.approval.decision import DECISION_KINDS, Refused
+from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.reply import Stop
+from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.threads import WORKERS
 from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
-from moothall.journal.wait import DoubtDecision, Wait, wait_of
+from moothall.journal.wait import Wait, wait_of
 
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun
@@ -25,59 +27,10 @@ KEPT_MARK: Final = "#kept"
 """What ends the key under which a step keeps data while it is under way."""
 
 
-@dataclass(slots=True)
-class PastStep:
-    """The earlier record of a step."""
+class Asks(Protocol):
+    """A call, with what it has asked a person so far."""
 
-    key: str
-    state: str = ""  # `permitted`, `waits`, `started`, `ended` or `failed`
-    about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator recorded besides
-    args: Any = None  # the arguments with which it began
-    asks: bool = False  # whether a person decides if it had begun and not ended
-    result: Any = None  # its result, as JSON data
-    error: str = ""  # why it failed
-    decided_on: str | None = None  # the fingerprint of the request that a person decided about
-    permission: Decision = True  # how: `Always()` permitted it for the whole thread
-    allowed: list[str] = field(default_factory=list)  # the values from outside that this permitted
-    proposed: str | None = None  # that of the request as it was made, if a person changed it
-    changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
-    was: dict[str, Any] | None = None  # the arguments that these replace
-    decision: DoubtDecision | None = None  # what a person decided
-    value: Any = None  # what that decision states, such as the result
-    result_hash: str | None = None  # the hash of the result, if that is bytes
-    requests: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
-    answers: dict[str, WaitOutcome] = field(default_factory=dict)  # what came of that
-
-    @property
-    def in_doubt(self) -> bool:
-        """Return whether it had begun and not ended, and a person has still to decide."""
-        return self.state == "started" and self.asks and self.decision is None
-
-    @property
-    def waits(self) -> str | None:
-        """Return the key of what it has asked for last, if it has not gone on since."""
-        return next(reversed(self.requests), None) if self.state == WAITS else None
-
-    @property
-    def later(self) -> str | None:
-        """Return the key of the result or moment that it waits for; None if it waits for none."""
-        last = self.waits
-        return last if last and self.requests[last]["kind"] in ("result", "moment") else None
-
-    def is_charged(self, resumes: bool) -> bool:
-        """Return whether its call is charged already; `resumes`: one that was cut off goes on."""
-        return self.is_over or (self.args is not None and (resumes or self.state == WAITS))
-
-    @property
-    def is_decided(self) -> bool:
-        """Return whether it had begun and not ended, and is not to be called again."""
-        has_no_end = self.state == "started" and self.asks
-        return has_no_end and (self.decision is None or self.decision.is_final)
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether its call is not made again: it has ended, or its result comes later."""
-        return self.state == "ended" or self.is_decided or self.later is not None
+    questions: tuple[str, ...]
 
 
 class StepHandle:
@@ -179,6 +132,40 @@ class StepHandle:
     async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> WaitOutcome:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
         return await self._look(await self._ask(wait, kind, later, about))
+
+    async def answer_of(
+        self,
+        call: Asks,
+        question: Question,
+        ask: Callable[[Question], Awaitable[str]],
+        exact: str | None = None,
+    ) -> str:
+        """Return a person's answer to a question of a call; raise Later if it comes later.
+
+        The call is made again then: what has been answered is not asked again. `exact` is the
+        question without what need not be the same again; by default, its text.
+        """
+        exact = question.text if exact is None else exact
+        place = (exact, call.questions.count(exact))
+        call.questions += (exact,)
+        try:
+            answer = await self.came(self.hash_of("question", *place))
+            if answer is None:
+                with self.record.waiting_for("question", text=question.text):
+                    await self.record.commit()
+                    return await ask(replace(question, waits_in=self.run_id))
+        except Stop:  # it is open
+            later = Later()
+        except Later as error:
+            later = error
+        else:
+            if answer.value is None:
+                by = f"{answer.by or 'a person'} does not answer"
+                reason = answer.late if answer.expired else by
+                raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
+            return str(answer.value)
+        later.question, later.text = place, question.text
+        raise later from None
 
     async def ask(self, later: Later, **details: Any) -> Stop:
         """Ask a question, once; return the Stop after which the call is made again and hears it."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from moothall import ChangedArgs, ConfigError
-from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions import DECISION_KINDS
 from moothall.build import UnreadableText, escaped, read_json
 from moothall.cli.recorded_runs import next_lines
 from moothall.cli.shared_options import (

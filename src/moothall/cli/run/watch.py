@@ -21,7 +21,7 @@ from moothall import (
     Reply,
     TerminalApprover,
 )
-from moothall.actions.approval.decision import Decision
+from moothall.actions import Decision
 from moothall.build import approve, cut, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
-from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions import DECISION_KINDS
 from moothall.build import escaped, json_text
 from moothall.journal import Wait
 from moothall.serving.doors.callers import LOCAL

@@ -28,7 +28,7 @@ from moothall import (
     NotPermitted,
     Question,
 )
-from moothall.actions.approval.decision import not_permitted
+from moothall.actions import DECISION_KINDS
 from moothall.build import (
     CURRENT,
     CallerContext,
@@ -343,7 +343,7 @@ class Served:
         # On the loop of its space, where its code runs otherwise, too.
         decision = await mailbox.carry(lambda: call_user(agent.request_permission, message))
         if decision is not True:
-            raise not_permitted(f"{agent.id}.say", decision)
+            raise DECISION_KINDS.refusal_of(f"{agent.id}.say", decision)
 
     @staticmethod
     def forget(agent: ConversationalAgent, thread: str) -> None:

@@ -22,7 +22,7 @@ from moothall import (
     MCPServerError,
     MissingExtra,
 )
-from moothall.actions.marking import checked_policy
+from moothall.actions import checked_policy
 from moothall.build import (
     WORKERS,
     AgentSettings,

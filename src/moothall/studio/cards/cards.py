@@ -32,7 +32,7 @@ from moothall import (
     Refused,
     StateError,
 )
-from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions import DECISION_KINDS
 from moothall.agents.ready.person import DECIDE
 from moothall.build import guard, json_text
 from moothall.journal import Doubt, Entry, Wait, Waits
