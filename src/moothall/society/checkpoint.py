@@ -89,20 +89,22 @@ def as_bytes(data: Any, label: str) -> bytes:
         raise StateError(f"{label} cannot be written as JSON: {error}") from error
 
 
-def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
-    """Return agents as bytes; an error names the agent that has no JSON form."""
-    parts = [as_bytes(_agent_json(each), f"the state of agent {each.id!r}") for each in mailboxes]
+def agents_as_bytes(agents: Iterable[dict[str, Any]]) -> bytes:
+    """Return the states of agents as bytes; an error names the agent that has no JSON form."""
+    parts = [as_bytes(each, f"the state of agent {each['id']!r}") for each in agents]
     return b"[" + b",".join(parts) + b"]"
 
 
 _decoded: Final = partial(base64.b64decode, validate=True)
 
 
-def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> dict[str, Any]:
-    """Return a society's whole state as JSON data; with `mailboxes`, that of agents for rows."""
+def state_of(society: Steps, agents: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return a society's whole state as JSON data; with `agents`, that of agents for rows."""
     state: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
-    state["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
-    if society.population is not None and mailboxes is None:
+    state["agents"] = json.loads(
+        agents_as_bytes(map(agent_json, society.mailboxes) if agents is None else agents)
+    )
+    if society.population is not None and agents is None:
         state["columns"] = columns_of(society)
     return state
 
@@ -119,7 +121,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     state.prompts = f"{society.model_calls.prompts:x}"
     state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
     state.parts = [
-        record.keep(agents_as_bytes(mailboxes[at : at + _CHUNK]))
+        record.keep(agents_as_bytes(map(agent_json, mailboxes[at : at + _CHUNK])))
         for at in range(0, len(mailboxes), _CHUNK)
     ]
     if society.population is not None:
@@ -236,7 +238,8 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     society.broken = ""
 
 
-def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
+def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
+    """Return the state of an agent."""
     agent = mailbox.agent
     data: dict[str, Any] = {"id": mailbox.id, "classes": mailbox.classes}
     own = getattr(agent, "state_dict", None)

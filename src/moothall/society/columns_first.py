@@ -18,7 +18,7 @@ from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
-from moothall.society.kernel.wants import id_order
+from moothall.society.kernel.wants import answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
@@ -266,22 +266,30 @@ def state_of(society: Any) -> dict[str, Any]:
     A society of agents loads it, too, such as one with a model, which leaves out `rows`.
     """
     population: Population = society.population
-    mailboxes = []
-    for row in range(len(population)):
-        agent = population.agents.get(row)
-        mailbox: Any = None if agent is None else agent.space_mailbox
-        if mailbox is None:
+    agents = {each.rank: checkpoint.agent_json(each) for each in society.mailboxes}
+    like: dict[str, Any] = {}  # what all rows have in common
+    for row, id in enumerate(population.all_ids()):
+        if row in population.agents:
+            continue
+        if not like:
             mailbox = SocietyMailbox(_agent_of(society, row), society, society.router)
-            mailbox.agent.memory.status.update(population.settled_status(row))
-            mailbox.answers, mailbox.mail = _inbox_of(society, row)
-        mailboxes.append(mailbox)
-    mailboxes = sorted([*mailboxes, *mailboxes_beside(society)], key=lambda each: each.rank)
+            like = checkpoint.agent_json(mailbox)
+        status = _status_of(society, row) | population.settled_status(row)
+        answers, mail = _inbox_of(society, row)
+        agents[id_order(id)] = {
+            **like,
+            "id": id,
+            "memory": {**like["memory"], "status": status},
+            "answers": [answer_json(each) for each in answers],
+            "mail": [each.as_json() for each in mail],
+        }
     rows = {
         "agents": sorted((each.id for each in society.mailboxes), key=id_order),
         "places": [*population.places],
         "columns": checkpoint.columns_of(society),
     }
-    return {**checkpoint.state_of(society, mailboxes), "rows": rows}
+    ordered = [agents[each] for each in sorted(agents)]
+    return {**checkpoint.state_of(society, ordered), "rows": rows}
 
 
 def load(society: Any, state: Any) -> None:
