@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,22 @@ def test_geojson_of_a_feature_a_line_is_the_same_city(tmp_path: Path, mark: str)
         City.from_geojson(file)
 
 
-def test_geojson_across_the_date_line_is_the_same_city() -> None:
-    def moved(at: Any) -> Any:
-        if isinstance(at[0], list):
-            return [moved(each) for each in at]
-        lon = at[0] + 179.9951
-        return [lon if lon <= 180 else lon - 360, at[1]]
+def across_the_date_line(at: Any) -> Any:
+    """Coordinates of the town, some of them on the other side of the date line."""
+    if isinstance(at[0], list):
+        return [across_the_date_line(each) for each in at]
+    lon = round(at[0] + 179.9951, 7)
+    return [lon if lon <= 180 else round(lon - 360, 7), at[1]]
 
+
+def test_geojson_across_the_date_line_is_the_same_city() -> None:
     features = [
         {
             **each,
-            "geometry": {**each["geometry"], "coordinates": moved(each["geometry"]["coordinates"])},
+            "geometry": {
+                **each["geometry"],
+                "coordinates": across_the_date_line(each["geometry"]["coordinates"]),
+            },
         }
         for each in TOWN["features"]
     ]
@@ -211,7 +217,8 @@ async def test_citizens_live_in_a_city_of_geojson_and_an_experiment_names_its_fi
     assert (await made.run(jobs=0)).values("home") == {0: 40.0}
 
 
-def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
+def osm(file: Path, place: Callable[[Any], Any] = list) -> Path:
+    """Write the town as an extract of OpenStreetMap, each of its coordinates put elsewhere."""
     numbers: dict[tuple[float, float], int] = {}
     nodes, ways = [], []
 
@@ -219,10 +226,10 @@ def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
         return "".join(f'<tag k="{key}" v="{value}"/>' for key, value in given.items())
 
     def node(at: list[float], more: str = "") -> int:
-        key = (at[0], at[1])
+        key = lon, lat = tuple(place([at[0], at[1]]))
         if more or key not in numbers:
             numbers.setdefault(key, len(nodes) + 1)
-            nodes.append(f'<node id="{len(nodes) + 1}" lon="{at[0]}" lat="{at[1]}">{more}</node>')
+            nodes.append(f'<node id="{len(nodes) + 1}" lon="{lon}" lat="{lat}">{more}</node>')
         return numbers[key]
 
     for feature in TOWN["features"]:
@@ -242,8 +249,12 @@ def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
     yard = tags({"type": "multipolygon", "building": "yes", "building:levels": "2.5"})
     member = '<member type="way" ref="99" role="outer"/>'
     ways.append(f'<relation id="1">{member}{yard}</relation>')
-    file = tmp_path / "town.osm"
     file.write_text(f'<osm version="0.6">{"".join(nodes)}{"".join(ways)}</osm>')
+    return file
+
+
+def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
+    file = osm(tmp_path / "town.osm")
     assert City.from_osm(file)["home-2"].capacity == 3
     town = collection(*TOWN["features"], area(0.003, 1e-4, building="yes"))
     city, other = City.from_osm(file, citizens=50), City.from_geojson(town, citizens=50)
@@ -252,6 +263,9 @@ def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
         mine, theirs = city[id], other[id]
         assert (mine.x, mine.y, mine.capacity) == (theirs.x, theirs.y, theirs.capacity)
         assert isinstance(mine, Place)
+    there = City.from_osm(osm(tmp_path / "there.osm", across_the_date_line), citizens=50)
+    assert [each.metres for each in there.roads] == [each.metres for each in city.roads]
+    assert [(each.x, each.y) for each in there.places] == [(each.x, each.y) for each in city.places]
     nowhere = '<osm version="0.6"><node id="1" lon="east" lat="1"/></osm>'
     for wrong in ("<osm><node", nowhere):
         (tmp_path / "broken.osm").write_text(wrong)

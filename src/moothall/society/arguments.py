@@ -43,7 +43,7 @@ _PARTS: Final = {
 }
 
 
-def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
+def check_parts(limits: Mapping[str, object], **parts: object) -> None:
     """Check that limits are above 0, and that parts have a method of their kind."""
     for name, limit in limits.items():
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
@@ -119,7 +119,7 @@ def _tell_unknown(rows: Iterable[Mapping[str, Any]], source: str) -> None:
         )
 
 
-def of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
+def of_population(population: Population, city: object, seed: int) -> tuple[Any, int]:
     """Return the city and the seed of a society whose citizens are a population."""
     if city not in (None, population.city):
         raise ConfigError("city= and the population's are two: give it to the Population")
@@ -132,7 +132,7 @@ def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
     """Return what must be equal in agents and places for a society to resume a run."""
     texts: dict[int, str] = {}
 
-    def part_text(part: Any, params: Any) -> str:
+    def part_text(part: object, params: object) -> str:
         if not isinstance(params, BaseModel):
             return type(part).__name__
         if id(params) not in texts:  # which very many blocks share
@@ -163,7 +163,7 @@ def settings_of(service: Service) -> dict[str, Any]:
     return {name: attributes[name] for name in names if name in attributes and name != "id"}
 
 
-def check_places(services: Mapping[str, Service], city: Any) -> None:
+def check_places(services: Mapping[str, Service], city: object) -> None:
     """Check that services stand where the city has a place, not that of another city."""
     placed = {service.id: service.place for service in services.values() if service.place}
     places = set(city.ids()) if placed and hasattr(city, "ids") else {*placed.values()}

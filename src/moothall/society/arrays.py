@@ -17,7 +17,12 @@ from moothall.build import stated_delimiter
 
 __all__ = [
     "Array",
+    "ArrayLike",
+    "Flag",
+    "Number",
     "Numbers",
+    "PlaceOrPlaces",
+    "WholeNumber",
     "any_of",
     "csv_rows",
     "import_package",
@@ -32,9 +37,18 @@ __all__ = [
 
 MissingExtra.unless("moothall.society", "society", "numpy")
 import numpy as np  # noqa: E402 - an error names the extra
+from numpy.typing import ArrayLike  # noqa: E402
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+Array: TypeAlias = np.ndarray[Any, Any]
 """Numbers of many: a column, or what rules compute of one."""
+WholeNumber: TypeAlias = int | Array
+"""A whole number of one citizen, or those of many."""
+Flag: TypeAlias = bool | Array
+"""Whether something holds of one citizen, or of each of many."""
+Number: TypeAlias = float | Array
+"""A number of one, or those of many."""
+PlaceOrPlaces: TypeAlias = str | Array | None
+"""A place of one citizen by its id, None for none; or those of many by their numbers."""
 
 
 def import_package(name: str, feature: str = "moothall.society", extra: str = "society") -> Any:
@@ -43,29 +57,29 @@ def import_package(name: str, feature: str = "moothall.society", extra: str = "s
     return importlib.import_module(name)
 
 
-def smaller(a: Any, b: Any) -> Any:
+def smaller(a: WholeNumber, b: WholeNumber) -> Any:
     """Return the smaller of two whole numbers; elementwise for arrays."""
     return min(a, b) if type(a) is type(b) is int else np.minimum(a, b)
 
 
-def larger(a: Any, b: Any) -> Any:
+def larger(a: WholeNumber, b: WholeNumber) -> Any:
     """Return the larger of two whole numbers; elementwise for arrays."""
     return max(a, b) if type(a) is type(b) is int else np.maximum(a, b)
 
 
-def within(low: int, number: Any, high: int) -> Any:
+def within(low: int, number: WholeNumber, high: int) -> WholeNumber:
     """Return a whole number, or `low` or `high` if it is below or above; elementwise for arrays."""
     if type(number) is int:
         return low if number < low else high if number > high else number
     return np.clip(number, low, high)
 
 
-def where(chosen: Any, a: Any, b: Any) -> Any:
+def where(chosen: Flag, a: ArrayLike, b: ArrayLike) -> Any:
     """Return `a` where something holds, else `b`; elementwise for arrays."""
     return (a if chosen else b) if type(chosen) is bool else np.where(chosen, a, b)
 
 
-def any_of(chosen: Any) -> bool:
+def any_of(chosen: Flag) -> bool:
     """Return whether something holds, or holds anywhere in an array."""
     return chosen if type(chosen) is bool else bool(chosen.any())
 
@@ -81,7 +95,7 @@ class Numbers:
     Where there are several of an index, they are several such numbers, or arrays.
     """
 
-    def __init__(self, numbers: Iterable[Any], dtype: str) -> None:
+    def __init__(self, numbers: Iterable[object], dtype: str) -> None:
         self._numbers = [*numbers]
         self._dtype = dtype
 
@@ -89,11 +103,11 @@ class Numbers:
     def _array(self) -> Array:
         return np.array(self._numbers, self._dtype)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at: WholeNumber) -> Any:
         return self._numbers[at] if type(at) is int else self._array.take(at, axis=0).T
 
 
-def sha256_of(array: Any) -> str:
+def sha256_of(array: Array) -> str:
     """Return the hash of an array's values."""
     return hashlib.sha256(array.tobytes()).hexdigest()
 

@@ -13,7 +13,7 @@ from moothall import Memory, StateError
 from moothall.build import APPENDED, Record
 from moothall.foundation.lazily import is_ours
 from moothall.society.arguments import owners_of, take_parts
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Table
@@ -81,7 +81,7 @@ def begin(society: Steps) -> dict[tuple[str, str], int]:
     return society.unwritten
 
 
-def as_bytes(data: Any, label: str) -> bytes:
+def as_bytes(data: object, label: str) -> bytes:
     """Return JSON data as bytes. Raises StateError if it is not JSON data."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
@@ -100,7 +100,7 @@ _decoded: Final = partial(base64.b64decode, validate=True)
 
 def state_of(society: Steps, agents: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Return a society's whole state as JSON data; with `agents`, that of agents for rows."""
-    state: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
+    state: dict[str, object] = json.loads(as_bytes(head_of(society), "the state of the society"))
     state["agents"] = json.loads(
         agents_as_bytes(map(agent_json, society.mailboxes) if agents is None else agents)
     )
@@ -140,7 +140,7 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
     society.model_calls.prompts = int(state.prompts, 16)
 
 
-def load(society: Steps, data: Any, stored: Callable[[str], bytes] = _decoded) -> None:
+def load(society: Steps, data: object, stored: Callable[[str], bytes] = _decoded) -> None:
     """Load a state into a society built in the same way; StateError if it is of another."""
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise StateError("this is not a state of a Society")
@@ -241,7 +241,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
 def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     """Return the state of an agent."""
     agent = mailbox.agent
-    data: dict[str, Any] = {"id": mailbox.id, "classes": mailbox.classes}
+    data: dict[str, object] = {"id": mailbox.id, "classes": mailbox.classes}
     own = getattr(agent, "state_dict", None)
     if callable(own):
         data["agent"] = own()
@@ -288,7 +288,7 @@ def _arrays_of(society: Steps) -> dict[str, Any]:
     return arrays | {"strangers": np.frombuffer(strangers, "uint8")}
 
 
-def _used(values: Any) -> Any:
+def _used(values: Array) -> Array:
     """Return a column without its trailing unused slots."""
     last = values.shape[1]
     while last > 1 and not values[:, last - 1].any():

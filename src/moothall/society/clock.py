@@ -74,7 +74,7 @@ class Clock:
     ) -> None:
         check_integer("before", before, 0)
         try:
-            pairs: Any = tuple((count, length) for count, length in spans)
+            pairs = tuple((count, length) for count, length in spans)
         except (TypeError, ValueError):
             raise ConfigError(f"spans must be pairs of numbers, got {excerpt(spans)}") from None
         self._set(_moment(start), seconds_of(step), index, before, pairs)

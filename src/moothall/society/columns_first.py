@@ -43,14 +43,14 @@ _PERSON: Final = (
 
 
 def in_columns(
-    citizens: Any,
-    city: Any,
+    citizens: object,
+    city: object,
     services: Mapping[str, Service],
     *,
-    model: Any,
-    engine: Any,
-    journal: Any,
-    facts: Any,
+    model: object,
+    engine: object,
+    journal: object,
+    facts: object,
     mailbox: int,
 ) -> bool:
     """Return whether the citizens of a society may live in columns, which nobody can tell."""
@@ -70,20 +70,20 @@ def in_columns(
     )
 
 
-def as_drawn(citizens: Any) -> generator.Drawn | None:
+def as_drawn(citizens: object) -> generator.Drawn | None:
     """Return how citizens are drawn; None if they are not drawn."""
     if type(citizens) is int:
         return generator.Drawn(citizens)
     return citizens if isinstance(citizens, generator.Drawn) else None
 
 
-def population_of(citizens: Any, city: City, seed: int, people: PeopleParams) -> Population:
+def population_of(citizens: object, city: City, seed: int, people: PeopleParams) -> Population:
     """Return the columns of drawn citizens."""
     drawn_by: Any = as_drawn(citizens)
     return Population(drawn_by.count, city, drawn_by.blocks(), seed, people=people)
 
 
-def _is_shipped(part: Any) -> bool:
+def _is_shipped(part: object) -> bool:
     """Return whether a service, or a function of the clock, is not the user's own."""
     part = getattr(part, "__self__", part)
     return is_ours(type(part))

@@ -148,7 +148,7 @@ def _ended_call(data: Mapping[str, Any]) -> dict[str, Any]:
 def _reason(answer: str | None) -> str:
     """Return the reason that an answer of JSON states; empty for none."""
     try:
-        data: Any = read_json(answer or "")
+        data = read_json(answer or "")
     except UnreadableText:
         return ""
     reason = data.get("reason") if isinstance(data, Mapping) else None

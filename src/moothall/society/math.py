@@ -11,62 +11,62 @@ from __future__ import annotations
 
 from typing import Any
 
-from moothall.society.arrays import np
+from moothall.society.arrays import ArrayLike, Number, np
 
 
-def exp(x: Any) -> Any:
+def exp(x: ArrayLike) -> Any:
     """Return e to the power of x."""
     return _apply("exp", x)
 
 
-def log(x: Any) -> Any:
+def log(x: ArrayLike) -> Any:
     """Return the natural logarithm of x."""
     return _apply("log", x)
 
 
-def sqrt(x: Any) -> Any:
+def sqrt(x: ArrayLike) -> Any:
     """Return the square root of x, correctly rounded."""
     return _apply("sqrt", x)
 
 
-def sin(x: Any) -> Any:
+def sin(x: ArrayLike) -> Any:
     """Return the sine of x, in radians."""
     return _apply("sin", x)
 
 
-def cos(x: Any) -> Any:
+def cos(x: ArrayLike) -> Any:
     """Return the cosine of x, in radians."""
     return _apply("cos", x)
 
 
-def hypot(x: Any, y: Any) -> Any:
+def hypot(x: ArrayLike, y: ArrayLike) -> Any:
     """Return the length of (x, y)."""
     return _apply("hypot", x, y)
 
 
-def power(x: Any, y: Any) -> Any:
+def power(x: ArrayLike, y: ArrayLike) -> Any:
     """Return x to the power of y."""
     return _apply("power", x, y)
 
 
-def minimum(x: Any, y: Any) -> Any:
+def minimum(x: ArrayLike, y: ArrayLike) -> Any:
     """Return the smaller of x and y; NaN if one is; y if they are equal."""
     x, y = _as_float(x), _as_float(y)
     return where((x < y) | (x != x), x, y)
 
 
-def maximum(x: Any, y: Any) -> Any:
+def maximum(x: ArrayLike, y: ArrayLike) -> Any:
     """Return the larger of x and y; NaN if one is; y if they are equal."""
     x, y = _as_float(x), _as_float(y)
     return where((x > y) | (x != x), x, y)
 
 
-def clip(x: Any, low: Any, high: Any) -> Any:
+def clip(x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Any:
     """Return x, at least `low` and at most `high`; `high` if low > high; NaN stays NaN."""
     return minimum(maximum(x, low), high)
 
 
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Any:
     """Return x where the condition holds, otherwise y."""
     x, y = _as_float(x), _as_float(y)
     if type(condition) is bool and type(x) is type(y) is float:
@@ -75,7 +75,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return chosen if chosen.ndim else float(chosen)
 
 
-def _as_float(x: Any) -> Any:
+def _as_float(x: ArrayLike) -> Number:
     """Return a number as a Python float, all else as a float64 array."""
     if type(x) is float:
         return x
@@ -83,7 +83,7 @@ def _as_float(x: Any) -> Any:
     return array if array.ndim else float(array)
 
 
-def _apply(name: str, *arguments: Any) -> Any:
+def _apply(name: str, *arguments: ArrayLike) -> Any:
     values = [_as_float(argument) for argument in arguments]
     scalar = all(type(argument) is float for argument in values)
     if scalar:

@@ -55,7 +55,7 @@ class Metric:
             result[self.name] = values[-1] if self.total == "last" else sum(values)
         return result | ({self.most: max(values)} if self.most else {})
 
-    def text(self, totals: Mapping[str, Any]) -> str:
+    def text(self, totals: Mapping[str, object]) -> str:
         """Return a run's report of it for people."""
         total, most = (totals.get(each) for each in (self.name, self.most))
         most = None if most is None else f"at most {self._number(most)}"

@@ -50,7 +50,7 @@ def spots_of(city: Any) -> Any:
     return np.array([city.position(each) for each in city.ids()], float).reshape(-1, 2)
 
 
-def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
+def whereabouts(society: Steps, spot: Array | None) -> Whereabouts | None:
     """Return where the citizens are, by the positions of places or their own; None without any."""
     if spot is None:
         return _without_places(society)
@@ -98,7 +98,7 @@ def act_counts(society: Steps) -> list[int]:
     return counts
 
 
-def _codes(to: Any, did: Any, acts: Sequence[str]) -> Array:
+def _codes(to: Array, did: Array, acts: Sequence[str]) -> Array:
     """Return the index in `ACTS` of what each citizen does; who is on the way travels."""
     codes = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
     return np.where(to >= 0, _CODES["travel"], codes[did])
@@ -178,7 +178,7 @@ def levels(society: Steps, path: str) -> Array:
         return np.full(count, np.nan) if column is None or column.ndim > 1 else column + 0.0
     values = []
     for mailbox in society.citizen_mailboxes:
-        value: Any = mailbox.agent.memory.status
+        value = mailbox.agent.memory.status
         for each in path.split("."):
             value = value.get(each) if isinstance(value, dict) else None
         values.append(float(value) if isinstance(value, int | float) else np.nan)

@@ -114,7 +114,7 @@ class Experiments(Steps):
                 await asyncio.wrap_future(self._thread.run(wait_until_done))
             raise
 
-    def on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+    def on_loop(self, function: Callable[..., object], *args: object) -> Any:
         """Call a function on the society's loop between two steps; return what it returns."""
         self._start()
 
@@ -289,7 +289,7 @@ class Experiments(Steps):
         return chosen
 
     async def _survey(
-        self, survey: Survey, citizens: Whom, run_id: str | None, model: Any
+        self, survey: Survey, citizens: Whom, run_id: str | None, model: object
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
             raise ConfigError(
@@ -329,7 +329,7 @@ class Experiments(Steps):
         survey: Survey,
         mailboxes: dict[str, SocietyMailbox | None],
         record: Record[Any],
-        model: Any,
+        model: object,
     ) -> list[SurveyAnswer]:
         """Ask citizens side by side, at most the engine's `concurrency` at a time."""
         asking = CitizenModelCalls(
@@ -360,7 +360,7 @@ class Experiments(Steps):
         survey: Survey,
         asking: CitizenModelCalls,
         view: View,
-        model: Any,
+        model: object,
     ) -> list[SurveyAnswer]:
         """Return the answers of one citizen; a row of a population has no model of its own."""
         citizen: Any = SimpleNamespace(id=id, budget=None, llm=None, params=None)

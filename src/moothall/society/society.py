@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -132,7 +132,7 @@ class Society(Experiments):
         approver: Approver | None = None,
         services: Iterable[Service] = (),
         start: str | datetime = "2026-01-05T00:00",
-        facts: Any = None,
+        facts: object = None,
         model_timeout_s: float = 60,
         turn_timeout_s: float = 600,
         ask_once: bool = False,
@@ -145,7 +145,7 @@ class Society(Experiments):
         model = AgentToolbox(model).model
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.services_of(services)
-        parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
+        parts = {"model": model, "engine": engine, "journal": journal, "facts": facts}
         self.in_columns: bool = type(self) is Society and columns_first.in_columns(
             citizens, city, self.services, mailbox=mailbox, **parts
         )
@@ -210,7 +210,7 @@ class Society(Experiments):
         if self.in_columns and not self._closed:
             self._at_rest(partial(columns_first.look_at_all, self))
 
-    def _at_rest(self, function: Callable[[], Any]) -> Any:
+    def _at_rest(self, function: Callable[[], object]) -> Any:
         """Call a function on the loop where no row has its turn; return what it returns."""
 
         async def between() -> Any:
@@ -274,10 +274,10 @@ class Society(Experiments):
         step: str | timedelta | int = "15min",
         *,
         steps: int | None = None,
-        until: Callable[[dict[str, Any]], bool] | None = None,
+        until: Callable[[dict[str, object]], bool] | None = None,
         run_id: str | None = None,
         save_every: int | None = None,
-        progress: Callable[[dict[str, Any]], Any] | None = None,
+        progress: Callable[[dict[str, object]], object] | None = None,
         out: str | PathLike[str] | Tables | None = None,
         trajectories: bool | Iterable[str] = False,
     ) -> list[dict[str, Any]]:
@@ -335,7 +335,7 @@ class Society(Experiments):
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         if not isinstance(out.values if isinstance(out, Tables) else trajectories, bool):
             self.make_agents()  # a status may lack a value that columns have
-        rows: list[dict[str, Any]] = await self._from_outside(
+        rows: list[dict[str, object]] = await self._from_outside(
             self._run, length, count, until, run_id, every, progress, out, trajectories
         )
         return rows
@@ -346,10 +346,10 @@ class Society(Experiments):
         step: str | timedelta | int = "15min",
         *,
         steps: int | None = None,
-        until: Callable[[dict[str, Any]], bool] | None = None,
+        until: Callable[[dict[str, object]], bool] | None = None,
         run_id: str | None = None,
         save_every: int | None = None,
-        progress: Callable[[dict[str, Any]], Any] | None = None,
+        progress: Callable[[dict[str, object]], object] | None = None,
         out: str | PathLike[str] | Tables | None = None,
         trajectories: bool | Iterable[str] = False,
     ) -> list[dict[str, Any]]:
@@ -367,10 +367,10 @@ class Society(Experiments):
         self,
         length: int,
         count: int,
-        until: Callable[[dict[str, Any]], bool] | None,
+        until: Callable[[dict[str, object]], bool] | None,
         run_id: str | None,
         every: int,
-        progress: Callable[[dict[str, Any]], Any] | None,
+        progress: Callable[[dict[str, object]], object] | None,
         out: str | PathLike[str] | Tables | None,
         trajectories: bool | Iterable[str],
     ) -> list[dict[str, Any]]:
@@ -446,9 +446,9 @@ class Society(Experiments):
         record: Record[SocietyState],
         state: SocietyState,
         count: int,
-        until: Callable[[dict[str, Any]], bool] | None,
+        until: Callable[[dict[str, object]], bool] | None,
         every: int,
-        progress: Callable[[dict[str, Any]], Any] | None,
+        progress: Callable[[dict[str, object]], object] | None,
         tables: Tables | None,
     ) -> None:
         last = self.number if state.ended else state.first + count
@@ -564,7 +564,7 @@ class Society(Experiments):
         check_function("intercept: interceptor", interceptor, "message")
         self.interceptors: tuple[Interceptor, ...] = (*self.interceptors, interceptor)
 
-    def announce(self, news: Any) -> None:
+    def announce(self, news: object) -> None:
         """Announce news to all citizens, who perceive it in the next step.
 
         Raises:
@@ -582,10 +582,10 @@ class Society(Experiments):
             StateError: a step is under way, or an agent's state is not JSON data
         """
         form = columns_first if self.in_columns and not self._closed else checkpoint
-        state: dict[str, Any] = self.on_loop(form.state_of, self)
+        state: dict[str, object] = self.on_loop(form.state_of, self)
         return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore a state of a society with the same seed and services.
 
         Agents that are not in the state leave.

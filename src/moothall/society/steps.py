@@ -184,7 +184,7 @@ class Steps(Space):
         """Set every citizen's perception; return the mailboxes that have a turn."""
         where, having = self.books.where_agents, list[SocietyMailbox]()
         for mailbox in self.mailboxes:
-            agent: Any = mailbox.agent
+            agent = mailbox.agent
             mail = mailbox.mail
             if isinstance(agent, CitizenAgent):
                 messages = [each.envelope.to_dict() for each in mail] if mail else ()
@@ -201,7 +201,7 @@ class Steps(Space):
         return having
 
     def _on_turn_end(self, turn: CitizenTurn, error: BaseException | None) -> None:
-        mailbox: Any = turn.mailbox
+        mailbox = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
         mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
@@ -321,7 +321,7 @@ class Steps(Space):
         """Return the row of metrics after the commit stage."""
         home = work = 0
         owned_money = sum(each.owed for each in self.books.owing)
-        own: dict[str, Any] = {}
+        own: dict[str, object] = {}
         owned_money += int(self.books.population.arrays["money"].sum())
         if self.population is not None:
             home, work, own = life.measured(self.population)
@@ -367,7 +367,7 @@ class Steps(Space):
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
         """Yield the id, the name and the status of each citizen, in id order."""
         for mailbox in self.citizen_mailboxes:
-            agent: Any = mailbox.agent
+            agent = mailbox.agent
             yield agent.id, agent.name, agent.memory.status
 
     @property
@@ -483,7 +483,7 @@ class Steps(Space):
 
     def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Enter a citizen into the books, and route its calls of models through the society."""
-        agent: Any = mailbox.agent
+        agent = mailbox.agent
         if isinstance(agent, CitizenAgent):
             if self.population is None:
                 check_for_agents(agent)
@@ -507,14 +507,14 @@ class Steps(Space):
                     model = model.own_model
                 setattr(holder, name, self.asked_model(agent, model))
 
-    def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
+    def asked_model(self, agent: Agent, own: object) -> AskedModel | None:
         """Return the agent's model, or the society's, with calls limited in time and recorded."""
         model = self.default_model if own is None else own
         return None if model is None else AskedModel(self.model_calls, agent, model, own)
 
     def _name_of(self, id: str) -> str:
         """Return the name of an agent; empty for none."""
-        mailbox: Any = self.router.mailboxes.get(id)
+        mailbox = self.router.mailboxes.get(id)
         if mailbox is None:
             return self._row_name(id)
         return getattr(mailbox.agent, "name", None) or ""

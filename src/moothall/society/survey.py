@@ -354,5 +354,5 @@ def _percent(thousandths: int) -> str:
     return f"{thousandths / 10:.0f} %"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: float | None) -> bool:
     return type(value) is int or (type(value) is float and math.isfinite(value))

@@ -39,7 +39,7 @@ class Tables:
     def __init__(
         self,
         folder: str | PathLike[str],
-        settings: Mapping[str, Any],
+        settings: Mapping[str, object],
         parquet: bool | None = None,
         trajectories: bool | Iterable[str] = False,
     ) -> None:
@@ -70,9 +70,9 @@ class Tables:
         """Whether the tables are CSV, whose bytes do not depend on pyarrow's version."""
         return self._arrow is None
 
-    def manifest(self, **more: Any) -> None:
+    def manifest(self, **more: object) -> None:
         """Write the manifest: the run's settings, and which steps the tables have."""
-        content: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
+        content: dict[str, object] = {"settings": self._settings, "messages_from_step": self._from}
         if self.trajectories:
             content["trajectories_from_step"] = self._where_from
             content |= {"trajectories_values": [*self.values]} if self.values else {}
@@ -93,7 +93,7 @@ class Tables:
         if not existing:
             return {}
         with suppress(OSError, ValueError, KeyError, TypeError):
-            before: dict[str, Any] = json.loads((self.folder / _MANIFEST).read_bytes())
+            before: dict[str, object] = json.loads((self.folder / _MANIFEST).read_bytes())
             goes_on = is_over if before["complete"] else before.get("run", run) == run
             if before["settings"] == self._settings and goes_on:
                 return before
@@ -226,7 +226,7 @@ class Tables:
         """Return the rows of metrics of a finished run."""
         path = self.folder / self.names[0]
         if self._arrow is not None:
-            rows: list[dict[str, Any]] = self._parquet.read_table(path).to_pylist()
+            rows: list[dict[str, object]] = self._parquet.read_table(path).to_pylist()
             return rows
         with path.open(encoding="utf-8", newline="") as lines:
             reader = csv.DictReader(lines)
@@ -283,7 +283,7 @@ def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None
     read = import_package("pyarrow.csv", "Parquet", "tables")
     name = arrow_.dictionary(arrow_.int32(), arrow_.string())
     kinds = {column: name if each == "name" else each for column, each in types.items()}
-    more: dict[str, Any] = {}
+    more: dict[str, object] = {}
     if "name" in types.values():
         more = {"null_values": [""], "strings_can_be_null": True}
     options = (
@@ -299,7 +299,7 @@ def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None
             file.write_batch(batch)
 
 
-def _text(rows: Iterable[Iterable[Any]]) -> bytes:
+def _text(rows: Iterable[Iterable[object]]) -> bytes:
     """Return rows as CSV."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
@@ -320,7 +320,7 @@ def _size_before(path: Path, step: int) -> int:
     return size
 
 
-def _attributes(status: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(status: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of a citizen's profile that a cell can hold."""
     profile = status.get("profile")
     items = profile.items() if isinstance(profile, Mapping) else ()
@@ -368,7 +368,7 @@ def writing_errors(path: Path) -> Iterator[None]:
         raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def write_whole(path: Path, write: Callable[[str], Any]) -> None:
+def write_whole(path: Path, write: Callable[[str], object]) -> None:
     """Write a file beside its place, and move it there when it is whole and on the disk."""
     with writing_errors(path), written_whole(path) as temporary:
         write(str(temporary))

@@ -26,7 +26,7 @@ _ROWS: Final = 100_000  # the rows that are made at a time
 
 
 def rows_of(
-    society: Steps, step: int, arrow: Any = None, values: Sequence[str] = ()
+    society: Steps, step: int, arrow: object = None, values: Sequence[str] = ()
 ) -> Iterator[bytes]:
     """Yield CSV of where all citizens are after a step, and of values of theirs, in id order.
 
@@ -34,7 +34,7 @@ def rows_of(
     """
     places, ids, place, to, *_, act = places_and_acts(society)
     names = [*places, None]
-    columns: list[Any] = [(np.where(each < 0, len(places), each), names) for each in (place, to)]
+    columns = [(np.where(each < 0, len(places), each), names) for each in (place, to)]
     columns += [act, *(_value(society, each) for each in values)]
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)
@@ -47,7 +47,7 @@ def header(values: Sequence[str] = ()) -> bytes:
     return f"{','.join((*COLUMNS, *values))}\n".encode()
 
 
-def check_values(society: Steps, values: Any) -> tuple[str, ...]:
+def check_values(society: Steps, values: object) -> tuple[str, ...]:
     """Return which values of citizens a table is to have. Raises ConfigError: none has one."""
     names = () if isinstance(values, bool) else checked_list(values, "trajectories")
     population = society.rows
@@ -65,14 +65,14 @@ def types_of(society: Steps, values: Sequence[str]) -> dict[str, str]:
     return TYPES | dict(zip(values, kinds, strict=True))
 
 
-def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
+def _value(society: Steps, path: str) -> tuple[Array, Any]:
     """Return a value of each citizen: numbers, NaN for none; or numbers of texts, and these."""
     if (population := society.rows) is not None:
         texts, values = population.texts_of(path), population.columns[path]
         return (values + 0.0, None) if texts is None else (values % len(texts), [*texts])
     cells = []
     for mailbox in society.citizen_mailboxes:
-        value: Any = mailbox.agent.memory.status
+        value = mailbox.agent.memory.status
         for each in path.split("."):
             value = value.get(each) if isinstance(value, dict) else None
         cells.append(value)
@@ -171,7 +171,7 @@ class Trajectories:
             frame = pandas.read_csv(self.path, dtype=dict.fromkeys(COLUMNS[1:], "string"))
         return frame
 
-    def _matching_rows(self, name: str, value: Any) -> Iterator[dict[str, Any]]:
+    def _matching_rows(self, name: str, value: object) -> Iterator[dict[str, Any]]:
         if self.path.suffix == ".parquet":
             parquet = import_package("pyarrow.parquet", "a table of results", "tables")
             table = parquet.read_table(self.path, filters=[(name, "=", value)])

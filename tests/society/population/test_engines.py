@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
@@ -169,23 +170,26 @@ async def test_population_has_its_columns_when_ray_is_gone() -> None:
     assert differing([dict(expected.columns)], [dict(population.columns)]) == []
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.long
 @pytest.mark.timeout(180)
-async def test_ray_towns_have_the_same_day_as_towns_here() -> None:
+async def test_ray_towns_have_the_same_day_as_towns_here_where_a_state_is_loaded_too() -> None:
     city = City.generate(seed=7, citizens=150)
 
-    async def state(engine: Engine) -> dict[str, Any]:
+    async def states(engine: Engine, *, loads: bool = False) -> list[dict[str, Any]]:
         services = make_economy(city, seed=5)
         people = Population(120, city, seed=5)
         async with Society(
             people, services=services, engine=engine, start="2026-01-05T06:00"
         ) as society:
             await society.run(steps=20, step="1h")  # children go along, and rents are paid
+            before = society.state_dict()
+            if loads:
+                await society.run(steps=3, step="1h")  # of which the state leaves nothing
+                society.load_state_dict(json.loads(json.dumps(before)))
             await society.run(steps=10, step="30min")
-            return society.state_dict()
+            return [before, society.state_dict()]
 
-    assert await state(RayEngine(workers=2)) == await state(LocalEngine())
+    assert await states(RayEngine(workers=2), loads=True) == await states(LocalEngine())
 
 
 async def test_ray_engine_says_that_there_is_no_ray_at_an_address() -> None:

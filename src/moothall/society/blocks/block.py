@@ -13,12 +13,13 @@ from pydantic import ConfigDict, Field
 
 from moothall import Block, BlockParams
 from moothall.build import AnswerSchema, Unusable, ask_value, error_text, one_line
-from moothall.society.arrays import np
+from moothall.society.arrays import Number, np
 from moothall.society.blocks.columns import ACTS, DOES, code
 from moothall.society.clock import DAY_S
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Moment, Rows
+from moothall.society.columns.row_part import Moment
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, Perception, item_of
@@ -70,7 +71,7 @@ class CitizenBlock(Block):
     acts: ClassVar[tuple[str | None, ...]] = ACTS
     _lives_in: object  # the society whose rows it has run for
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         for kind in cls.want_actions:
             if not hasattr(cls, name := kind.__name__.lower()):
                 setattr(cls, name, action_of(kind))
@@ -79,7 +80,7 @@ class CitizenBlock(Block):
     def __init__(
         self,
         llm: Any = None,
-        environment: Any = None,
+        environment: object = None,
         block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
         # Parameters are frozen, so all blocks without their own share one.
@@ -132,7 +133,7 @@ class CitizenBlock(Block):
         city = self.city
         return not hasattr(city, "is_open") or city.is_open(place, time)
 
-    def fits(self, context: Any) -> float:
+    def fits(self, context: Perception) -> float:
         """Return how well the block fits a situation: 1 if it carries out the current item, else 0.
 
         Args:
@@ -143,7 +144,7 @@ class CitizenBlock(Block):
         item = item_of(context.status) if self.does else None
         return float(item is not None and item["do"] in self.does)
 
-    def offer(self, context: Any) -> str:
+    def offer(self, context: Perception) -> str:
         """Return what the block would do now, in words for a model; empty if it cannot act.
 
         That is the current item of the plan, for a block that carries it out, and not on the way.
@@ -156,7 +157,7 @@ class CitizenBlock(Block):
             return ""
         return (context.intention if self.does else "") or self.description or self.name
 
-    def fits_rows(self, rows: Rows) -> Any:
+    def fits_rows(self, rows: Rows) -> Number:
         """Return `fits` of rows of a population, by their current items."""
         if not self.does or "item_do" not in rows.population.arrays:
             return 0.0
@@ -167,7 +168,7 @@ class CitizenBlock(Block):
                 fits |= do == code(each)
         return fits.astype("float32")
 
-    def at_item(self, context: Any) -> bool:
+    def at_item(self, context: Perception) -> bool:
         """Return whether the citizen is where the current item of its plan is."""
         if not isinstance(context, Perception):
             return True
@@ -229,7 +230,7 @@ class CitizenBlock(Block):
         task: str,
         schema: dict[str, Any],
         read: Callable[[dict[str, Any]], Any] | None = None,
-        **context: Any,
+        **context: object,
     ) -> Any:
         """Return the answer of the citizen's model; None without a model or a usable answer.
 

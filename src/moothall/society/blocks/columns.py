@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
 
@@ -64,7 +64,7 @@ PLAN: Final[dict[str, Column]] = {
 """The plan: consecutive items that cover the whole day, in slots."""
 
 
-def word(do: Any, where: Any, until: Any) -> Array:
+def word(do: WholeNumber, where: WholeNumber, until: WholeNumber) -> Array:
     """Return items in one number each, from arrays of activity, place and end; uint32."""
     words = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
     words |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(ACTIVITY)
@@ -72,12 +72,12 @@ def word(do: Any, where: Any, until: Any) -> Array:
     return words
 
 
-def does_of(words: Any) -> Any:
+def does_of(words: WholeNumber) -> Any:
     """Return the codes of the activities of items."""
     return (words >> ACTIVITY & (1 << DO_BITS) - 1) + 1
 
 
-def without(words: Any, bits: int) -> Any:
+def without(words: Array, bits: int) -> Array:
     """Return items with some bits cleared."""
     return words & (0xFFFFFFFF ^ bits)
 
@@ -136,7 +136,7 @@ PLANNED: Final[dict[str, Column]] = {
 """The columns of `PlanBlock`."""
 
 
-def plan_to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
+def plan_to_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a row's plan into a status."""
     arrays = population.arrays
     now = int(arrays["plan_now"][row])
@@ -148,7 +148,7 @@ def plan_to_status(self: Any, population: Register, row: int, status: dict[str, 
         if not packed:
             break
         where, until, do = packed & WHERE, packed >> UNTIL, ACTS[does_of(packed)]
-        item: dict[str, Any] = {"do": do, "where": None, "from": begins, "until": until}
+        item: dict[str, object] = {"do": do, "where": None, "from": begins, "until": until}
         begins = until
         if where >= KINDS:
             item["where"] = kinds[where - KINDS]
@@ -177,7 +177,7 @@ def plan_to_status(self: Any, population: Register, row: int, status: dict[str, 
         status["stuck"] = "it does not get where its plan wants"
 
 
-def plan_from_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
+def plan_from_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a status' plan into a row. Raises ConfigError: it has too many items, or gaps."""
     arrays = population.arrays
     plan, now = status.get("plan") or [], status.get("now", 0)

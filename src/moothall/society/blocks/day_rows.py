@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import Array, np
+from moothall.society.blocks.block import CitizenBlock
 from moothall.society.blocks.columns import (
     ACTS,
     DESKS,
@@ -34,7 +35,7 @@ _DESKS: Final = [1 + OCCUPATIONS.index(each) for each in DESKS]
 _FREE: Final = 6  # the number of an elementary span of the day outside the six set items
 
 
-def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
+def make(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> None:
     """Write this day's plans of some of the rows."""
     arrays = plans.arrays
     index = plans.index[at]
@@ -54,7 +55,7 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
 
 
 def items_of(
-    self: Any, rows: Rows, ids: Array, day: Day, home: Any, duty: Any, is_child: Any
+    self: CitizenBlock, rows: Rows, ids: Array, day: Day, home: Array, duty: Array, is_child: Array
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the items of a day's plans, by slots: who has an item there, and the items.
 
@@ -93,7 +94,7 @@ def items_of(
             key[later] += count  # skip spans that belong to an earlier item
 
 
-def _clear(arrays: Any, rows: Any, slot: int) -> None:
+def _clear(arrays: Any, rows: Array, slot: int) -> None:
     """Clear the slots from `slot` on that the previous plans used."""
     while slot < SLOTS and len(rows):
         column = arrays["plan"][:, slot]
@@ -102,7 +103,9 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
         slot += 1
 
 
-def _skeleton(self: Any, rows: Rows, ids: Array, day: Day, is_child: Any) -> tuple[Any, ...]:
+def _skeleton(
+    self: CitizenBlock, rows: Rows, ids: Array, day: Day, is_child: Array
+) -> tuple[Array, Array, Array, Array]:
     """Return the set items of each day: sleep, meals, and work or school."""
     seed, count = rows.population.seed, len(ids)
     table = np.full(count, HOME, np.uint8)
@@ -158,7 +161,7 @@ def _skeleton(self: Any, rows: Rows, ids: Array, day: Day, is_child: Any) -> tup
     return ends, which.astype(np.int64), does, wheres
 
 
-def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
+def _hours(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> Day:
     """Return the hours of this day."""
     place, arrays, index = plans.duty[at].astype(np.int64), rows.population.arrays, plans.index[at]
     duty = np.where(arrays["work"][index] >= 0, WORK, STUDY) * (place >= 0)
@@ -166,7 +169,9 @@ def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
     return hours_of(self, rows, rows.ids[at], duty, at_desk, place)
 
 
-def hours_of(self: Any, rows: Rows, ids: Array, duty: Any, at_desk: Any, place: Any) -> Day:
+def hours_of(
+    self: CitizenBlock, rows: Rows, ids: Array, duty: Array, at_desk: Array, place: Array
+) -> Day:
     """Return the hours of this day: of citizens by id, with duties at places (−1: none known)."""
     desk, some = np.zeros(len(ids), bool), np.flatnonzero(place >= 0)
     place_windows, which = None, np.zeros(len(ids), np.int64)
@@ -189,7 +194,7 @@ def hours_of(self: Any, rows: Rows, ids: Array, duty: Any, at_desk: Any, place: 
     )
 
 
-def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
+def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Array, Array, Array]:
     """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
     kinds = town.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
@@ -210,8 +215,14 @@ def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
 
 
 def _piece(
-    params: Any, rows: Rows, ids: Array, start: Any, end: Any, choice: Any, is_child: Any
-) -> tuple[Any, Any, Any]:
+    params: Any,
+    rows: Rows,
+    ids: Array,
+    start: Any,
+    end: Array,
+    choice: tuple[Any, Array, Array, Array],
+    is_child: Any,
+) -> tuple[Array, Array, Array]:
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
     away, do, where, sums = choice

@@ -9,16 +9,26 @@ from pydantic import Field
 
 from moothall import BlockParams, action
 from moothall.build import object_schema
-from moothall.society.arrays import Array, Numbers, any_of, is_place, larger, np, smaller, where
+from moothall.society.arrays import (
+    Array,
+    Numbers,
+    WholeNumber,
+    any_of,
+    is_place,
+    larger,
+    np,
+    smaller,
+    where,
+)
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, now_of
 from moothall.society.blocks.columns import ACT, ERRAND, code
 from moothall.society.blocks.rules import bought, set_bought, stay_home
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.columns.town import kind_numbers, kinds_of
-from moothall.society.kernel.perception import item_of
+from moothall.society.kernel.perception import Perception, item_of
 from moothall.society.kernel.wants import Buy, Save, Want, Work
 from moothall.society.services.economy import Bank
 
@@ -30,7 +40,7 @@ _BUYS: Final = Numbers(map(code, ("shop", "eat", "idle")), "uint8")
 """The act of who buys: at a shop, at a table, and of who cannot pay a meal."""
 
 
-def buys_after(block: Any, blocks: Iterable[Any]) -> bool:
+def buys_after(block: object, blocks: Iterable[object]) -> bool:
     """Return whether an `EconomyBlock` comes after a block, so that it may still buy in a step."""
     listed = [*blocks]
     return any(isinstance(each, EconomyBlock) for each in listed[listed.index(block) + 1 :])
@@ -44,7 +54,7 @@ def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
     return smaller(wealth, (income * of_income + wealth // 1000 * of_wealth) // 1000)
 
 
-def income_after(income: Any, earned: Any, days: Any = 1) -> Any:
+def income_after(income: WholeNumber, earned: WholeNumber, days: WholeNumber = 1) -> WholeNumber:
     """Return the usual income of a day after some more days: a moving average of about a week."""
     for day in range(int(np.max(days))):
         income = where(day < days, (income * (_DAYS - 1) + earned // days) // _DAYS, income)
@@ -110,7 +120,7 @@ class EconomyBlock(CitizenBlock):
     }
     words: ClassVar[tuple[str, ...]] = ("food", "goods")
 
-    def fits(self, context: Any) -> float:
+    def fits(self, context: Perception) -> float:
         """Return 1.5 for work, shopping and a meal in a restaurant, else 0."""
         if isinstance(context, str):
             dines = context.startswith("eat at") and "restaurant" in context
@@ -119,7 +129,7 @@ class EconomyBlock(CitizenBlock):
         does = item is not None and (item["do"] in self.does or self._dines(item, context.place))
         return 1.5 if does else 0.0
 
-    def offer(self, context: Any) -> str:
+    def offer(self, context: Perception) -> str:
         """Return the current item of the plan if the citizen is at its place; else empty."""
         return super().offer(context) if self.at_item(context) else ""
 
@@ -137,7 +147,7 @@ class EconomyBlock(CitizenBlock):
             cents = 0 if row["place"] is None else self._spendable(row, _ERRAND)
             self._buy_in_passing(row, await self._chosen(cents))
 
-    def before_rows(self, rows: Any) -> None:
+    def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
         self._book(rows)
         for late in rows.only(rows["errand"] > 0):
@@ -152,7 +162,7 @@ class EconomyBlock(CitizenBlock):
             self._buy(buyer, cents if bought(buyer) else await self._chosen(cents))
         return self.status.get("act")
 
-    def step_rows(self, rows: Any) -> None:
+    def step_rows(self, rows: RowOrRows) -> None:
         """Do `forward` for rows."""
         self._work(rows)
         for buyers in rows.only(self._buys(rows)):
@@ -168,7 +178,7 @@ class EconomyBlock(CitizenBlock):
 
     # -- the rules, for one row and for many -------------------------------------------------------
 
-    def _book(self, rows: Any) -> None:
+    def _book(self, rows: RowOrRows) -> None:
         """Book wages, purchases and savings; fill the purse once a day, and save or withdraw."""
         if rows.is_answered:
             earned, spent, refused = rows.gained(Work), rows.gained(Buy), rows.refused(Buy)
@@ -195,7 +205,7 @@ class EconomyBlock(CitizenBlock):
         rows.want(Save, again & (cents != 0), cents=cents)
         rows["paid_day"] = day
 
-    def _buy_in_passing(self, rows: Any, cents: Any) -> None:
+    def _buy_in_passing(self, rows: RowOrRows, cents: Any) -> None:
         """Buy where citizens are: the time for an errand was over when they arrived."""
         good = where(rows["errand"] == _EAT, rows.word("food"), rows.word("goods"))
         rows["errand"] = 0
@@ -203,7 +213,7 @@ class EconomyBlock(CitizenBlock):
         buys = is_place(place) & (cents >= self.params.least)
         rows.want(Buy, buys, place=place, kind=good, cents=cents)
 
-    def _work(self, rows: Any) -> None:
+    def _work(self, rows: RowOrRows) -> None:
         """Let those work whose item it is."""
         for workers in rows.only((rows["item_do"] == _WORK) & is_place(self._place(rows))):
             place = self._place(workers)
@@ -216,17 +226,17 @@ class EconomyBlock(CitizenBlock):
             )
             workers["act"] = _WORK
 
-    def _place(self, rows: Any) -> Any:
+    def _place(self, rows: RowOrRows) -> Any:
         """Return where citizens are; without a city, where their items are."""
         in_city = rows.has_places and hasattr(rows.city, "by_kind")
         return rows["place" if in_city else "item_where"]
 
-    def _buys(self, rows: Any) -> Any:
+    def _buys(self, rows: RowOrRows) -> Any:
         """Return who is at a shop or a table."""
         do = rows["item_do"]
         return (do > 0) & (do != _WORK) & is_place(self._place(rows))
 
-    def _buy(self, rows: Any, cents: Any) -> None:
+    def _buy(self, rows: RowOrRows, cents: WholeNumber) -> None:
         """Buy once in an item; who cannot pay goes home from a table, and looks around a shop."""
         meal, before, poor = rows["item_do"] == _EAT, bought(rows), cents < self.params.least
         hungry = meal & poor & (before != True)  # noqa: E712 - of arrays, too
@@ -237,13 +247,13 @@ class EconomyBlock(CitizenBlock):
         good = where(meal, rows.word("food"), rows.word("goods"))
         rows.want(Buy, buys, place=self._place(rows), kind=good, cents=cents)
 
-    def _spendable(self, rows: Any, item: str) -> Any:
+    def _spendable(self, rows: RowOrRows, item: str) -> Any:
         """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
         purse, dinner = rows["purse"], self._budget(rows) * self.params.meal // 1000
         budget = where(rows[item] == _EAT, smaller(purse, dinner), purse)
         return larger(0, smaller(budget, rows["money"]))
 
-    def _budget(self, rows: Any) -> Any:
+    def _budget(self, rows: RowOrRows) -> Any:
         """Return the cents to spend in a day."""
         income, wealth = larger(rows["income"], rows["earned"]), rows["money"] + rows["savings"]
         return budget_of(income, wealth, self.params.of_income, self.params.of_wealth)

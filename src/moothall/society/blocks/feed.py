@@ -10,12 +10,12 @@ from pydantic import Field
 
 from moothall import BlockParams
 from moothall.build import object_schema
-from moothall.society.arrays import Numbers, any_of, np, smaller
+from moothall.society.arrays import Array, Numbers, any_of, np, smaller
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.wants import Follow, Like, Post, Want
 from moothall.society.services.feed import LONGEST, Feed
 
@@ -76,7 +76,7 @@ class FeedBlock(TalkBlock):
             row["act"] = code("browse")
         return self.status.get("act")
 
-    def step_rows(self, rows: Any) -> None:
+    def step_rows(self, rows: RowOrRows) -> None:
         """Let those who are old enough read the feed, like, follow and post."""
         young = self.is_young(rows)
         rows["act"] = _ACTS[young + 0]
@@ -90,7 +90,7 @@ class FeedBlock(TalkBlock):
                 text = topics.text(authors.below(4, "feed.greeting"), topic)
                 authors.want(Post, text=text, topic=topics.word(topic))
 
-    def _react(self, rows: Any, topics: Any) -> None:
+    def _react(self, rows: RowOrRows, topics: Array) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params = self.params
         read = (
@@ -174,7 +174,7 @@ def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[An
     for readers in rows.some(some[0]):
         number = numbers[some]
 
-        def new_of(would_like: Any, readers: Rows = readers, number: Any = number) -> Any:
+        def new_of(would_like: Array, readers: Rows = readers, number: Array = number) -> Array:
             at = np.flatnonzero(would_like)
             would_like[at] = ~posts.liked(number[at], readers.index[at])
             return would_like
@@ -182,7 +182,7 @@ def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[An
         yield readers, number, posts.author[place[some]], odds[some], new_of
 
 
-def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
+def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: object, about: object) -> Any:
     """Return the numbers of the posts shown to each row, the best first; 0 for none."""
     limit = self.params.shown
     if type(feed).shown is Feed.shown:

@@ -124,7 +124,7 @@ class Windows(NamedTuple):
     any: Any  # whether the place opens at all
 
 
-def windows(is_open: Any) -> Windows:
+def windows(is_open: Array) -> Windows:
     """Return the windows of places from whether they are open, (quarters of an hour, places)."""
     slot_numbers = np.arange(SLOTS)[:, None]
     later = np.minimum.accumulate(np.where(is_open, slot_numbers, SLOTS)[::-1], axis=0)[::-1]
@@ -169,10 +169,10 @@ def day_of(
     step: int,  # in which the plan is made
     *,
     free: bool,  # whether it is a day of a weekend
-    duty: Any,  # what each has: NONE, WORK or STUDY
-    can_work_remotely: Any,  # who may work at home
+    duty: Array,  # what each has: NONE, WORK or STUDY
+    can_work_remotely: Array,  # who may work at home
     place_windows: Windows | None,  # of the places of duty; None if places have no hours
-    place_index: Any,  # which of these is of the person's place; anything without a duty
+    place_index: Array,  # which of these is of the person's place; anything without a duty
 ) -> Day:
     """Return the hours of a day."""
 

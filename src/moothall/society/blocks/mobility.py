@@ -24,7 +24,7 @@ from moothall.society.blocks.mobility_rows import (
 from moothall.society.blocks.plans import plan_of
 from moothall.society.city.places import Places, Routes, needs
 from moothall.society.columns.row import Row
-from moothall.society.kernel.perception import item_of
+from moothall.society.kernel.perception import Perception, item_of
 
 
 class MobilityBlockParams(CitizenBlockParams):
@@ -76,7 +76,7 @@ class MobilityBlock(CitizenBlock):
     fits_rows, step_rows = fits_rows, step_rows
     to_status, from_status = to_status, from_status
 
-    def fits(self, context: Any) -> float:
+    def fits(self, context: Perception) -> float:
         """Return 2 if the citizen is on its way or not at its item's place, else 0."""
         if isinstance(context, str):
             return 2.0 if context.partition(" ")[0].lower() in ("go", "move", "travel") else 0.0
@@ -90,7 +90,7 @@ class MobilityBlock(CitizenBlock):
             return 0.0
         return 0.0 if self.city is None else 2.0
 
-    def offer(self, context: Any) -> str:
+    def offer(self, context: Perception) -> str:
         """Return where it would go; empty if the citizen is there, or has nowhere to go."""
         if self.fits(context) <= 0:
             return ""

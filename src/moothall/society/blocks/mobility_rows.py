@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import Array, is_place, larger, np
+from moothall.society.arrays import Array, WholeNumber, is_place, larger, np
 from moothall.society.blocks import columns
-from moothall.society.blocks.block import now_of
+from moothall.society.blocks.block import CitizenBlock, now_of
 from moothall.society.blocks.columns import HOUSEHOLDS, PLANNED, code
 from moothall.society.blocks.plans import plan_of
 from moothall.society.blocks.rules import explores, gravity
@@ -17,7 +17,7 @@ from moothall.society.columns import town
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.wants import Move
 
@@ -84,7 +84,7 @@ def _fade(minutes: int) -> list[int]:
 _FADES: Final = np.array([_fade(minutes) for minutes in _FALLS])
 
 
-def fits_rows(self: Any, rows: Rows) -> Any:
+def fits_rows(self: CitizenBlock, rows: Rows) -> Any:
     """Return `fits` of rows: 2 for rows on their way or not at their item's place."""
     if rows.city is None:
         return 0.0
@@ -94,7 +94,7 @@ def fits_rows(self: Any, rows: Rows) -> Any:
     return (goes | (rows["moving_to"] >= 0)).astype(np.float32) * np.float32(2)
 
 
-def step_rows(self: Any, rows: Any) -> None:
+def step_rows(self: CitizenBlock, rows: RowOrRows) -> None:
     """Set out to the places of the plans' items, or go on; choose a place of a kind first."""
     rows["act"] = code("travel")
     for walkers in rows.only(plan_of(rows).moving() != True):  # noqa: E712 - of arrays, too
@@ -108,7 +108,7 @@ def step_rows(self: Any, rows: Any) -> None:
             set_out(self, some, some.column("item_where"))
 
 
-def _seekers(rows: Any) -> Iterator[tuple[Any, str]]:
+def _seekers(rows: RowOrRows) -> Iterator[tuple[Any, str]]:
     """Yield rows whose item is at a kind of place, and the kind."""
     if rows.is_single:
         kind = plan_of(rows).kind_sought()
@@ -122,7 +122,7 @@ def _seekers(rows: Any) -> Iterator[tuple[Any, str]]:
                 yield some, kind
 
 
-def _is_open(rows: Any, place: Any, seconds: Any) -> Any:
+def _is_open(rows: RowOrRows, place: Any, seconds: Any) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
     steps = larger(1, -(-seconds // rows.seconds))
     arrives = now_of(rows) % DAY_S + steps * rows.seconds
@@ -134,7 +134,7 @@ def _is_open(rows: Any, place: Any, seconds: Any) -> Any:
 # -- setting out -----------------------------------------------------------------------------------
 
 
-def set_out(self: Any, rows: Any, to: Any) -> Any:
+def set_out(self: CitizenBlock, rows: RowOrRows, to: Any) -> Any:
     """Ask to move to places; return who does: none to whom a way is missing, or closed."""
     if rows.is_single and to not in rows.city:
         plan_of(rows).get_stuck(f"there is no place {to}", True)
@@ -149,7 +149,7 @@ def set_out(self: Any, rows: Any, to: Any) -> Any:
     return (seconds >= 0) & is_open
 
 
-def _way(self: Any, rows: Any, to: Any) -> tuple[Any, Any]:
+def _way(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any, WholeNumber]:
     """Return the mode of travel to places and its seconds, −1 where there is no way."""
     city, mode, here = rows.city, self.params.mode, rows.column("place")
     is_fixed = mode is not None or not hasattr(city, "modes")
@@ -164,17 +164,17 @@ def _way(self: Any, rows: Any, to: Any) -> tuple[Any, Any]:
     numbers = np.array(
         [-1 if name is None else rows.population.words.index(name) for name in names]
     )
-    mode, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
+    modes, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
     for some in rows.only(here >= 0):
         at = slice(None) if len(some) == len(rows) else np.flatnonzero(here >= 0)
         times = town.ways(some, here[at].astype(np.int64), to[at], names)
         number = _mode(self.params, some, names, times)
         seconds[at] = times[np.arange(len(some)), number]
-        mode[at] = np.where(seconds[at] < 0, -1, numbers[number])
-    return mode, seconds
+        modes[at] = np.where(seconds[at] < 0, -1, numbers[number])
+    return modes, seconds
 
 
-def _mode(params: Any, rows: Any, names: Sequence[str | None], times: Any) -> Any:
+def _mode(params: object, rows: RowOrRows, names: Sequence[str | None], times: Array) -> Any:
     """Return which of some modes each takes, of times by mode (n, modes), −1: no way.
 
     It is drawn where one leaves home. Until one is back, one keeps the mode, if it leads there.
@@ -194,7 +194,7 @@ def _mode(params: Any, rows: Any, names: Sequence[str | None], times: Any) -> An
     return number
 
 
-def _drawn_mode(params: Any, rows: Any, codes: Any, times: Any) -> Any:
+def _drawn_mode(params: Any, rows: RowOrRows, codes: Any, times: Any) -> Any:
     """Draw the mode of each from a way's times, by what one has; habit draws the same each day."""
     has = {name: np.atleast_1d(rows.column(name)) for name in (*_HAS, "age", "household")}
     shares = (has["cars"] == 1) & ~_ALONE[has["household"]]
@@ -220,7 +220,7 @@ def _drawn_mode(params: Any, rows: Any, codes: Any, times: Any) -> Any:
 # -- choosing a place ------------------------------------------------------------------------------
 
 
-def stays(rows: Any, kind: str) -> Any:
+def stays(rows: RowOrRows, kind: str) -> Any:
     """Return who is at a place of a kind, which has not turned them away and is open."""
     place = rows.column("place")
     is_there = is_place(place) & town.is_of(rows, place, kind)
@@ -231,18 +231,18 @@ def stays(rows: Any, kind: str) -> Any:
     return is_there
 
 
-def _put(mask: Any, fits: Any) -> Any:
+def _put(mask: Array, fits: Array) -> Any:
     mask[mask] = fits
     return mask
 
 
-def _choose(self: Any, rows: Any, kind: str) -> None:
+def _choose(self: CitizenBlock, rows: RowOrRows, kind: str) -> None:
     """Choose places of a kind; who finds none is stuck."""
     here = stays(rows, kind)
     for some in rows.only(here):
         plan_of(some).choose(some.column("place"), kind)
     for some in rows.only(here != True):  # noqa: E712 - of arrays, too
-        places = near_one(self, some, kind) if rows.is_single else _near_rows(self, some, kind)
+        places = near_one(self, some, kind) if some.is_single else _near_rows(self, some, kind)
         has = places.fits.any(axis=0)
         for finders in some.some(np.flatnonzero(has)):
             chosen = _drawn(self.params, finders, places.of(has))
@@ -251,7 +251,7 @@ def _choose(self: Any, rows: Any, kind: str) -> None:
             plan_of(rest).get_stuck(f"no {kind} within reach is open and has room", True)
 
 
-def settle(rows: Any, place: Any, kind: str) -> None:
+def settle(rows: RowOrRows, place: object, kind: str) -> None:
     """Take places as those of the plans' items, and count the visits."""
     plan_of(rows).choose(place, kind)
     if rows.is_single:
@@ -273,7 +273,7 @@ class Candidates(NamedTuple):
     many: Any
     holds: Callable[[Any], Any]  # how many people places hold
 
-    def of(self, some: Any) -> Candidates:
+    def of(self, some: Array) -> Candidates:
         """Return those of some rows."""
         place, seconds, fits, visits, many, holds = self
         parts = (each[..., some] for each in (place, seconds, fits, visits, many))
@@ -281,7 +281,7 @@ class Candidates(NamedTuple):
         return Candidates(place, seconds, fits, visits, many, holds)
 
 
-def near_one(self: Any, row: Row, kind: str) -> Candidates:
+def near_one(self: CitizenBlock, row: Row, kind: str) -> Candidates:
     """Return the candidates of one citizen."""
     city, start, plan = row.city, row["place"] or row["home"], plan_of(row)
     limit = self.params.candidates
@@ -304,7 +304,7 @@ def near_one(self: Any, row: Row, kind: str) -> Candidates:
     )
 
 
-def _near_rows(self: Any, rows: Rows, kind: str) -> Candidates:
+def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
     """Return the candidates of rows."""
     params, place, home = self.params, rows.column("place"), rows.column("home")
     start = np.where(place < 0, home, place).astype(np.int64)
@@ -328,7 +328,7 @@ def _visits(rows: Rows, kind: str) -> Ties:
     return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
 
 
-def _drawn(params: Any, rows: Any, candidates: Candidates) -> Any:
+def _drawn(params: Any, rows: RowOrRows, candidates: Candidates) -> Any:
     """Choose of each row's candidates one that fits: return to a known place, or explore."""
     visited = candidates.fits & (candidates.visits > 0)
     chances = [
@@ -357,7 +357,7 @@ def _drawn(params: Any, rows: Any, candidates: Candidates) -> Any:
     return candidates.place[chosen, np.arange(len(chosen))]
 
 
-def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
+def to_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a row's visits into a status."""
     visits = {}
     for kind in KINDS:
@@ -371,7 +371,7 @@ def to_status(self: Any, population: Register, row: int, status: dict[str, Any])
         status["visits"] = visits
 
 
-def from_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
+def from_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a status' visits into a row."""
     for kind in KINDS:
         visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]

@@ -16,6 +16,7 @@ from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_
 from moothall.society.blocks.columns import ACTS, code
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
+from moothall.society.columns.rows import RowOrRows
 from moothall.society.kernel.wants import Buy, Work
 
 
@@ -173,7 +174,7 @@ class NeedsBlock(CitizenBlock):
     columns: ClassVar[dict[str, Column]] = _columns_of(kinds)
     _rates: ClassVar[dict[str, tuple[int, ...]]] = _rates_of(kinds)
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if {"kinds", "ParamsType"} & {*vars(cls)}:
             _check(cls.__name__, cls.kinds, cls.ParamsType)
@@ -185,7 +186,7 @@ class NeedsBlock(CitizenBlock):
         """Change the citizen's needs by the act of the step before."""
         self.before_rows(Row(self, begins=True))
 
-    def before_rows(self, rows: Any) -> None:
+    def before_rows(self, rows: RowOrRows) -> None:
         """Change the needs by the act of the step before."""
         act = rows["act"]
         refused = rows.refused(Work, Buy) if rows.is_answered else None
@@ -201,19 +202,19 @@ class NeedsBlock(CitizenBlock):
             rows["social"] = smaller(1000, rows["social"] + CONTACT * smaller(messages, 4))
         rows["act"] = code("idle")
 
-    def step_rows(self, rows: Any) -> None:
+    def step_rows(self, rows: RowOrRows) -> None:
         """Do nothing: needs change before each step."""
 
-    def is_any_low(self, rows: Any) -> Any:
+    def is_any_low(self, rows: RowOrRows) -> Any:
         """Return whether a need is at or below its threshold."""
-        low: Any = False
+        low = False
         for need in self.kinds:
             low = low | (rows.column(need) <= getattr(self.params, need))
         return low
 
-    def first_low(self, rows: Any) -> Any:
+    def first_low(self, rows: RowOrRows) -> Any:
         """Return the number of the first need at or below its threshold, −1 for none."""
-        first: Any = -1
+        first = -1
         for number, need in reversed([*enumerate(self.kinds)]):
             first = where(rows.column(need) <= getattr(self.params, need), number, first)
         return first

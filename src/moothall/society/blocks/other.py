@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from moothall import BlockParams
 from moothall.society.arrays import Numbers
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, ACTS, code
 from moothall.society.columns.column import Column
+from moothall.society.columns.rows import RowOrRows
+from moothall.society.kernel.perception import Perception
 
 _DOES: Final = ("sleep", "eat", "study", "leisure")
 _ACTS: Final = Numbers([code(act if act in _DOES else "leisure") for act in ACTS], "uint8")
@@ -38,7 +40,7 @@ class OtherBlock(CitizenBlock):
     does: ClassVar[tuple[str, ...]] = _DOES
     columns: ClassVar[dict[str, Column]] = ACT
 
-    def offer(self, context: Any) -> str:
+    def offer(self, context: Perception) -> str:
         """Return the current item of the plan; away from its place leisure alone, else empty."""
         if not isinstance(context, str) and not self.at_item(context):
             item = self.item
@@ -47,6 +49,6 @@ class OtherBlock(CitizenBlock):
             return "leisure here" if super().offer(context) else ""
         return super().offer(context)
 
-    def step_rows(self, rows: Any) -> None:
+    def step_rows(self, rows: RowOrRows) -> None:
         """Do the current item of the plan; what is not in `does` is leisure."""
         rows["act"] = _ACTS[rows["item_do"]]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import Field, field_validator
 
 from moothall import BlockParams, action
 from moothall.build import UnreadableText, object_schema
-from moothall.society.arrays import any_of, is_place, np, where
+from moothall.society.arrays import Array, any_of, is_place, np, where
 from moothall.society.blocks.block import CitizenBlock, Item, now_of
 from moothall.society.blocks.columns import (
     ACTS,
@@ -37,7 +37,7 @@ from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPA
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.care import CHILD
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
@@ -133,10 +133,10 @@ class PlanBlock(CitizenBlock):
         """Do `before_forward` for rows."""
         live(self, rows)
 
-    def step_rows(self, rows: Any) -> None:
+    def step_rows(self, rows: RowOrRows) -> None:
         """Do nothing: the plan is made and mended before each step."""
 
-    def make_rows(self, plans: Plans, at: Any) -> None:
+    def make_rows(self, plans: Plans, at: Array) -> None:
         """Write this day's plans of some rows by rule."""
         make(self, plans.rows, plans, at)
 
@@ -249,7 +249,7 @@ class PlanBlock(CitizenBlock):
             **{"an example": self._example(own)},
         )
 
-    def _example(self, own_places: dict[str, Any]) -> list[dict[str, str]]:
+    def _example(self, own_places: Mapping[str, object]) -> list[dict[str, str]]:
         """Return the plan that the rule would make, as a model writes it: what equals is joined."""
         names = {place: kind for kind, place in own_places.items() if place is not None}
         pieces: list[dict[str, str]] = []
@@ -274,7 +274,7 @@ class PlanBlock(CitizenBlock):
 # -- the rules, for one citizen and for rows ------------------------------------------------------
 
 
-def live(self: Any, rows: Any, answer: Any = None) -> None:
+def live(self: PlanBlock, rows: RowOrRows, answer: object = None) -> None:
     """Make missing plans of this day, advance plans, and mend them so that this step can follow."""
     day, time = divmod(now_of(rows), DAY_S)
     plan = plan_of(rows)
@@ -295,7 +295,7 @@ def live(self: Any, rows: Any, answer: Any = None) -> None:
 # -- errands ---------------------------------------------------------------------------------------
 
 
-def _find_late(rows: Any, time: int) -> None:
+def _find_late(rows: RowOrRows, time: int) -> None:
     """Let those buy in passing who are where an errand was that is over, and have not bought."""
     for late in rows.only(does(rows, *ERRANDS)):
         place = late.column("place")
@@ -307,7 +307,7 @@ def _find_late(rows: Any, time: int) -> None:
                     new["errand"] = new.column("item_do")
 
 
-def _advance(rows: Any, plan: Any, is_over: Any, ends: Any, time: int, buys: bool) -> None:
+def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buys: bool) -> None:
     """Advance plans whose item is over; with long steps, bring errands forward.
 
     Set out now for an errand that a long step has no time for: one that came after the item before
@@ -328,7 +328,7 @@ def _advance(rows: Any, plan: Any, is_over: Any, ends: Any, time: int, buys: boo
 # -- mending ---------------------------------------------------------------------------------------
 
 
-def _mend(rows: Any, plan: Any, time: int, begins: Any) -> None:
+def _mend(rows: RowOrRows, plan: Any, time: int, begins: object) -> None:
     """Mend plans: first what the world broke, then by needs."""
     stays = plan.moving() != True  # noqa: E712
     broken = plan.take_stuck(stays)
@@ -344,7 +344,7 @@ def _mend(rows: Any, plan: Any, time: int, begins: Any) -> None:
     _help(rows, stays, time)
 
 
-def _try_others(rows: Any, time: int) -> None:
+def _try_others(rows: RowOrRows, time: int) -> None:
     """Move items to another place of their kind, or else stay at home."""
     again = plan_of(rows).has_others()
     at_home = plan_of(rows).is_at_home()
@@ -356,7 +356,7 @@ def _try_others(rows: Any, time: int) -> None:
         plan_of(some).go_home(time)
 
 
-def _help(rows: Any, stays: Any, time: int) -> None:
+def _help(rows: RowOrRows, stays: object, time: int) -> None:
     """Insert the remedy of a need at its threshold."""
     may = stays & (does(rows, "sleep", "eat") != True)  # noqa: E712
     if not any_of(may):

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, Flag, np
 from moothall.society.blocks.columns import (
     AVOIDS,
     CHOSEN,
@@ -27,7 +27,7 @@ from moothall.society.blocks.columns import (
 from moothall.society.blocks.rules import OwnPlan
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 
 _ROOM: Final = 4
 """Slots kept free: an inserted item takes up to three more, and the last stays empty."""
@@ -38,12 +38,12 @@ _BROKEN: Final = 6
 inserted at the same time only the last is left, and there are three such times."""
 
 
-def plan_of(rows: Any) -> Any:
+def plan_of(rows: RowOrRows) -> Any:
     """Return the plans of rows, or the plan of one citizen."""
     return OwnPlan(rows) if rows.is_single else Plans(rows)
 
 
-def does(rows: Any, *activities: str) -> Any:
+def does(rows: RowOrRows, *activities: str) -> Any:
     """Return whether the current items are one of some activities."""
     if rows.is_single:
         return rows.item is not None and rows.item["do"] in activities
@@ -103,7 +103,7 @@ class Plans:
         """Return whose item is at home."""
         return self.rows.column("item_where") == self.home
 
-    def remember(self, block: Any, where: Any) -> None:
+    def remember(self, block: object, where: Array) -> None:
         """Do nothing: rows remember no items that are over."""
 
     def advance(self, time: int) -> None:
@@ -119,15 +119,15 @@ class Plans:
         self.show(rows, items)
         self.forget(rows)
 
-    def missed(self, time: int, where: Any) -> Array:
+    def missed(self, time: int, where: Array) -> Array:
         """Return the slots of the last errands after the current items that are over, or 0."""
         return self._errands(where, lambda begins, ends: ends <= time, last=True)
 
-    def soon(self, before: int, where: Any) -> Array:
+    def soon(self, before: int, where: Array) -> Array:
         """Return the slots of the next errands that begin before a time, or 0."""
         return self._errands(where, lambda begins, ends: begins < before)
 
-    def _errands(self, where: Any, fits: Any, *, last: bool = False) -> Array:
+    def _errands(self, where: Array, fits: Any, *, last: bool = False) -> Array:
         """Return of some rows the slot of the first (last) errand that follows its current item.
 
         An errand is at a kind of place. The times of beginning and end of all items up to it must
@@ -152,7 +152,7 @@ class Plans:
         """Return which have chosen no place for an item that goes on or comes."""
         return (self.rows.column("plan_chosen") < 0) & (self.rows.column("plan_avoid")[:, 0] == 0)
 
-    def bring_forward(self, slot: Any, time: int, until: int, where: Any) -> None:
+    def bring_forward(self, slot: Array, time: int, until: int, where: Array) -> None:
         """Let some do an errand now, and something else at home in its stead."""
         at = np.flatnonzero(where)
         if len(at):
@@ -163,13 +163,13 @@ class Plans:
             ends = np.full(len(at), until)
             self._insert(at, does_of(items), items & WHERE, time, ends)
 
-    def take_stuck(self, where: Any) -> Any:
+    def take_stuck(self, where: Array) -> Any:
         """Return which cannot get to their items' places, and forget it."""
         stuck = self.rows.column("stuck") & where
         self.arrays["stuck"][self.index[np.flatnonzero(stuck)]] = False
         return stuck
 
-    def turned_away(self, refused: Any) -> Any:
+    def turned_away(self, refused: Array) -> Array:
         """Return who was turned away."""
         return refused
 
@@ -183,7 +183,7 @@ class Plans:
         """Return which cannot get to their items' places."""
         return self.rows.column("stuck")
 
-    def get_stuck(self, why: str, where: Any, place: Any = None) -> None:
+    def get_stuck(self, why: str, where: Flag, place: Array | None = None) -> None:
         """Note of some rows that they cannot get to their items' places: they are idle."""
         index = self.index[np.flatnonzero(np.broadcast_to(where, len(self.index)))]
         self.arrays["stuck"][index] = True
@@ -200,7 +200,7 @@ class Plans:
         """Return whether places have turned them away in their items."""
         return (self.avoided() == place[:, None]).any(axis=1) & (place >= 0)
 
-    def choose(self, place: Any, kind: str) -> None:
+    def choose(self, place: Array, kind: str) -> None:
         """Take places as those of the items."""
         rows, slot, items = self._now()
         self.arrays["plan"][rows, slot] = without(items, WHERE) | CHOSEN
@@ -212,7 +212,7 @@ class Plans:
         avoided = (self.arrays["plan_avoid"][self.index] > 0).sum(axis=1)
         return (self._now()[2] & WHERE == CHOSEN) & (avoided < 3)
 
-    def _now(self) -> tuple[Any, Any, Any]:
+    def _now(self) -> tuple[Array, Array, Array]:
         """Return the rows, and slots and items of their current items."""
         slot = self.arrays["plan_now"][self.index]
         return self.index, slot, self.arrays["plan"][self.index, slot]
@@ -252,11 +252,11 @@ class Plans:
             lasts = np.array([need.seconds for need in needs])[number[at]]
             self._put(at, do, home, time, np.minimum(time + lasts, DAY_S))
 
-    def _put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
+    def _put(self, at: object, do: Array, home: Flag, time: int, until: Array) -> None:
         self._insert(at, do, self._at_home(at, home), time, until.astype(np.int64))
         self.arrays["mended"][self.index[at]] += 1
 
-    def show(self, rows: Any, items: Any) -> None:
+    def show(self, rows: Array, items: Array) -> None:
         """Write current items into the columns of `ITEM`."""
         arrays = self.arrays
         where = (items & WHERE).astype(np.int32)
@@ -268,7 +268,7 @@ class Plans:
             place[some] = arrays[name][rows[some]]
         arrays["item_where"][rows] = place
 
-    def forget(self, rows: Any) -> None:
+    def forget(self, rows: Array) -> None:
         """Clear the chosen and avoided places of items that are over."""
         arrays = self.arrays
         avoided = arrays["plan_avoid"][:, 0][rows] > 0
@@ -288,11 +288,11 @@ class Plans:
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
-    def _at_home(self, at: Any, home: Any) -> Array:
+    def _at_home(self, at: Any, home: object) -> Array:
         """Return the place codes of items that are at home, or wherever one is."""
         return np.where(home & (self.home[at] >= 0), HOME, NONE)
 
-    def _insert(self, at: Any, do: Any, where: Any, time: int, until: Any) -> None:
+    def _insert(self, at: object, do: Array, where: Array, time: int, until: Array) -> None:
         """Insert items from `time` on into plans; cut or drop the items that overlap."""
         arrays = self.arrays
         rows = self.index[at]
@@ -328,12 +328,12 @@ class Plans:
         self.forget(rows)
 
 
-def _ends(items: Any) -> Any:
+def _ends(items: Array) -> Array:
     """Return the ends of items: seconds after midnight; int32."""
     return (items >> UNTIL).astype("int32")
 
 
-def _items(arrays: Any, rows: Any, slots: Any) -> Any:
+def _items(arrays: Any, rows: Array, slots: Any) -> Any:
     """Return the plan items of rows in these slots, one number each."""
     plan = arrays["plan"]
     return plan.T.reshape(-1).take(slots * len(plan) + rows)

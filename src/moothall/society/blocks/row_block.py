@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Number, np
 from moothall.society.blocks.block import CitizenBlock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import definer, in_rows
 from moothall.society.columns.rows import Rows
+from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.perception import Perception
 
 HOOKS = {
@@ -44,13 +45,13 @@ class RowBlock(CitizenBlock):
     words: ClassVar[Iterable[str]] = ()
     whole: ClassVar[bool] = False
 
-    def fits(self, context: Any) -> float:
+    def fits(self, context: Perception) -> float:
         """Return `fits_rows` of the citizen's own row; 1 of an intention in words."""
         if type(self).fits_rows is RowBlock.fits_rows or not isinstance(context, Perception):
             return 1.0
         return float(np.ravel(self._by_rows("fits_rows", context))[0])
 
-    def fits_rows(self, rows: Rows) -> Any:
+    def fits_rows(self, rows: Rows) -> Number:
         """Return 1: of equal blocks the first acts, so a block alone acts in every step."""
         return 1.0
 
@@ -85,14 +86,14 @@ def _without_population(block: RowBlock, citizen: object) -> ConfigError:
     )
 
 
-def check_for_agents(agent: Any) -> None:
+def check_for_agents(agent: CitizenAgent) -> None:
     """Check that blocks run for a citizen of no population. Raises ConfigError: one does not."""
     for block in agent.blocks:
         if isinstance(block, RowBlock) and type(block).forward is RowBlock.forward:
             raise _without_population(block, agent.id)
 
 
-def missing_method(block: Any) -> str:
+def missing_method(block: object) -> str:
     """Return the name of a rows method that a block lacks; "" if it lacks none."""
     kind = type(block)
     for scalar, rows in HOOKS.items():
@@ -107,12 +108,12 @@ def missing_method(block: Any) -> str:
     return ""
 
 
-def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
+def checked(blocks: Iterable[object]) -> tuple[Any, ...]:
     """Return the blocks of a population as a tuple. Raises ConfigError: they cannot be together."""
     if not isinstance(blocks, Iterable):
         raise ConfigError(f"blocks must be a list of citizens' blocks, got {blocks!r:.80}")
     checked_blocks = tuple(blocks)
-    columns: dict[str, Any] = {}
+    columns: dict[str, object] = {}
     for block in checked_blocks:
         if not isinstance(block, CitizenBlock):
             raise ConfigError(f"blocks must be citizens' blocks, got {block!r:.80}")
@@ -125,7 +126,7 @@ def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
     return checked_blocks
 
 
-def writes(block: Any, names: Iterable[str]) -> bool:
+def writes(block: object, names: Iterable[str]) -> bool:
     """Return whether a block's `from_status` may write one of these columns."""
     columns: Mapping[str, Column] = getattr(block, "columns", {})
     own = [name for name, column in columns.items() if column.own]

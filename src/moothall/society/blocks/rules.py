@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from moothall.society import math
-from moothall.society.arrays import larger, np, smaller
+from moothall.society.arrays import Array, Flag, larger, np, smaller
 from moothall.society.blocks.columns import (
     AVOIDS,
     BOUGHT,
@@ -20,6 +20,7 @@ from moothall.society.blocks.columns import (
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.row import Row
+from moothall.society.columns.rows import RowOrRows
 from moothall.society.kernel.wants import Move
 
 _SCALE: Final = 10**9
@@ -51,7 +52,7 @@ SPARE: Final = ("social", "leisure", "browse")
 """What gives way to an errand that is late."""
 
 
-def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
+def gravity(attraction: Any, seconds: Array, wait: int = 300) -> Any:
     """Return the weight of a place, 1 or more: attraction ÷ (seconds + wait)²."""
     return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
@@ -264,7 +265,7 @@ class OwnPlan:
         self._row.note(f"Its plan broke: {self._row.broken_by}; now {outcome}.")
 
 
-def bought(rows: Any, where: Any = slice(None)) -> Any:
+def bought(rows: RowOrRows, where: Any = slice(None)) -> Any:
     """Return whether citizens have bought in their current item: `item["bought"]`."""
     if rows.is_single:
         return bool((rows.item or {}).get("bought"))
@@ -272,7 +273,7 @@ def bought(rows: Any, where: Any = slice(None)) -> Any:
     return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
 
 
-def set_bought(rows: Any, where: Any, bought: bool) -> None:
+def set_bought(rows: RowOrRows, where: Flag, bought: bool) -> None:
     """Set whether some citizens, given as booleans or positions, have bought."""
     if rows.is_single:
         if where and rows.item is not None:
@@ -285,12 +286,12 @@ def set_bought(rows: Any, where: Any, bought: bool) -> None:
     arrays["plan"][at] = item | BOUGHT if bought else without(item, BOUGHT)
 
 
-def stay_home(rows: Any, where: Any) -> None:
+def stay_home(rows: RowOrRows, where: Any) -> None:
     """Let the current items of some citizens continue at home, without a kind of place."""
     if rows.is_single:
-        if where:
-            rows.item.pop("kind", None)
-            rows.item["where"] = rows["home"]
+        if where and (item := rows.item) is not None:
+            item.pop("kind", None)
+            item["where"] = rows["home"]
         return
     arrays, index = rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])

@@ -11,7 +11,7 @@ from pydantic import Field
 from moothall import BlockParams, ConfigError, action
 from moothall.build import UnreadableText, object_schema
 from moothall.foundation.text import copied_stretch
-from moothall.society.arrays import Numbers, larger, where
+from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams
@@ -20,6 +20,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
+from moothall.society.columns.rows import RowOrRows
 from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import AGENT_ID
@@ -38,12 +39,12 @@ def _is_repeated(sentence: str, before: list[str]) -> bool:
     return bool(copied_stretch(sentence, before, words))
 
 
-def relation_after(relation: Any, contact: int) -> Any:
+def relation_after(relation: WholeNumber, contact: int) -> WholeNumber:
     """Return a relation, 0 … 1000, moved `contact` thousandths of the way to 1000, rounded up."""
     return relation - (relation - 1000) * contact // 1000
 
 
-def faded(relation: Any, fading: int) -> Any:
+def faded(relation: WholeNumber, fading: int) -> WholeNumber:
     """Return a relation less `fading` thousandths of it (rounded up): its loss in a day."""
     return relation + -relation * fading // 1000
 
@@ -100,7 +101,7 @@ class SocialBlock(TalkBlock):
                     self._remember(message["from"], message["action"]["args"])
         self.before_rows(Row(self, begins=True))
 
-    def before_rows(self, rows: Any) -> None:
+    def before_rows(self, rows: RowOrRows) -> None:
         """Do `before_forward` for rows."""
         params = self.params
         for hearers, sender, topic, opinion in rows.heard_in_turn():
@@ -111,13 +112,13 @@ class SocialBlock(TalkBlock):
             ties_of(those, params.friends).fade(lambda close: faded(close, params.fading))
         rows["faded"] = day
 
-    def step_rows(self, rows: Any) -> None:
+    def step_rows(self, rows: RowOrRows) -> None:
         """Let those who are old enough say something to a person there or to a friend."""
         rows["act"] = code("social")
         for talkers in rows.only(self.is_young(rows) != True):  # noqa: E712 - of arrays, too
             self._meet(talkers)
 
-    def _meet(self, rows: Any) -> None:
+    def _meet(self, rows: RowOrRows) -> None:
         """Let rows say something to a person there or to a friend; without either, have leisure."""
         count, mine, person = rows.present()
         other_people, ties = count - 1, ties_of(rows, self.params.friends)
@@ -137,13 +138,15 @@ class SocialBlock(TalkBlock):
         self._tell(rows, where(here, there, friend), *utterance, where=meets)
 
     def _tell(
-        self, rows: Any, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
+        self, rows: RowOrRows, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
     ) -> None:
         """Let some of the rows say something."""
         rows.say(to, text, topic, opinion, where)
         self._come_closer(rows, to, rows.seconds, where)
 
-    def _come_closer(self, rows: Any, to: Any, seconds: int, *where: Any) -> None:
+    def _come_closer(
+        self, rows: RowOrRows, to: PlaceOrPlaces, seconds: int, *where: object
+    ) -> None:
         """Let relations come closer by contact in a step of `seconds`."""
         contact = min(1000, max(1, self.params.contact * seconds // 900))
         ties = ties_of(rows, self.params.friends)
@@ -198,7 +201,7 @@ class SocialBlock(TalkBlock):
         """Whether a model leads the citizen; by rule, conversations are not kept."""
         return self.llm is not None and self.params.by_model
 
-    def _remember(self, sender: str, args: Mapping[str, Any]) -> None:
+    def _remember(self, sender: str, args: Mapping[str, object]) -> None:
         """Remember what a citizen led by a model hears, and from whom."""
         content = args.get("content")
         if isinstance(content, str):
@@ -214,7 +217,7 @@ class SocialBlock(TalkBlock):
             return []
         return waiting(self.perceived, self.params.replies)
 
-    def offer(self, context: Any) -> str:
+    def offer(self, context: Perception) -> str:
         """Return whom it would talk to or answer; empty if the plan and nobody asks for it."""
         would = super().offer(context)
         if not isinstance(context, Perception):
@@ -275,7 +278,7 @@ class SocialBlock(TalkBlock):
 
     def say(self, to: str, content: str, topic: str, opinion: int) -> None:
         """Send a message, and remember it."""
-        args: dict[str, Any] = {"content": content}
+        args: dict[str, object] = {"content": content}
         if topic:
             args |= {"topic": topic, "opinion": opinion}
         if self.agent.space is not None:

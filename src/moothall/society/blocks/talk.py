@@ -9,12 +9,12 @@ from typing import Any, Final
 from pydantic import Field
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, Flag, np
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, AGE
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """The default topics."""
@@ -47,7 +47,7 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
     return text
 
 
-def opinion_after(own_opinion: Any, other: Any, bound: int, pull: int) -> Any:
+def opinion_after(own_opinion: Any, other: object, bound: int, pull: int) -> Any:
     """Return an opinion, −1000 … 1000, after hearing another by bounded confidence."""
     apart = (
         other - own_opinion
@@ -157,11 +157,11 @@ class TalkBlock(CitizenBlock):
                 arrays["interest_topic"][row, at] = topics.index(topic)
                 arrays["interest"][row, at] = interest
 
-    def is_young(self, rows: Any) -> Any:
+    def is_young(self, rows: RowOrRows) -> Flag:
         """Return `too_young` of rows, or of one citizen."""
         return self.too_young if rows.is_single else rows["age"] < self.params.youngest
 
-    def topics(self, rows: Any) -> Any:
+    def topics(self, rows: RowOrRows) -> Any:
         """Return interests and opinions of rows, or of one citizen."""
         return OwnTopics(self) if rows.is_single else Topics(rows, self.params.topics)
 
@@ -217,7 +217,7 @@ class Topics:
         self._arrays = rows.population.arrays
 
     @cached_property
-    def _in_order(self) -> tuple[Any, Any]:
+    def _in_order(self) -> tuple[Array, Array]:
         """The topics of each row's profile in their order, and its interest in each."""
         at, used = self._rows.at, 0
         topics, interest = self._arrays["interest_topic"], self._arrays["interest"]
@@ -254,12 +254,12 @@ class Topics:
         share = self._rows.below(weights[:, -1], purpose)
         return topics[np.arange(len(topics)), (weights > share[:, None]).argmax(1)]
 
-    def opinion(self, topic: Any) -> Array:
+    def opinion(self, topic: Array) -> Array:
         """Return the opinion on each row's topic; 0 if there is none."""
         opinion = self._arrays["opinions"][self._rows.at, topic].astype(np.int64)
         return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
 
-    def hear(self, word: Any, opinion: Any, bound: int, pull: int) -> None:
+    def hear(self, word: Array, opinion: Array, bound: int, pull: int) -> None:
         """Move the opinions on topics, given by words; NO_OPINION is beyond every bound."""
         topic = self.of_words[word]
         some = np.flatnonzero(topic >= 0)

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 
 KIN: Final = (None, "partner", "parent", "child", "sibling", "relative")
 """What one is to another; their ties do not fade."""
@@ -31,7 +31,7 @@ def friend_columns(friends: int) -> dict[str, Column]:
     }
 
 
-def ties_of(rows: Any, most: int) -> Any:
+def ties_of(rows: RowOrRows, most: int) -> Any:
     """Return the relations of rows or of one citizen; `most` is how many one may have."""
     return OwnTies(rows, most) if rows.is_single else Ties(rows)
 
@@ -66,7 +66,7 @@ class OwnTies:
         relations = self._relations
         return [relations.get(id, 0) for id in ids]
 
-    def closer(self, id: str, change: Callable[[Any], Any], where: bool = True) -> None:
+    def closer(self, id: str, change: Callable[[Any], object], where: bool = True) -> None:
         """Change or add one relation; of too many drop the (first) weakest other that is no kin."""
         if not where:
             return
@@ -114,18 +114,18 @@ class Ties:
                 positions, index, codes = positions[some], index[some], codes[some]
             yield slot, positions, index, codes
 
-    def strengths(self, slot: int, index: Any) -> Any:
+    def strengths(self, slot: int, index: object) -> Any:
         """Return the strengths of rows of the population in a slot."""
         return self._friendship[:, slot][index] & self._mask
 
-    def total(self, where: Any) -> Array:
+    def total(self, where: Array) -> Array:
         """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
         at, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
         for slot, positions, index, _ in self.slots(at):
             sums[at[positions]] += self.strengths(slot, index)
         return sums
 
-    def friend(self, share: Any, where: Any) -> Array:
+    def friend(self, share: Array, where: Array) -> Array:
         """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
         at, friends = np.flatnonzero(where), np.zeros(len(share), np.int64)
         rest = share[at]
@@ -137,7 +137,7 @@ class Ties:
             friends[at[positions[now]]] = codes[now]
         return np.where(friends >= 0, friends - 1, friends)
 
-    def strength(self, codes: Any) -> Array:
+    def strength(self, codes: Array) -> Array:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
         strengths = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
@@ -166,7 +166,7 @@ class Ties:
         self._friends[index, slot] = codes
         self._friendship[index, slot] = change(relation & self._mask) | relation & ~self._mask
 
-    def _slot_of(self, index: Any, codes: Any) -> Array:
+    def _slot_of(self, index: Array, codes: Array) -> Array:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
         most = self._friends.shape[1]
         slots, positions = np.full(len(index), most), np.arange(len(index))
@@ -201,10 +201,10 @@ class Ties:
                 self._friendship[:, slot][index] = after
                 continue
             self._friends[index, slot] = self._friendship[index, slot] = 0
-            at = index[keeps], to[keeps]
-            self._friends[at], self._friendship[at] = codes[keeps], after[keeps]
+            place = index[keeps], to[keeps]
+            self._friends[place], self._friendship[place] = codes[keeps], after[keeps]
 
 
-def code_of(number: Any) -> Any:
+def code_of(number: WholeNumber) -> Any:
     """Return the codes in `friends` of agents numbered as in wants."""
     return np.where(number >= 0, number + 1, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.society.arrays import Array, import_package, np
+from moothall.society.arrays import Array, WholeNumber, import_package, np
 from moothall.society.city.map import Mode
 from moothall.society.city.routes import Roads
 
@@ -34,7 +34,7 @@ class Access:
         self._walk = walk if led.any() else None
         self._walked: Array = self.far * led
 
-    def metres(self, start: Any, end: Any) -> Array:
+    def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between places of two arrays; int64, −1 without a route."""
         metres = self.roads.metres(self.node[start], self.node[end])
         return np.where(metres < 0, -1, metres + self.far[start] + self.far[end])
@@ -44,7 +44,9 @@ class Access:
         metres = self.roads.between(self.node.item(start), self.node.item(end))
         return -1 if metres < 0 else int(metres + self.far.item(start) + self.far.item(end))
 
-    def seconds(self, mode: Mode, metres: Any, start: Any, end: Any) -> Any:
+    def seconds(
+        self, mode: Mode, metres: WholeNumber, start: WholeNumber, end: WholeNumber
+    ) -> WholeNumber:
         """Return the time of a way of so many metres: from another node than theirs, on foot."""
         if self._walk is None:
             return mode.time(metres)
@@ -75,7 +77,7 @@ def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: An
     return nodes
 
 
-def connected(matrix: Any, how: str = "weak") -> Array:
+def connected(matrix: object, how: str = "weak") -> Array:
     """Return the number of each node's connected part."""
     graph = import_package("scipy.sparse.csgraph")
     parts: Array = graph.connected_components(matrix, directed=True, connection=how)[1]

@@ -149,7 +149,7 @@ class City(NumberedPlaces):
     @classmethod
     def from_geojson(
         cls,
-        source: str | PathLike[str] | Mapping[str, Any],
+        source: str | PathLike[str] | Mapping[str, object],
         *,
         citizens: int | None = None,
         modes: Iterable[Mode] = MODES,
@@ -315,7 +315,7 @@ class City(NumberedPlaces):
         """Return the capacity of each place; int64."""
         return self.places.capacity
 
-    def by_area(self, places: Any) -> Array:
+    def by_area(self, places: Array) -> Array:
         """Return an order of places in which neighbouring places are close.
 
         It is Morton's order (1966): the bits of x and y alternate, in steps of 50 m.
@@ -347,7 +347,7 @@ class City(NumberedPlaces):
             is_open &= ~(shut if places is None else shut[places])
         return is_open
 
-    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Array:
+    def ways_rows(self, place: Array, to: Array, modes: Sequence[str | None]) -> Array:
         """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
         ways = np.empty((len(place), len(modes)), np.int64, order="F")
         metres_of: dict[Access, Array] = {}  # modes that use the same roads share the metres
@@ -362,8 +362,8 @@ class City(NumberedPlaces):
         return ways
 
     def near_rows(
-        self, place: Any, kind: str, limit: int = 10, mode: str | None = None
-    ) -> tuple[Any, Any]:
+        self, place: Array, kind: str, limit: int = 10, mode: str | None = None
+    ) -> tuple[Array, Array]:
         """Return the results of `near` for each place: places (−1: no more) and seconds.
 
         Returns:

@@ -17,7 +17,7 @@ from moothall.society.city.map import Place
 class PlaceColumns(Sequence[Place]):
     """Places in order of id. A `Place` is made when it is asked for."""
 
-    def __init__(self, places: Iterable[Place], nodes: Mapping[str, Any]) -> None:
+    def __init__(self, places: Iterable[Place], nodes: Mapping[str, object]) -> None:
         ids: list[str] = []
         kinds: dict[str, int] = {}
         self._names: dict[str, str] = {}

@@ -53,9 +53,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         if file.suffix.lower() == ".parquet":
             table = import_package("pyarrow.parquet", "read_network", "tables").read_table(file)
             names = table.column_names
-            rows: Iterable[Iterable[Any]] = zip(
-                *(table[name].to_pylist() for name in _ends(names, file)), strict=True
-            )
+            rows = zip(*(table[name].to_pylist() for name in _ends(names, file)), strict=True)
             return _of_rows(rows, file, edge_seconds)
         with csv_rows(file) as read:
             names, *rest = [row for row in read if row] or [[]]
@@ -131,7 +129,7 @@ def _ends(names: list[str], file: Path) -> list[str]:
     return names[:2]
 
 
-def _of_rows(rows: Iterable[Iterable[Any]], file: Path, edge_seconds: int) -> Network:
+def _of_rows(rows: Iterable[Iterable[object]], file: Path, edge_seconds: int) -> Network:
     nodes: dict[str, None] = {}
     edges: list[tuple[str, str]] = []
     for number, row in enumerate(rows, 1):

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from os import PathLike
@@ -48,10 +48,12 @@ class MapFeatures:
 
     eastwards: bool = False  # whether longitudes go on beyond 180 degrees, across the date line
 
-    def spots(self) -> Iterator[Spot]:
-        """Yield where anything is."""
-        yield from (spot for spot, _ in self.places)
-        yield from (spot for _, spots, _ in self.lines for spot in spots)
+    def across_the_date_line(self) -> bool:
+        """Return whether it has longitudes on both sides of 180 degrees."""
+        spots = [spot for spot, _ in self.places]
+        spots += [spot for _, line, _ in self.lines for spot in line]
+        longitudes = [spot[0] for spot in spots]
+        return bool(spots) and max(longitudes) - min(longitudes) > 180
 
     def spot(self, at: Any) -> Spot:
         """Return coordinates as a spot. Raises ValueError: they are no longitude and latitude."""
@@ -60,7 +62,7 @@ class MapFeatures:
             raise ValueError(f"({lon:g}, {lat:g}) is no longitude and latitude (EPSG:4326)")
         return lon + 360 if self.eastwards and lon < 0 else lon, lat
 
-    def add_area(self, ring: Sequence[Spot], tags: Mapping[str, Any]) -> None:
+    def add_area(self, ring: Sequence[Spot], tags: Mapping[str, object]) -> None:
         """Add a place in the middle of an area's corners."""
         corners = list(dict.fromkeys(ring)) or list(ring)
         middle = tuple(math.fsum(each[at] for each in corners) / len(corners) for at in (0, 1))
@@ -70,7 +72,7 @@ class MapFeatures:
 # -- the sources -----------------------------------------------------------------------------------
 
 
-def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
+def of_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeatures:
     """Return the features of GeoJSON: a file, of one feature a line too, or its data."""
     data: Any = source
     name = "GeoJSON"
@@ -92,8 +94,7 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
             f"{name} is in EPSG:{crs[1]}, and must be in longitude and latitude (EPSG:4326)"
         )
     collected = _collected(features, name)
-    longitudes = [spot[0] for spot in collected.spots()]
-    if longitudes and max(longitudes) - min(longitudes) > 180:  # it lies across the date line
+    if collected.across_the_date_line():
         collected = _collected(features, name, MapFeatures(eastwards=True))
     for _, spots, tags in collected.lines:
         if is_road(tags) and any(math.dist(*ends) > _LONG for ends in pairwise(spots)):
@@ -134,7 +135,7 @@ def _collected(features: list[Any], name: str, collected: MapFeatures | None = N
     return collected
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     """Return a tag; a list of texts as GeoPandas writes it to a file, `['a', 'b']`, as a list."""
     if isinstance(value, str) and value[:2] in ("['", '["') and value.endswith("]"):
         return [item for _, item in _ITEM.findall(value)]
@@ -171,28 +172,34 @@ def of_osm(path: str | PathLike[str]) -> MapFeatures:
     osmium = import_package("osmium", "City.from_osm", "osm")
     if not Path(path).is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
-    collected = MapFeatures()
     try:
-        for each in osmium.FileProcessor(str(path)).with_locations().with_areas():
-            tags = {tag.k: tag.v for tag in each.tags} if len(each.tags) else {}
-            if not tags:
-                continue
-            if each.is_node() and kind_of(tags):
-                collected.places.append(((each.location.lon, each.location.lat), tags))
-            elif each.is_way():
-                nodes = [node for node in each.nodes if node.location.valid()]
-                spots = [(node.location.lon, node.location.lat) for node in nodes]
-                road = "highway" in tags or tags.get("route") == "ferry"
-                if road and tags.get("area") != "yes":
-                    collected.lines.append(([node.ref for node in nodes], spots, tags))
-                elif spots and kind_of(tags):
-                    collected.add_area(spots, tags)
-            elif each.is_area() and not each.from_way() and kind_of(tags):
-                for ring in each.outer_rings():
-                    collected.add_area([(node.lon, node.lat) for node in ring], tags)
-                    break  # a relation is one place
+        collected = _of_extract(osmium, str(path), MapFeatures())
+        if collected.across_the_date_line():
+            collected = _of_extract(osmium, str(path), MapFeatures(eastwards=True))
     except (RuntimeError, osmium.InvalidLocationError) as error:
         raise ConfigError(f"{path} is not an extract of OpenStreetMap: {error}") from None
+    return collected
+
+
+def _of_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
+    for each in osmium.FileProcessor(path).with_locations().with_areas():
+        tags = {tag.k: tag.v for tag in each.tags} if len(each.tags) else {}
+        if not tags:
+            continue
+        if each.is_node() and kind_of(tags):
+            collected.places.append((collected.spot((each.location.lon, each.location.lat)), tags))
+        elif each.is_way():
+            nodes = [node for node in each.nodes if node.location.valid()]
+            spots = [collected.spot((e.location.lon, e.location.lat)) for e in nodes]
+            road = "highway" in tags or tags.get("route") == "ferry"
+            if road and tags.get("area") != "yes":
+                collected.lines.append(([node.ref for node in nodes], spots, tags))
+            elif spots and kind_of(tags):
+                collected.add_area(spots, tags)
+        elif each.is_area() and not each.from_way() and kind_of(tags):
+            for ring in each.outer_rings():
+                collected.add_area([collected.spot((e.lon, e.lat)) for e in ring], tags)
+                break  # a relation is one place
     return collected
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.city.places import SteppedPlaces, no_mode
 
 _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -131,7 +131,7 @@ class Grid(SteppedPlaces):
         numbers[self.cells[:, 0], self.cells[:, 1]] = np.arange(len(self), dtype=np.int32)
         return numbers
 
-    def index_of(self, x: Any, y: Any) -> Any:
+    def index_of(self, x: WholeNumber, y: WholeNumber) -> Any:
         """Return the index in `ids`, as in columns, of cells in columns `x` and rows `y`.
 
         `values[grid.index_of(*np.indices((width, height)))]` is a map of values in columns, and
@@ -151,7 +151,7 @@ class Grid(SteppedPlaces):
             raise ConfigError(f"x must be from 0 to {self.width - 1}, y to {self.height - 1}")
         return self._numbers[x, y]
 
-    def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> Array:
+    def ways_rows(self, place: Array, to: Array, modes: Sequence[str | None]) -> Array:
         """Return `seconds` of many cells, by index in `ids`, by each mode: (n, n_modes)."""
         for mode in modes:
             no_mode(mode)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from moothall import ConfigError
 from moothall.build import check_integer, check_text, error_text, excerpt
 from moothall.foundation.arguments import unknown_argument_error
+from moothall.society.arrays import WholeNumber
 from moothall.society.clock import DAY_S
 
 _FARTHEST = 10_000_000
@@ -129,7 +130,7 @@ class Mode:
         check_integer(where + "seconds", self.seconds, 1, DAY_S)
         check_integer(where + "wait", self.wait, 0, DAY_S)
 
-    def time(self, metres: Any) -> Any:
+    def time(self, metres: WholeNumber) -> WholeNumber:
         """Return the whole seconds, rounded up, for a distance (an int, or an int64 array)."""
         return self.wait + -(-metres * self.seconds // self.metres)
 
@@ -187,7 +188,7 @@ def checked_nodes(nodes: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, 
 def checked_roads(
     roads: Iterable[Road | tuple[str, str, int]],
     modes: Mapping[str, Mode],
-    nodes: Mapping[str, Any],
+    nodes: Mapping[str, object],
     places: Sequence[Place],
     numbers: Mapping[str, int],
 ) -> tuple[Road, ...]:

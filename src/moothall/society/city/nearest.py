@@ -28,7 +28,7 @@ class Nearest:
             table = self._tables[key] = self._build(access, kind, limit)
         return table[0][: limit + 1], table[1][: limit + 1]  # the table may have more ranks
 
-    def _build(self, access: Access, kind: str | None, limit: int) -> tuple[Any, Any]:
+    def _build(self, access: Access, kind: str | None, limit: int) -> tuple[Array, Array]:
         targets, roads = self._kinds.get(kind, np.zeros(0, np.int32)), access.roads
         keys = np.full((roads.count, limit + 1), _NO_PLACE, np.int64)
         if roads.count > MOST_IN_TABLE:
@@ -75,7 +75,7 @@ class Nearest:
             pending = pending[keys[pending].max(axis=1) // len(hang) > radius]
             radius = 2 * radius if radius < extent.sum() else max(2 * radius, _WIDEST)
 
-    def _tiles(self, hang: Any, places: Any, side: int) -> list[Any]:
+    def _tiles(self, hang: Array, places: Array, side: int) -> list[Any]:
         """Return the places of each square of the map, in the order that they have."""
         if not len(places):
             return []
@@ -94,6 +94,6 @@ def _add(access: Access, keys: Array, nodes: Array, far: Array, targets: Array) 
     keys[nodes] = np.partition(both, width - 1, axis=1)[:, :width]
 
 
-def _parts(rows: Any, width: int) -> list[Any]:
+def _parts(rows: Array, width: int) -> list[Any]:
     """Return rows in parts small enough for a table of so many columns."""
     return np.array_split(rows, max(1, len(rows) * width // _AT_ONCE))

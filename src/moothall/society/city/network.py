@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, check_text, excerpt
-from moothall.society.arrays import Array, import_package, np
+from moothall.society.arrays import Array, ArrayLike, import_package, np
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, draw_below, uniforms
@@ -74,7 +74,7 @@ class Network(SteppedPlaces):
         ends = np.array(pairs, "int64").reshape(-1, 2)
         self._link(len(kinds), ends[:, 0], ends[:, 1], edge_seconds)
 
-    def _link(self, n: int, a: Any, b: Any, edge_seconds: int) -> None:
+    def _link(self, n: int, a: Array, b: Array, edge_seconds: int) -> None:
         """Store the edges between numbered nodes, each once."""
         check_integer("edge_seconds", edge_seconds, 1, 86_400)
         a, b = (each.astype(np.int64, copy=False) for each in (a, b))
@@ -225,7 +225,7 @@ class Network(SteppedPlaces):
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
     @classmethod
-    def from_numbers(cls, n: int, a: Any, b: Any, *, edge_seconds: int = 60) -> Network:
+    def from_numbers(cls, n: int, a: ArrayLike, b: ArrayLike, *, edge_seconds: int = 60) -> Network:
         """Return the network of nodes `0` … `n−1` with an edge from each of `a` to each of `b`.
 
         Args:

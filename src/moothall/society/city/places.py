@@ -128,7 +128,7 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
         )
 
 
-def _offers(places: Any, protocol: type) -> bool:
+def _offers(places: object, protocol: type) -> bool:
     # Remembered by class: `isinstance` takes 8 µs here, and a block asks in each citizen's step.
     met = (type(places), protocol)
     if met not in _MET:
@@ -213,7 +213,7 @@ class SteppedPlaces(NumberedPlaces):
 
     _step_seconds: int
 
-    def _steps(self, start: Any, to: Any) -> Array:
+    def _steps(self, start: object, to: object) -> Array:
         """Return the fewest steps from places to places, by number; −1 if there is no way."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
-from moothall.society.arrays import Array, import_package, np
+from moothall.society.arrays import Array, ArrayLike, import_package, np
 
 
 class Plane:
@@ -64,14 +64,14 @@ class Plane:
         """Return the places of a kind: it has none."""
         return ()
 
-    def moved(self, x: Any, y: Any, dx: Any, dy: Any) -> tuple[Any, Any]:
+    def moved(self, x: Array, y: Array, dx: Array, dy: Array) -> tuple[Array, Array]:
         """Return positions after moving by (dx, dy): round the sides, or up to them without torus.
 
         All may be numbers or arrays.
         """
         return self._inside(x + dx, self.width), self._inside(y + dy, self.height)
 
-    def offset(self, x: Any, y: Any, other_x: Any, other_y: Any) -> tuple[Any, Any]:
+    def offset(self, x: Array, y: Array, other_x: Array, other_y: Array) -> tuple[Array, Array]:
         """Return the shortest way from positions to others, as (dx, dy)."""
         return self._way(other_x - x, self.width), self._way(other_y - y, self.height)
 
@@ -80,7 +80,7 @@ class Plane:
         dx, dy = self.offset(x, y, other_x, other_y)
         return np.sqrt(dx * dx + dy * dy)
 
-    def points(self, x: Any, y: Any) -> Points:
+    def points(self, x: Array, y: Array) -> Points:
         """Return positions that can be asked who is near whom.
 
         Raises:
@@ -91,7 +91,7 @@ class Plane:
             raise ConfigError(f"x and y must be as many numbers, got {x.shape} and {y.shape}")
         return Points(self, x, y)
 
-    def _inside(self, at: Any, side: float) -> Any:
+    def _inside(self, at: Array, side: float) -> Array:
         if not self.torus:
             inside = np.clip(at, 0.0, side)
         else:
@@ -99,7 +99,7 @@ class Plane:
             inside = np.where(inside >= side, 0.0, inside)  # of a number just below 0
         return inside.item() if np.ndim(at) == 0 else inside
 
-    def _way(self, apart: Any, side: float) -> Any:
+    def _way(self, apart: Array, side: float) -> Array:
         if not self.torus:
             return apart
         return apart - side * np.round(apart / side)
@@ -122,7 +122,7 @@ class Points:
     def __len__(self) -> int:
         return len(self._at)
 
-    def within(self, radius: float, rows: Any = None) -> tuple[Array, Array]:
+    def within(self, radius: float, rows: ArrayLike | None = None) -> tuple[Array, Array]:
         """Return who is at most so far away, as compressed rows.
 
         Args:
@@ -143,7 +143,7 @@ class Points:
         sizes = np.add.reduceat(~own, _starts(counts)[:-1]) if len(counts) else counts
         return _starts(sizes), neighbours[~own]
 
-    def nearest(self, count: int, rows: Any = None) -> tuple[Array, Array]:
+    def nearest(self, count: int, rows: ArrayLike | None = None) -> tuple[Array, Array]:
         """Return the nearest others of each, and how far they are, the nearest first.
 
         Args:
@@ -163,7 +163,7 @@ class Points:
         return np.where(neighbours == len(self), -1, neighbours), away
 
 
-def _starts(counts: Any) -> Array:
+def _starts(counts: Array) -> Array:
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts

@@ -85,7 +85,7 @@ class Roads:
             self._tables[source] = table
         return table
 
-    def metres(self, start: Any, end: Any) -> Array:
+    def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between nodes of two arrays; int64, −1 without a route."""
         metres: Array
         if self.count <= MOST_IN_TABLE:
@@ -219,7 +219,7 @@ class _Label:
         none = self._excess == _no_way(self.dtype)
         self._excess = np.where(none, np.uint32(_FARTHEST), self._excess)
 
-    def to(self, start: Any, other: _Label, end: Any) -> Array:
+    def to(self, start: Array, other: _Label, end: Array) -> Array:
         """Return the least metres over a separating node of the cells that nodes share."""
         none = _no_way(self.dtype)
         more = np.add(self._excess[start], other._excess[end], dtype=np.uint32)
@@ -232,7 +232,7 @@ def _no_way(dtype: Any) -> int:
     return min(int(np.iinfo(dtype).max), _FARTHEST)
 
 
-def _split(graph: Any, spots: Any, nodes: Any) -> tuple[Any, list[Any]]:
+def _split(graph: Any, spots: Array, nodes: Array) -> tuple[Array, Any]:
     """Return the nodes that separate a cell, and its two halves without them."""
     if len(nodes) <= _LEAF:
         return nodes, []

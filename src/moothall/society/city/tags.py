@@ -66,7 +66,7 @@ _OTHER_LINES: Final = (
 _TIMES: Final = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)\s*-\s*([01]?\d|2[0-4]):([0-5]\d)")
 
 
-def kind_of(tags: Mapping[str, Any]) -> str:
+def kind_of(tags: Mapping[str, object]) -> str:
     """Return the kind of a place: its tag `kind`, or what the tags of OpenStreetMap say."""
     if isinstance(own := tags.get("kind"), str):
         return own
@@ -79,7 +79,7 @@ def kind_of(tags: Mapping[str, Any]) -> str:
     return ""
 
 
-def capacity_of(kind: str, tags: Mapping[str, Any]) -> int:
+def capacity_of(kind: str, tags: Mapping[str, object]) -> int:
     """Return the capacity that tags state, or what is assumed of the kind."""
     for name, times in (("capacity", 1.0), ("beds", 1.0), ("building:flats", 2.5)):
         if (number := _integer(tags.get(name))) is not None:
@@ -99,7 +99,7 @@ def _integer(value: Any) -> int | None:
     return int(number) if 0 <= number <= _MOST else None
 
 
-def hours_of(kind: str, tags: Mapping[str, Any]) -> tuple[int, int]:
+def hours_of(kind: str, tags: Mapping[str, object]) -> tuple[int, int]:
     """Return the first hours that the tags state, or those of the kind."""
     text = str(tags.get("opening_hours", ""))
     if text.strip() == "24/7":
@@ -113,14 +113,16 @@ def hours_of(kind: str, tags: Mapping[str, Any]) -> tuple[int, int]:
     return first * 3600, last * 3600
 
 
-def is_road(tags: Mapping[str, Any]) -> bool:
+def is_road(tags: Mapping[str, object]) -> bool:
     """Return whether a line may be a road: tagged as one, as a ferry, or as nothing else."""
     if "highway" in tags or "modes" in tags or tags.get("route") == "ferry":
         return True
     return not any(key in tags for key in (*KINDS, *_OTHER_LINES))
 
 
-def ways_of(tags: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], int]]:
+def ways_of(
+    tags: Mapping[str, object], names: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield which modes may use a line, and in which direction: 0 in both, 1, or −1 backwards."""
     highway = str(tags.get("highway", "road"))
     if isinstance(own := tags.get("modes"), list | tuple):
@@ -147,7 +149,7 @@ def _uses(mode: str, highway: str) -> bool:
     return highway in _ANYONE or mode == "walk" or (mode == "cycle" and highway != "steps")
 
 
-def _may(mode: str, usual: bool, tags: Mapping[str, Any]) -> bool:
+def _may(mode: str, usual: bool, tags: Mapping[str, object]) -> bool:
     """Return whether tags let a mode use a road; the last of its keys that states it counts."""
     for key in _KEYS.get(mode, ("access",)):
         value = tags.get(key)
@@ -158,7 +160,7 @@ def _may(mode: str, usual: bool, tags: Mapping[str, Any]) -> bool:
     return usual
 
 
-def _direction(mode: str, highway: str, tags: Mapping[str, Any]) -> int:
+def _direction(mode: str, highway: str, tags: Mapping[str, object]) -> int:
     own = [tags.get(f"oneway:{key}") for key in _KEYS.get(mode, ())[:0:-1]]
     if mode == "cycle" and str(tags.get("cycleway", "")).startswith("opposite"):
         own.append("no")

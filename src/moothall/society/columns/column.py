@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final
@@ -67,7 +67,7 @@ class Column:
             expected = "0" if self.slots else f"a value of {self.dtype}"
             raise ConfigError(f"a column's default must be {expected}, got {excerpt(self.default)}")
 
-    def _holds(self, value: Any) -> bool:
+    def _holds(self, value: object) -> bool:
         """Return whether its array can hold a value as it is."""
         if self.dtype == PLACE and value is None:
             return True
@@ -103,7 +103,9 @@ class Column:
             copy[:, slot] = values[:, slot]
         return copy
 
-    def of_status(self, name: str, status: dict[str, Any], number: Callable[[Any], int]) -> Any:
+    def of_status(
+        self, name: str, status: Mapping[str, object], number: Callable[[Any], int]
+    ) -> Any:
         """Return the column's value in a citizen's status; None if the status lacks it."""
         at: Any = status
         for key in self.key or (name,):
@@ -195,7 +197,7 @@ def untouched(shape: tuple[int, ...], dtype: Any) -> Array:
     return np.frombuffer(room, dtype, count).reshape(shape, order="F")
 
 
-def fill(array: Any, row: int, values: Sequence[Any]) -> None:
+def fill(array: Array, row: int, values: Sequence[object]) -> None:
     """Write values into the first slots of a row, and 0 into the others that had a value."""
     array[row, : len(values)] = values
     rest = array[row, len(values) :]

@@ -6,16 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, import_package, np
+from moothall.society.arrays import Array, ArrayLike, import_package, np
 from moothall.society.columns.lists import turns
+from moothall.society.columns.row_part import RowPart
 from moothall.society.columns.want_table import Say
 
 
-class OtherCitizens:
+class OtherCitizens(RowPart):
     """The part of `Rows` that concerns other citizens."""
 
     def say(
-        self: Any, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None
+        self,
+        to: ArrayLike,
+        text: ArrayLike | None,
+        topic: ArrayLike | None = "",
+        opinion: ArrayLike = 0,
+        where: ArrayLike | None = None,
     ) -> None:
         """Say something to a citizen, who hears it in the next step.
 
@@ -30,7 +36,7 @@ class OtherCitizens:
             raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
         self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
-    def heard(self: Any) -> tuple[Any, Any, Any, Any, Any] | None:
+    def heard(self) -> tuple[Array, Array, Array, Array, Array] | None:
         """Return what these rows were told in the step before: by receiver, in a drawn order.
 
         Returns:
@@ -52,7 +58,7 @@ class OtherCitizens:
             return None
         return position, mine.sender, mine.topic, mine.opinion, mine.text
 
-    def heard_in_turn(self: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def heard_in_turn(self) -> Iterator[tuple[Any, Any, Any, Any]]:
         """Yield rows that heard something, each its first message, then its second and so on.
 
         Yields:
@@ -67,33 +73,34 @@ class OtherCitizens:
             for hearers in self.some(at[part]):
                 yield hearers, sender[part], topic[part], opinion[part]
 
-    def senders(self: Any) -> tuple[Any, Any]:
+    def senders(self) -> tuple[Array, Array]:
         """Return of what these rows heard the position of the receiver, and the sender's row."""
         messages = self.heard()
         none = np.zeros(0, np.int64)
         return (none, none) if messages is None else messages[:2]
 
-    def heard_count(self: Any) -> Array:
+    def heard_count(self) -> Array:
         """Return how many messages each got in the step before; int64."""
         return np.bincount(self.senders()[0], minlength=len(self))
 
-    def present(self: Any) -> tuple[Any, Any, Any]:
+    def present(self) -> tuple[Array, Array, Any]:
         """Return who is at the place of each, as `perceived.present`.
 
         Returns:
             of each how many are there, itself too (0 on the way), and where it is among them; and
             a function that gives the rows of those who are at these positions among them
         """
-        if "place" not in self.moment.visible:
+        here = self.moment.visible.get("place")
+        if here is None:
             none = np.zeros(len(self), np.int64)
             return none, none, lambda position: none - 1
-        starts, order, stands = self.once("rows.present", lambda: _by_place(self.seen("place")))
-        place = self.part(self.seen("place"))
+        starts, order, stands = self.once("rows.present", lambda: _by_place(here))
+        place = self.part(here)
         first = starts[place]
         return starts[place + 1] - first, self.part(stands) - first, lambda at: order[first + at]
 
 
-def _by_place(place: Array) -> tuple[Any, Any, Any]:
+def _by_place(place: Array) -> tuple[Array, Array, Array]:
     """Return each place's start in the order by place, that order, and each row's rank in it."""
     there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]

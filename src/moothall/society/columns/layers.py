@@ -43,7 +43,7 @@ class Layers(Mapping[str, Any]):
             raise ConfigError(f"there is no layer {name!r}: Population(…, layers=)")
         return self.arrays[name]
 
-    def __setitem__(self, name: str, values: Any) -> None:
+    def __setitem__(self, name: str, values: object) -> None:
         own = self[name]
         if values is not own:
             own[...] = np.asarray(values).astype(own.dtype, casting="same_kind", copy=False)

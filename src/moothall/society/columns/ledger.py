@@ -53,7 +53,7 @@ class ByRow(MutableMapping[str, Any]):
             return self.departed[id]
         return self.array[row].tolist()
 
-    def __setitem__(self, id: str, value: Any) -> None:
+    def __setitem__(self, id: str, value: object) -> None:
         row = self._population.find_row(id)
         if row is None:
             self.departed[id] = value
@@ -163,7 +163,7 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     return np.array(before)[at] + rest // 1000
 
 
-def pension_of(skill: Any, wage: int) -> Any:
+def pension_of(skill: Array, wage: int) -> Any:
     """Return the pension of a day, in cents, by skill and the usual wage of an hour."""
     month = wage * larger(0, skill) // 1000 * 2080 // 12 * _CAREER // 100
     parts = [larger(0, month - start) for start, _ in _BENDS] + [0]
@@ -172,7 +172,7 @@ def pension_of(skill: Any, wage: int) -> Any:
 
 
 def withheld(
-    gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]], days: int = 1
+    gross: Any, income: Array, paid: Any, brackets: Sequence[tuple[int, int]], days: int = 1
 ) -> Any:
     """Return the tax to withhold from wages of some days, given the earlier income and tax."""
     total = income + gross

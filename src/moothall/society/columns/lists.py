@@ -74,7 +74,7 @@ class Lists:
         return [numbers.item(0) for *_, numbers in self.parts(np.array([at]))]
 
 
-def turns(numbers: Any) -> list[Any]:
+def turns(numbers: Array) -> list[Any]:
     """Split positions in sorted numbers into parts, each with a number at most once."""
     if not len(numbers):
         return []

@@ -7,7 +7,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import excerpt, nearest
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, ArrayLike, np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.encounters import OtherCitizens
 
@@ -30,7 +30,7 @@ class Lives(OtherCitizens):
 
     _calls = 0
 
-    def add(self: Any, where: Any = None, /, **columns: Any) -> None:
+    def add(self, where: ArrayLike | None = None, /, **columns: ArrayLike) -> None:
         """Let each of these rows, or some of them, have a child: a new citizen of the next step.
 
         Children have new ids, above all that there have been, in the order of blocks, calls and
@@ -50,7 +50,7 @@ class Lives(OtherCitizens):
         changes = self._changes()
         at = np.arange(len(self)) if where is None else self._positions(where)
         declared: dict[str, Column] = self.population.declared
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for name, value in columns.items():
             if name not in declared or name in _NOT_GIVEN_AT_BIRTH:
                 near = nearest(name, set(declared) - _NOT_GIVEN_AT_BIRTH)
@@ -65,7 +65,7 @@ class Lives(OtherCitizens):
         call, self._calls = self._calls, self._calls + 1
         changes.births.append((self._block, call, self.index[at], values))
 
-    def remove(self: Any, where: Any = None, /, heirs: Any = None) -> None:
+    def remove(self, where: ArrayLike | None = None, /, heirs: ArrayLike | None = None) -> None:
         """Let these rows, or some of them, leave for good after this step: they die, or move away.
 
         What they want in this step is still settled. Their ids are never used again.
@@ -86,7 +86,7 @@ class Lives(OtherCitizens):
             raise ConfigError(f"block {self._block}: remove: {reason}")
         changes.deaths.append((self.index[at], have.copy()))
 
-    def _each(self: Any, label: str, value: Any, shape: tuple[int, ...], of: str) -> Array:
+    def _each(self, label: str, value: ArrayLike, shape: tuple[int, ...], of: str) -> Array:
         """Return numbers or booleans, one for each. Raises ConfigError: they are others."""
         try:
             got, values = excerpt(value), np.asarray(value)
@@ -98,9 +98,9 @@ class Lives(OtherCitizens):
         must = f"must be one number, or {shape[0]}, one for each {of}, got {got}"
         raise ConfigError(f"block {self._block}: {label} {must}")
 
-    def _changes(self: Any) -> Changes:
+    def _changes(self) -> Changes:
         changes: Changes | None = getattr(self.population, "changes", None)
-        why = "it runs on several processes" if changes is None else self.population.fixed_by
+        why = self.population.fixed_by
         if changes is None or why:
             raise ConfigError(
                 f"block {self._block}: the citizens of this population cannot change: {why}"

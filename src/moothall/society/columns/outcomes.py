@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
+from moothall.society.columns.row_part import RowPart
 from moothall.society.kernel.wants import Want
 
 
-class RowOutcomes:
+class RowOutcomes(RowPart):
     """The part of `Rows` that has the answers to wants."""
 
     @property
-    def is_answered(self: Any) -> bool:
+    def is_answered(self) -> bool:
         """Whether anybody has an answer."""
         return bool(self.moment.answers)
 
-    def answers(self: Any, kind: type[Want]) -> tuple[Any, Any]:
+    def answers(self, kind: type[Want]) -> tuple[Array, Array]:
         """Return the outcome of each row's last want of a kind in the step before.
 
         Returns:
@@ -32,7 +33,7 @@ class RowOutcomes:
             value[rows] = table.value[part]
         return self.inside(state), self.inside(value)
 
-    def gained(self: Any, kind: type[Want]) -> Any | None:
+    def gained(self, kind: type[Want]) -> Any | None:
         """Return the sum of what came of each row's wants of a kind in the step before.
 
         Returns:
@@ -47,7 +48,7 @@ class RowOutcomes:
         np.add.at(sums, table.sender[part] - self.first, done)
         return self.inside(sums)
 
-    def refused(self: Any, *kinds: type[Want]) -> Any | None:
+    def refused(self, *kinds: type[Want]) -> Any | None:
         """Return which rows had a want of these kinds refused in the step before.
 
         Returns:

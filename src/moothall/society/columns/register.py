@@ -42,7 +42,7 @@ class Register:
     only_agents: bool = False  # whether all are agents, and their statuses say what they have
 
     def __init__(
-        self, ids: Array, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
+        self, ids: Array, city: Any, blocks: tuple[object, ...], seed: int, network: Network | None
     ) -> None:
         self.ids: Any = ids
         self.names: list[str] = []  # the ids in words: of the last rows, in order of id
@@ -74,6 +74,11 @@ class Register:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def fixed_by(self) -> str:
+        """Why nobody can come or leave: of a worker's part of a population, always."""
+        return "it runs on several processes"
 
     def row_of(self, id: str | int) -> int:
         """Return the row of a citizen.
@@ -194,11 +199,11 @@ class Register:
         column = self.declared[name]
         return [*self.words, None] if column is PLACES["mode"] else column.texts(self.places)
 
-    def put(self, name: str, rows: Any, value: Any) -> None:
+    def put(self, name: str, rows: int, value: object) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
         self.arrays[name][rows] = self.fitting(name, value)
 
-    def fitting(self, name: str, value: Any) -> Array:
+    def fitting(self, name: str, value: object) -> Array:
         """Return a value as a column has it. Raises ConfigError: it does not fit."""
         own = self.arrays[name]
         try:
@@ -215,7 +220,7 @@ class Register:
     def settled_status(self, row: int) -> dict[str, Any]:
         """Return the part of a status that the commit stage owns: money, place, movement."""
         arrays = self.arrays
-        status: dict[str, Any] = {"money": int(arrays["money"][row])}
+        status: dict[str, object] = {"money": int(arrays["money"][row])}
         if not self.places:
             return {**status, "place": None, "moving": None}
         place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
@@ -231,7 +236,7 @@ class Register:
             }
         return status
 
-    def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
+    def spread(self, function: Callable[[int, int], object], count: int) -> list[Any]:
         """Return what a function of (first, until) gives for parts of `count` items, on threads."""
         firsts = range(0, count, _PART)
         each = map if self.pool is None else self.pool.map

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from moothall.society.arrays import Array, np
 from moothall.society.columns.column import MONEY, PLACES, Column
@@ -25,7 +25,7 @@ class Row:
     """
 
     __slots__ = ("_begins", "_block", "_city", "_fields", "_perceived", "_status", "broken_by")
-    is_single: ClassVar[bool] = True
+    is_single: ClassVar[Literal[True]] = True
     has_places: ClassVar[bool] = True
 
     def __init__(self, block: Any, *, begins: bool = False) -> None:
@@ -74,7 +74,7 @@ class Row:
     @property
     def blocks(self) -> Sequence[Any]:
         """The citizen's blocks."""
-        blocks: Sequence[Any] = self._block.agent.blocks
+        blocks: Sequence[object] = self._block.agent.blocks
         return blocks
 
     def note(self, text: str) -> None:
@@ -93,7 +93,7 @@ class Row:
         if field is None:
             return self._of_item(name)
         parent, key, default, codes, other, _ = field
-        status: Any = self._status if parent is None else self._status.get(parent) or _NOTHING
+        status = self._status if parent is None else self._status.get(parent) or _NOTHING
         if codes is None:
             return status.get(key, default)
         return codes.get(status.get(key), other)
@@ -129,7 +129,7 @@ class Row:
         """Return this row if it is chosen."""
         return (self,) if chosen else ()
 
-    def some(self, at: Any) -> tuple[Row, ...]:
+    def some(self, at: Array) -> tuple[Row, ...]:
         """Return this row if a position is given."""
         return (self,) if len(at) else ()
 

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from moothall import ConfigError
-from moothall.build import guard
-from moothall.society.arrays import Array, np
-from moothall.society.city.network import Network
-from moothall.society.columns.layers import Layers
+from moothall.society.arrays import Array, ArrayLike, np
 from moothall.society.columns.lives import Lives
 from moothall.society.columns.outcomes import RowOutcomes
-from moothall.society.columns.register import Register
+from moothall.society.columns.row import Row
 from moothall.society.columns.turns import RowTurns
-from moothall.society.columns.want_table import Table, checked_fields
 from moothall.society.kernel import draw
-from moothall.society.kernel.perception import View
-from moothall.society.kernel.wants import Want
-
-_FINDING: Final = guard()
-
-
-@dataclass
-class Moment:
-    """What all rows share in a step: the world as the step before left it."""
-
-    view: View
-    visible: Mapping[str, Any] = field(default_factory=dict)
-    answers: Mapping[type[Want], Table] = field(default_factory=dict)
-    messages: Any = None
-    feed: Any = None
-    cache: dict[Any, Any] = field(default_factory=dict)
-
-    def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return what a function gives, called once in a step for all parts of a population."""
-        with _FINDING:
-            if name not in self.cache:
-                self.cache[name] = function()
-            return self.cache[name]
 
 
 class Rows(Lives, RowTurns, RowOutcomes):
@@ -65,189 +36,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         params: the parameters of the block
     """
 
-    def __init__(
-        self,
-        population: Register,
-        moment: Moment,
-        first: int,
-        until: int,
-        wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
-    ) -> None:
-        self.population = population
-        self.moment: Moment = moment
-        view = moment.view
-        self.step: int = view.step
-        self.lasted: int = view.lasted
-        self.seconds: int = view.seconds
-        self.time: int = view.time
-        self.clock: Any = view.clock
-        self.facts: Mapping[str, Any] = view.facts or {}
-        self.city: Any = view.city
-        self.seed: int = population.seed
-        self.citizens: int = len(population)
-        self.blocks: Sequence[Any] = population.blocks
-        self.params: Any = None
-        self.first: int = first
-        self.until: int = until
-        self._wants = wants
-        self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
-        self._own: Mapping[str, Any] = {}
-        self._block = ""
-        self._has_all = False
-        self._gathered: dict[str, Any] = {}
-
-    @property
-    def network(self) -> Network | None:
-        """Who knows whom; None for none."""
-        return self.population.network
-
-    @network.setter
-    def network(self, network: Network | None) -> None:
-        self._check_whole("network")
-        self.population.network = network
-
-    @property
-    def layers(self) -> Layers:
-        """What each place has, by name; only a rule of all rows writes it."""
-        return self.population.layers if self._has_all else self.population.layers.read_only()
-
-    def __len__(self) -> int:
-        return self.until - self.first if self._chosen is None else len(self._chosen)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
-
-    # -- columns -----------------------------------------------------------------------------------
-
-    is_single: Final = False
-
-    @property
-    def has_places(self) -> bool:
-        """Whether there are places."""
-        return bool(self.population.places)
-
-    @cached_property
-    def index(self) -> Array:
-        """Which rows of the population these are."""
-        if self._chosen is None:
-            return np.arange(self.first, self.until)
-        index: Array = self._chosen + self.first if self.first else self._chosen
-        return index
-
-    @cached_property
-    def ids(self) -> Array:
-        """Their ids."""
-        return self.part(self.population.ids)
-
-    def part(self, array: Any) -> Array:
-        """Return these rows' entries of an array over the whole population, read-only."""
-        return self.inside(array[self.first : self.until])
-
-    def inside(self, array: Array) -> Array:
-        """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
-        chosen: Array = array if self._chosen is None else array[self._chosen]
-        return chosen
-
-    def column(self, name: str) -> Array:
-        """Return the current column of these rows, read-only."""
-        base = self.population.base
-        return self.inside(self.population.arrays[name][self.first - base : self.until - base])
-
-    @property
-    def at(self) -> Array:
-        """The indices of these rows in `population.arrays`, of which a worker has a part."""
-        base = self.population.base
-        return self.index - base if base else self.index
-
-    def __getitem__(self, name: str) -> Array:
-        values = self._gathered.get(name)
-        if values is None:
-            columns = self.population.arrays
-            if name not in columns:
-                raise ConfigError(
-                    f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
-                )
-            values = self.column(name)
-            if name not in self._own:
-                values = values.view()
-                values.flags.writeable = False
-            self._gathered[name] = values
-        return values
-
-    def __setitem__(self, name: str, values: Any) -> None:
-        if name not in self._own:
-            raise ConfigError(
-                f"block {self._block} writes the column {name!r}, which it does not declare in "
-                "`columns`; money and places change by `rows.want` alone"
-            )
-        if values is self._gathered.get(name, self):
-            return  # `rows[name] += 1` has written it already
-        column = self.population.arrays[name]
-        array = np.asarray(values)
-        shape = (len(self), *column.shape[1:])
-        if array.shape not in ((), shape):
-            raise ConfigError(
-                f"block {self._block}: column {name!r} must have the shape {shape}, got "
-                f"{array.shape}"
-            )
-        is_number = type(values) is int and column.dtype.kind in "iu"
-        is_kind = np.can_cast(array.dtype, column.dtype, "same_kind")
-        if array.dtype.kind not in "biuf" or not (is_number or is_kind):
-            raise ConfigError(
-                f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
-            )
-        if self._chosen is None or name in self._gathered:
-            stored = self[name]
-        else:
-            stored = self._gathered[name] = np.empty(shape, column.dtype)
-        stored[...] = array
-        if column.dtype.kind != "f" and not np.can_cast(array.dtype, column.dtype):
-            self._check(name, stored == array, f"does not fit {column.dtype}")
-
-    def write_back(self) -> None:
-        """Write gathered columns back; check that they are finite."""
-        for name, values in self._gathered.items():
-            if name not in self._own:
-                continue
-            if values.dtype.kind == "f":
-                self._check(name, np.isfinite(values), "is not finite")
-            if self._chosen is not None:
-                self.population.arrays[name][self.at] = values
-        self._gathered = {}
-
-    def _check(self, name: str, good: Any, fault: str) -> None:
-        if not good.all():
-            citizen = int(self.ids[~good.reshape(len(self), -1).all(axis=1)][0])
-            raise ConfigError(
-                f"block {self._block} left a column {name!r} that {fault}, of citizen {citizen} in "
-                f"step {self.step}"
-            )
-
-    def only(self, chosen: Any) -> Iterator[Rows]:
-        """Yield those of these rows for which something holds, as rows of their own, if any."""
-        yield from self.some(np.flatnonzero(chosen))
-
-    def some(self, at: Any) -> Iterator[Rows]:
-        """Yield the rows at rising positions in these, as rows of their own, if any."""
-        if len(at):
-            self.write_back()
-            part = Rows(self.population, self.moment, self.first, self.until, self._wants)
-            part._chosen = at if self._chosen is None else self._chosen[at]
-            part._own, part._block, part._has_all = self._own, self._block, self._has_all
-            part.params = self.params
-            yield part
-            part.write_back()
-
-    def of(self, block: Any, chosen: Any = None) -> Rows:
-        """Return these rows, or the chosen of them, for a block."""
-        part = Rows.__new__(Rows)
-        part.__dict__.update(self.__dict__, _chosen=chosen, _gathered={})
-        part._own, part._block = getattr(block, "columns", {}), block.name
-        part._has_all = getattr(block, "whole", False)
-        part.params = block.params
-        return part
-
-    def seen(self, name: str) -> Any:
+    def seen(self, name: str) -> Array:
         """Return a column of the whole population as the step before left it, read-only.
 
         Money and places, which the commit stage alone writes, are seen by all.
@@ -255,31 +44,18 @@ class Rows(Lives, RowTurns, RowOutcomes):
         Raises:
             ConfigError: the column is not declared with `seen=True`
         """
-        values = self.moment.visible.get(name)
+        values: Array | None = self.moment.visible.get(name)
         if values is None:
             raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
         return values
 
-    def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return the result of a function that is called once per step for all rows.
-
-        Args:
-            name: what it is, with the block's name before it
-            function: without arguments
-        """
-        return self.moment.once(name, function)
-
     # -- random numbers ----------------------------------------------------------------------------
-
-    def integer(self, purpose: str, draw_: int = 0) -> Array:
-        """Return `draws.integer` of each: 64 random bits, uint64."""
-        return draw.integers(self.population.seed, self.ids, self.step, purpose, draw_)
 
     def uniform(self, purpose: str, draw_: int = 0) -> Array:
         """Return `draws.uniform` of each: float64 in [0, 1)."""
         return draw.uniforms(self.population.seed, self.ids, self.step, purpose, draw_)
 
-    def below(self, n: Any, purpose: str, draw_: int = 0) -> Array:
+    def below(self, n: ArrayLike, purpose: str, draw_: int = 0) -> Array:
         """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
         return draw.draw_below(n, self.population.seed, self.ids, self.step, purpose, draw_)
 
@@ -306,7 +82,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         rows[~lonely] = neighbours[at[~lonely]]
         return rows
 
-    def neighbour_sum(self, values: Any) -> Array:
+    def neighbour_sum(self, values: ArrayLike) -> Array:
         """Return for each the sum of a column of the whole population over its neighbours.
 
         Args:
@@ -315,9 +91,10 @@ class Rows(Lives, RowTurns, RowOutcomes):
         Returns:
             int64
         """
-        if np.asarray(values).dtype.kind not in "biu":
+        numbers = np.asarray(values)
+        if numbers.dtype.kind not in "biu":
             raise ConfigError("neighbour_sum sums integers: sums of floats depend on their order")
-        if len(values) != self.citizens or any(values is each for each in self._gathered.values()):
+        if len(numbers) != self.citizens or any(values is each for each in self._gathered.values()):
             raise ConfigError(
                 f"block {self._block}: neighbour_sum takes a column of all {self.citizens:,} "
                 "citizens, as rows.seen(name) gives it, not rows[name]"
@@ -325,71 +102,14 @@ class Rows(Lives, RowTurns, RowOutcomes):
         starts, neighbours = self.links()
         low, high = int(starts[self.first]), int(starts[self.until])
         sums = np.zeros(high - low + 1, np.int64)
-        np.cumsum(np.asarray(values)[neighbours[low:high]], out=sums[1:])
+        np.cumsum(numbers[neighbours[low:high]], out=sums[1:])
         part = starts[self.first : self.until + 1] - low
         return self.inside(sums[part[1:]] - sums[part[:-1]])
-
-    def links(self) -> tuple[Array, Array]:
-        """Return the network as compressed rows: starts and neighbours."""
-        if self.network is None:
-            raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")
-        return self.network.links
-
-    # -- wants -------------------------------------------------------------------------------------
-
-    def want(self, kind: type[Want], /, where: Any = None, **fields: Any) -> None:
-        """Make a want (`Pay`, `Move`, …) for these rows or some of them.
-
-        Args:
-            kind: `Pay`, `Move`, `Work`, …
-            where: which of the rows: booleans, or positions in them; all if left out
-            fields: the want's, each one number for all or one for each of *these* rows: a citizen
-                as its row, a place as its number, a text as itself
-        """
-        arrays = checked_fields(kind, fields, len(self), self.population)
-        index = self.index
-        if where is not None:
-            where = self._positions(where)
-            index = index[where]
-        if not len(index):
-            return
-        fields = {
-            name: values if where is None or not values.shape else values[where]
-            for name, values in arrays.items()
-        }
-        self._wants.setdefault(kind, []).append((index, fields))
-
-    def want_each(self, kind: type[Want], at: Any, /, **fields: Any) -> None:
-        """Make wants, of which a row may have several.
-
-        Args:
-            kind: of which kind
-            at: the positions in these rows, rising; one may be there more than once
-            fields: the want's, one number for each of `at`
-        """
-        if len(at):
-            arrays = checked_fields(kind, fields, len(at), self.population)
-            self._wants.setdefault(kind, []).append((self.index[self._positions(at)], arrays))
-
-    def _positions(self, where: Any) -> Any:
-        """Return positions in these rows, of booleans too. ConfigError: they are of others."""
-        count = len(self)
-        where = np.asarray(where)
-        if where.dtype.kind == "b":
-            if where.shape != (count,):
-                raise ConfigError(
-                    f"block {self._block}: where= must have {count} entries, got {where.shape}"
-                )
-            return np.flatnonzero(where)
-        if where.ndim != 1 or (len(where) and where.dtype.kind not in "iu"):
-            raise ConfigError(
-                f"block {self._block}: where= must be booleans or positions, got {where!r:.80}"
-            )
-        where = where.astype(np.int64, copy=False)  # an empty list, too
-        if len(where) and (where.min() < 0 or where.max() >= count):
-            raise ConfigError(f"block {self._block} names rows of other people")
-        return where
 
     def word(self, text: str) -> int:
         """Return the number that stands for one of the words in wants."""
         return self.population.word_numbers[text]
+
+
+RowOrRows: TypeAlias = Row | Rows
+"""Whom a rule is about: one citizen, or some of those that live in columns."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import error_text
-from moothall.society.arrays import import_package, np
+from moothall.society.arrays import Array, import_package, np
 from moothall.society.columns.column import PLACES, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE, TEXT
@@ -17,7 +17,7 @@ from moothall.society.kernel.wants import PLACE, TEXT
 _TABLES: Final = ("tables of a population", "tables")
 
 
-def columns_of(source: Any) -> tuple[Any, dict[str, Any]]:
+def columns_of(source: object) -> tuple[Any, dict[str, Any]]:
     """Return the ids and the columns of a table. Raises ConfigError: they are wrong."""
     if isinstance(source, str | PathLike):
         path = Path(source)
@@ -106,7 +106,7 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
 
-def extra(name: str, values: Any) -> tuple[Column, Any]:
+def extra(name: str, values: Array) -> tuple[Column, Any]:
     """Return the column of one's own numbers, or of texts, as their numbers among all of them."""
     if values.dtype.kind in "biuf":
         return Column(str(values.dtype)), values.copy()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, PlaceOrPlaces, np
 from moothall.society.clock import DAY_S
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import RowOrRows, Rows
 
 LOOKED_AT: Final = 10  # the places of a kind whose hours are checked, at most
 
@@ -34,14 +34,14 @@ def open_now(rows: Rows, time: int) -> Any:
     return rows.once("town.open", lambda: open_at(rows, every, time))
 
 
-def is_of(rows: Any, place: Any, kind: str) -> Any:
+def is_of(rows: RowOrRows, place: object, kind: str) -> Any:
     """Return whether the places of rows, or of one citizen, are of a kind."""
     if rows.is_single:
         return place is not None and rows.city.kind(place) == kind
     return kinds_of(rows)[place] == kind_numbers(rows).get(kind, -1)
 
 
-def is_open(rows: Any, place: Any, time: int) -> Any:
+def is_open(rows: RowOrRows, place: PlaceOrPlaces, time: int) -> Any:
     """Return whether the places of rows, or of one citizen, are open now; each has one."""
     if rows.is_single:
         return not hasattr(rows.city, "is_open") or bool(rows.city.is_open(place, time))
@@ -49,7 +49,7 @@ def is_open(rows: Any, place: Any, time: int) -> Any:
     return np.ones(len(rows), bool) if open_places is None else open_places[place]
 
 
-def open_at(rows: Rows, places: Any, time: Any) -> Any:
+def open_at(rows: Rows, places: object, time: object) -> Any:
     """Return whether places, by number, are open at seconds after midnight; broadcasts."""
     city = rows.city
     places, time = np.asarray(places), np.asarray(time)
@@ -63,7 +63,7 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
     return np.array(flags, bool).reshape(pairs.shape)
 
 
-def opens_at(rows: Rows, kind: str, time: Any) -> Any:
+def opens_at(rows: Rows, kind: str, time: Array) -> Any:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
     cache = rows.moment.cache
     key = ("opens", kind)
@@ -95,7 +95,7 @@ def room_of(population: Register, places: Any, most: int) -> Any:
     return np.array([most if each is None else each for each in capacities], "int64")
 
 
-def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
+def near(rows: Rows, place: Array, kind: str, limit: int, mode: str | None) -> tuple[Array, Array]:
     """Return the nearest places of a kind (−1: none) and the seconds to them, (n, limit) each."""
     city = rows.city
     if hasattr(city, "near_rows"):

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, ArrayLike, np
+from moothall.society.columns.row_part import RowPart
 
 
-class RowTurns:
+class RowTurns(RowPart):
     """The part of `Rows` by which citizens act one after the other within a step."""
 
-    def order(self: Any, purpose: str) -> Array:
+    def order(self, purpose: str) -> Array:
         """Return the positions of these rows in a drawn order, each order as likely as another.
 
         A block that goes through them one by one, and keeps what each does where the next sees
@@ -30,7 +31,9 @@ class RowTurns:
         self._check_whole("order")
         return np.argsort(self.integer(purpose), kind="stable")
 
-    def turns(self: Any, purpose: str | None, links: Any = None) -> Iterator[Any]:
+    def turns(
+        self, purpose: str | None, links: tuple[ArrayLike, ArrayLike] | None = None
+    ) -> Iterator[Any]:
         """Give the positions of these rows by turns, as if each acted alone in a drawn order.
 
         No two rows of a turn are linked, and each row comes after those linked to it that come
@@ -71,13 +74,6 @@ class RowTurns:
         is_first = rank[row] < rank[other]
         first, later = np.where(is_first, row, other), np.where(is_first, other, row)
         return _by_turns(rank, first, later)
-
-    def _check_whole(self: Any, method: str) -> None:
-        if not self._has_all:
-            raise ConfigError(
-                f"block {self._block}: rows.{method} is of all citizens: say `whole = True` in "
-                "the block, so that its rows come in one part"
-            )
 
 
 def _by_turns(rank: Array, first: Array, later: Array) -> Iterator[Any]:

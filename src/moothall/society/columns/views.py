@@ -25,7 +25,7 @@ class Balances(Mapping[str, int]):
         self.at: dict[str, int] = {id: at for at, id in enumerate(ordered)}
         self.cents: Any = np.array([services[id] for id in ordered], "int64")
 
-    def purse(self, id: Any) -> tuple[Any, int] | None:
+    def purse(self, id: object) -> tuple[Any, int] | None:
         """Return the array and the index of somebody's money; None for nobody."""
         if not isinstance(id, str):
             return None
@@ -88,7 +88,7 @@ class RowsHere(dict[str, Sequence[str]]):
         self._population = population
         self._ids: dict[int, list[str]] = defaultdict(list)
 
-    def get(self, place: str, default: Any = ()) -> Any:
+    def get(self, place: str, default: object = ()) -> Any:
         """Return the ids of those at a place."""
         population = self._population
         if not population.places:

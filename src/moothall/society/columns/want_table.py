@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from typing import Annotated, Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns.register import Register
 from moothall.society.kernel import wants
 from moothall.society.kernel.wants import AGENT_ID, KINDS, TEXT, Answer, Want, field_kinds
@@ -56,13 +56,13 @@ class Table:
     def __len__(self) -> int:
         return len(self.sender)
 
-    def set_outcomes(self, reason: Any, value: Any = None) -> None:
+    def set_outcomes(self, reason: WholeNumber, value: Array | None = None) -> None:
         """Record the outcome of each entry."""
         self.reason, self.value = np.empty(len(self), np.int8), np.empty(len(self), np.int64)
         self.has_value = value is not None
         self.reason[...], self.value[...] = reason, value if self.has_value else 0
 
-    def done(self, entries: Array, is_done: Any, value: Any = None) -> None:
+    def done(self, entries: Array, is_done: Array, value: Array | None = None) -> None:
         """Record which entries a service has done, and their values, if they have any."""
         self.reason[entries] = ~is_done * np.int8(BY_SERVICE)
         if value is not None:
@@ -134,7 +134,7 @@ def join_wants(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]])
     return Table(kind, sender, fields)
 
 
-def _repeated(number: Any, count: int) -> Array:
+def _repeated(number: Array, count: int) -> Array:
     """Return a number so many times without room for each, far sooner than `broadcast_to` does."""
     return np.ndarray((count,), number.dtype, number, 0, (0,))
 
@@ -151,7 +151,7 @@ def encoded(want: Want, population: Register, *, texts: bool = True) -> list[int
 
 
 def checked_fields(
-    kind: type[Want], values: Mapping[str, Any], count: int, population: Register
+    kind: type[Want], values: Mapping[str, object], count: int, population: Register
 ) -> dict[str, Any]:
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:

@@ -233,7 +233,7 @@ class _CellRun:
             self._lived(chunk)
             steps -= chunk
 
-    def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
+    def _measure(self, society: Society, condition: str, row: Mapping[str, object]) -> None:
         """Record the metrics; before the first step only those by functions."""
         for name, by in self._metrics:
             try:
@@ -345,7 +345,7 @@ def main() -> None:
     reports = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints must not mix with our reports
 
-    def say(**report: Any) -> None:
+    def say(**report: object) -> None:
         reports.write(json.dumps(report) + "\n")
 
     if not _FORKS:

@@ -86,7 +86,7 @@ class Design(DesignPart):
 
     @field_validator("metrics", mode="before")
     @classmethod
-    def _by_name(cls, metrics: Any) -> Any:
+    def _by_name(cls, metrics: object) -> Any:
         if not isinstance(metrics, Mapping):
             return metrics
         return [
@@ -97,7 +97,7 @@ class Design(DesignPart):
     _command: str | None = PrivateAttr(default=None)
     _cells: list[Cell] = PrivateAttr(default_factory=list)
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: object) -> None:
         metrics = fields.get("metrics")
         try:
             super().__init__(**fields)
@@ -158,10 +158,12 @@ class Design(DesignPart):
                     cells.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
         return cells
 
-    def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
+    def _resolved(
+        self, name: str, values: Mapping[str, object]
+    ) -> tuple[dict[str, Any], list[Item]]:
         """Return the society's parameters and the workflow of a condition with these values."""
         place: FieldPath = ("workflow",)
-        raw: Any = self.workflow
+        raw = self.workflow
         condition = self.conditions[name]
         if condition.workflow is not None:
             place, raw = ("conditions", name, "workflow"), condition.workflow
@@ -208,7 +210,7 @@ class Design(DesignPart):
         return parameters, workflow
 
     def _town(
-        self, parameters: Mapping[str, Any], places: Mapping[str, FieldPath]
+        self, parameters: Mapping[str, object], places: Mapping[str, FieldPath]
     ) -> type[BaseModel]:
         """Return the model of a town's parameters, with the blocks of files that they name."""
         own: list[tuple[str, type[Block]]] = []
@@ -260,7 +262,7 @@ class Design(DesignPart):
         measured = {each.name for each in self.metrics}
         if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
-        groups: list[tuple[FieldPath, dict[str, Any]]] = [
+        groups = [
             (("society",), self.society.parameters),
             (("parameters",), self.parameters),
             *((("conditions", n, "parameters"), c.parameters) for n, c in self.conditions.items()),
@@ -315,7 +317,7 @@ class Design(DesignPart):
                 raise FieldError(((*where, "metrics", index), text))
 
     @staticmethod
-    def _faulty(faults: Iterable[tuple[FieldPath, str]], metrics: Any) -> FieldError:
+    def _faulty(faults: Iterable[tuple[FieldPath, str]], metrics: object) -> FieldError:
         """Return faults as an error; metrics by name have that name in their paths."""
         names = [*metrics] if isinstance(metrics, Mapping) else ()
         renamed: list[tuple[FieldPath, str]] = []
@@ -355,11 +357,11 @@ class Design(DesignPart):
 
     def as_json(self) -> dict[str, Any]:
         """Return the design as JSON data, with functions by name."""
-        data: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
+        data = in_words(self.model_dump(exclude_defaults=True))
         return {"society": {}, **data}
 
 
-def _filled(value: Any, values: Mapping[str, Any], used: set[str], at: FieldPath) -> Any:
+def _filled(value: object, values: Mapping[str, object], used: set[str], at: FieldPath) -> Any:
     """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
     if isinstance(value, str) and value[:1] == "$":
         name = value[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -38,7 +38,7 @@ def placed(
         yield next(set_at, ("society", *path)), text
 
 
-def faults_of(error: ValidationError, kind: Any) -> list[tuple[FieldPath, str]]:
+def faults_of(error: ValidationError, kind: object) -> list[tuple[FieldPath, str]]:
     """Return pydantic's errors of a model as (path, what is wrong), without alternatives' names."""
     texts: dict[FieldPath, str] = {}
     for each in error.errors(include_url=False, include_context=False):

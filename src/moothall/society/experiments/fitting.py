@@ -153,7 +153,7 @@ def targets_of(design: Design, targets: Mapping[str, Any]) -> list[Target]:
 class Priors:
     """What is known of the parameters before: bounds, or distributions of scipy.stats."""
 
-    def __init__(self, priors: Mapping[str, Any]) -> None:
+    def __init__(self, priors: Mapping[str, object]) -> None:
         if not priors:
             raise ConfigError("priors must have one parameter or more, as {name: (low, high)}")
         uniform = import_package("scipy.stats").uniform
@@ -187,15 +187,15 @@ class Priors:
 
 async def fit(
     design: Design,
-    targets: Mapping[str, Any],
-    priors: Mapping[str, Any],
+    targets: Mapping[str, object],
+    priors: Mapping[str, object],
     points: int,
     rounds: int,
     least: float,
     seed: int,
     jobs: int,
     out: Path | None,
-    progress: Callable[[SweepProgress], Any] | None,
+    progress: Callable[[SweepProgress], object] | None,
 ) -> Fit:
     """Return points that come near the targets; see `Experiment.fit`."""
     check_integer("points", points, 4, 100_000)
@@ -206,7 +206,7 @@ async def fit(
     keep = max(2, int(points * _KEPT_PART))
     scales: list[float] = []
 
-    async def simulated(rows: Any, number: int) -> tuple[Any, Any]:
+    async def simulated(rows: Array, number: int) -> tuple[Any, Any]:
         folder = None if out is None else out / f"round-{number}"
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)

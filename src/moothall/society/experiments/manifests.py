@@ -10,7 +10,7 @@ from moothall.build import one_line
 _WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
 
 
-def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def compare(manifest: Mapping[str, Any], other: Mapping[str, object]) -> list[str]:
     """Return what differs between two runs of `moothall simulate --out`, in words.
 
     Args:
@@ -33,9 +33,9 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _parts(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+def _parts(manifest: Mapping[str, object]) -> dict[tuple[str, str], Any]:
     """Return a manifest's values by group and name; a hash that settings repeat is there once."""
-    parts: dict[tuple[str, str], Any] = {}
+    parts: dict[tuple[str, str], object] = {}
     for name, value in manifest.items():
         if isinstance(value, Mapping):
             parts |= {(name, each): value[each] for each in value if each not in manifest}

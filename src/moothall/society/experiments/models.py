@@ -74,7 +74,7 @@ def town_parameters(own_blocks: tuple[tuple[str, type[Block]], ...] = ()) -> typ
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
-def _file(value: Any, info: ValidationInfo) -> Any:
+def _file(value: object, info: ValidationInfo) -> object:
     folder: Any = info.context
     if isinstance(value, str) and not (folder / value).is_file():
         raise ValueError(f"there is no file {value!r} in the folder of the experiment")
@@ -206,13 +206,13 @@ def _blocks_of(params: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[
     return lambda: [kind(block_params=parameters) for kind, parameters in kinds]
 
 
-def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
+def model_of(name: object, answers: Path | None = None, folder: Path = Path()) -> Any:
     """Return the model of a name, its answers recorded and replayed; a model as it is."""
     from moothall import RecordedModel
 
     if not isinstance(name, str):
         return name
-    source: Any = name
+    source = name
     if is_of_file(name):
         source = function_of(name, folder)()
         if not callable(getattr(source, "complete", None)):
@@ -279,7 +279,7 @@ def function_of(source: Source, folder: Path, *takes: str) -> Callable[..., Any]
     path, root = (folder / name).resolve(), folder.resolve()
     if not path.is_relative_to(root):
         raise ConfigError(f"{name!r} is not in the folder of the experiment, {root}")
-    function: Any = getattr(_module(path, name, root), attribute, None)
+    function = getattr(_module(path, name, root), attribute, None)
     if not callable(function) or is_async(function):
         raise ConfigError(f"{name!r} has no plain function {attribute!r}")
     if takes:
@@ -287,14 +287,14 @@ def function_of(source: Source, folder: Path, *takes: str) -> Callable[..., Any]
     return function  # type: ignore[no-any-return]
 
 
-def is_of_file(name: Any) -> bool:
+def is_of_file(name: object) -> bool:
     """Return whether a name is that of something in a file: `file.py:name`."""
     return isinstance(name, str) and ".py:" in name
 
 
 def block_of(source: str, folder: Path) -> type[Block]:
     """Return the class of a block in a file below `folder`."""
-    block: Any = function_of(source, folder)
+    block = function_of(source, folder)
     if not (isinstance(block, type) and issubclass(block, Block)):
         raise ConfigError(f"{source!r} must be a class of Block, got {block!r:.80}")
     return block
@@ -319,7 +319,7 @@ def _module(path: Path, name: str, root: Path) -> ModuleType:
     return _LOADED[key]
 
 
-def in_words(value: Any) -> Any:
+def in_words(value: object) -> Any:
     """Return JSON data with functions replaced by their names."""
     if isinstance(value, Mapping):
         return {key: in_words(each) for key, each in value.items()}

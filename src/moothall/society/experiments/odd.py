@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from moothall.build import counted, one_line
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.cell import Cell, maker
+from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import in_words
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.wants import Move, Pay, Want
@@ -65,7 +66,7 @@ def odd_page(design: Any) -> str:
 class _OddPage:
     """What a study tells of itself, element by element."""
 
-    def __init__(self, design: Any, cell: Cell, society: Society) -> None:
+    def __init__(self, design: Design, cell: Cell, society: Society) -> None:
         self.design, self.cell, self.society = design, cell, society
         self.citizens = [each for each in society.agents if isinstance(each, CitizenAgent)]
         population = society.population
@@ -248,7 +249,7 @@ def _doc(kind: type) -> str:
     return "\n".join(lines[:end]).strip() or "*It has no docstring.*"
 
 
-def _parameters(params: Any) -> Iterator[tuple[str, str, str]]:
+def _parameters(params: object) -> Iterator[tuple[str, str, str]]:
     if not isinstance(params, BaseModel):
         return
     for name, field in type(params).model_fields.items():
@@ -257,12 +258,12 @@ def _parameters(params: Any) -> Iterator[tuple[str, str, str]]:
             yield name, _value(value), field.description or ""
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {dict: "mapping", list: "list", str: "text", int: "whole number", float: "number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return one_line(json.dumps(in_words(value), ensure_ascii=False, default=str), _LONGEST)
 
 

@@ -46,7 +46,7 @@ class MetricDesign(DesignPart):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, value: Any) -> Any:
+    def _from_name(cls, value: object) -> Any:
         if isinstance(value, str):
             return metric_of(value)
         if callable(value):

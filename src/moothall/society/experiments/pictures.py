@@ -65,7 +65,7 @@ def draw_map(
         raise ConfigError("a map needs a city whose places have positions, such as a City")
     if len(positions.ids) > _DENSE:
         spots = [(x, y) for x, y in zip(positions.x, positions.y, strict=True) if x is not None]
-        scale: dict[str, Any] = {"bins": "log", "mincnt": 1, "cmap": "viridis", "linewidths": 0}
+        scale = {"bins": "log", "mincnt": 1, "cmap": "viridis", "linewidths": 0}
         cells = axes.hexbin(*zip(*spots, strict=True), gridsize=70, **scale)
         figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
         axes.set_aspect("equal")
@@ -79,7 +79,7 @@ def draw_map(
     return drawn(figure, path)
 
 
-def _axes_of(city: Any) -> dict[str, str]:
+def _axes_of(city: object) -> dict[str, str]:
     if isinstance(city, Grid | Plane):
         return {"xlabel": "column", "ylabel": "row"} if isinstance(city, Grid) else {}
     return {"xlabel": "metres to the east", "ylabel": "metres to the north"}
@@ -90,7 +90,7 @@ def _coloured(
 ) -> Figure:
     """Return a map of each citizen in the colour of its number `by`; of none, all alike."""
     city = society.city
-    limits: dict[str, Any] = {}
+    limits: dict[str, object] = {}
     positions = society.positions()
     if positions is None:
         rule = (
@@ -114,7 +114,7 @@ def _coloured(
     if layer is not None:
         _layer(figure, axes, society, layer)
     side = max(city.width, city.height) if isinstance(city, Grid) else 60
-    style: dict[str, Any] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
+    style: dict[str, object] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
     style["s"] = (380 / side) ** 2
     value = np.zeros(len(x)) if by is None else levels(society, by)
     if np.isnan(value).all():
@@ -147,7 +147,7 @@ def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
     values = population.layers[name]
     if values.ndim > 1 or not hasattr(city, "position"):
         raise ConfigError(f"layer {name!r} cannot be drawn: it needs one value at a position each")
-    style: dict[str, Any] = {"cmap": "Greens", "zorder": 0}
+    style: dict[str, object] = {"cmap": "Greens", "zorder": 0}
     if isinstance(city, Grid):
         cells = np.full((city.height, city.width), np.nan)
         cells[city.cells[:, 1], city.cells[:, 0]] = values

@@ -24,7 +24,7 @@ Point = dict[str, int | float]
 class Bounds:
     """The lowest and highest value of a parameter; of two whole numbers, its values are whole."""
 
-    def __init__(self, name: str, bounds: Any) -> None:
+    def __init__(self, name: str, bounds: object) -> None:
         if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
             raise ConfigError(f"{name}: must be (low, high), got {bounds!r:.80}")
         are_numbers = all(type(each) in (int, float) and math.isfinite(each) for each in bounds)

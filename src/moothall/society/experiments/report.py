@@ -9,7 +9,7 @@ import base64
 import functools
 import json
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
@@ -184,7 +184,7 @@ def _figure(path: Path, caption: str) -> str:
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _in_words(settings: dict[str, Any]) -> str:
+def _in_words(settings: Mapping[str, object]) -> str:
     """Return settings as a reader takes them in, a name and its value each."""
     texts = {
         k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)

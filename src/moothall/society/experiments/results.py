@@ -196,7 +196,7 @@ class Results:
         self,
         condition: str = "base",
         seed: int = 0,
-        parameters: Mapping[str, Any] | str | None = None,
+        parameters: Mapping[str, object] | str | None = None,
     ) -> Trajectories:
         """Return who was where when in a cell; its experiment has `trajectories: true`.
 
@@ -216,7 +216,7 @@ class Results:
             )
         return Trajectories(path)
 
-    def _grid(self, parameters: Mapping[str, Any] | str | None) -> str:
+    def _grid(self, parameters: Mapping[str, object] | str | None) -> str:
         """Return a combination of swept parameters as JSON; the only one if None."""
         if parameters is None:
             if len(self.grid) > 1:
@@ -242,7 +242,7 @@ class Results:
         self,
         metric: str,
         condition: str = "base",
-        parameters: Mapping[str, Any] | str | None = None,
+        parameters: Mapping[str, object] | str | None = None,
     ) -> dict[int, dict[int, float]]:
         """Return the values by number of steps, then by seed; arguments as of `values`."""
         parameters = self._grid(parameters)
@@ -259,7 +259,7 @@ class Results:
         metric: str,
         condition: str = "base",
         step: int | None = None,
-        parameters: Mapping[str, Any] | str | None = None,
+        parameters: Mapping[str, object] | str | None = None,
     ) -> dict[int, float]:
         """Return the value of each seed.
 
@@ -283,7 +283,7 @@ class Results:
         metric: str,
         condition: str = "base",
         step: int | None = None,
-        parameters: Mapping[str, Any] | str | None = None,
+        parameters: Mapping[str, object] | str | None = None,
     ) -> Interval:
         """Return the mean over seeds and its interval; arguments as of `values`."""
         return Interval.of(list(self.values(metric, condition, step, parameters).values()))
@@ -294,7 +294,7 @@ class Results:
         condition: str,
         other: str,
         step: int | None = None,
-        parameters: Mapping[str, Any] | str | None = None,
+        parameters: Mapping[str, object] | str | None = None,
     ) -> Interval:
         """Return how far a condition is above `other`, seed by seed; arguments as of `values`."""
         first = self.values(metric, condition, step, parameters)
@@ -337,7 +337,7 @@ def _schema() -> Any:
 class Measurements:
     """A cell's measurements, with the columns `hashed`; all but the last in a nameless file."""
 
-    def __init__(self, path: Path, **hashed: Any) -> None:
+    def __init__(self, path: Path, **hashed: object) -> None:
         self._path, self._hashed = path, hashed
         self._rows: list[MeasurementRow] = []
         with writing_errors(path):
@@ -356,7 +356,7 @@ class Measurements:
             self._writer.write_table(arrow()[0].Table.from_pylist(rows, schema=_schema()))
         self._rows.clear()
 
-    def write(self, totals: Mapping[str, Any]) -> None:
+    def write(self, totals: Mapping[str, object]) -> None:
         """Write all rows and the totals to `path`: a whole file or none."""
         self._flush()
         self._writer.add_key_value_metadata({_TOTALS: json.dumps(totals)})

@@ -80,7 +80,7 @@ class Sensitivity:
         return display.table(heads, cells, len(cells))
 
 
-def bounds_of(design: Design, bounds: Mapping[str, Any] | None) -> dict[str, Bounds]:
+def bounds_of(design: Design, bounds: Mapping[str, object] | None) -> dict[str, Bounds]:
     """Return bounds by parameter; without any, those of the values that the design sweeps."""
     if bounds is None:
         swept = {name: values for name, values in design.parameters.items() if len(values) > 1}
@@ -101,13 +101,13 @@ def bounds_of(design: Design, bounds: Mapping[str, Any] | None) -> dict[str, Bou
 async def analyse(
     design: Design,
     method: str,
-    bounds: Mapping[str, Any] | None,
+    bounds: Mapping[str, object] | None,
     samples: int,
     condition: str | None,
     seed: int,
     jobs: int,
     out: Path | None,
-    progress: Callable[[SweepProgress], Any] | None,
+    progress: Callable[[SweepProgress], object] | None,
 ) -> Sensitivity:
     """Run an experiment at the points of a method of SALib, and analyse its metrics."""
     if method not in METHODS:
@@ -139,13 +139,13 @@ async def analyse(
         values = np.array([results.interval(metric, each).mean for each in at_points])
         indices = METHODS[method]
         if np.ptp(values) == 0:
-            result: dict[str, Any] = {index: [None] * len(ranges) for index in indices}
+            result = {index: [None] * len(ranges) for index in indices}
         elif method == "sobol":
             result = analysed.analyze(problem, values, calc_second_order=False, seed=seed)
         else:
             result = analysed.analyze(problem, drawn, values, num_levels=_LEVELS, seed=seed)
         for at, parameter in enumerate(ranges):
-            row: dict[str, Any] = {"metric": metric, "parameter": parameter}
+            row = {"metric": metric, "parameter": parameter}
             rows.append(row | {index: _number(result[index][at]) for index in indices})
     return Sensitivity(method, rows, results, points)
 
@@ -154,5 +154,5 @@ def _number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else f"{value:.4g}"

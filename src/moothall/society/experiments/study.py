@@ -67,19 +67,19 @@ class Experiment(Design):
             self,
             *,
             name: str,
-            workflow: Sequence[Mapping[str, Any]],
+            workflow: Sequence[Mapping[str, object]],
             question: str = "",
-            society: Mapping[str, Any] | SocietyDesign = ...,
+            society: Mapping[str, object] | SocietyDesign = ...,
             metrics: Sequence[str | Mapping[str, Any] | MetricDesign]
             | Mapping[str, Mapping[str, Any] | None] = (),
-            charts: Mapping[str, Mapping[str, Any] | Chart | None] = ...,
+            charts: Mapping[str, Mapping[str, object] | Chart | None] = ...,
             every: int = 1,
-            conditions: Mapping[str, Mapping[str, Any] | ConditionDesign] = ...,
+            conditions: Mapping[str, Mapping[str, object] | ConditionDesign] = ...,
             seeds: int | Sequence[int] = 1,
-            parameters: Mapping[str, Sequence[Any]] = ...,
+            parameters: Mapping[str, Sequence[object]] = ...,
             maps: bool = False,
             trajectories: bool = False,
-            published: Sequence[Mapping[str, Any] | Published] = (),
+            published: Sequence[Mapping[str, object] | Published] = (),
             source: str = "",
             notes: str = "",
             about: Mapping[str, str] = ...,
@@ -87,7 +87,7 @@ class Experiment(Design):
         ) -> None: ...
 
     @classmethod
-    def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: Any) -> Self:
+    def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: object) -> Self:
         """Return the experiment of a YAML file.
 
         Args:
@@ -119,7 +119,7 @@ class Experiment(Design):
         *,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[SweepProgress], Any] | None = None,
+        progress: Callable[[SweepProgress], object] | None = None,
         report: bool = True,
     ) -> Results:
         """Run every condition with every seed and all parameters, and join the measurements.
@@ -190,7 +190,7 @@ class Experiment(Design):
         seed: int = 0,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[SweepProgress], Any] | None = None,
+        progress: Callable[[SweepProgress], object] | None = None,
     ) -> Sensitivity:
         """Measure how much each parameter moves each metric, by SALib.
 
@@ -230,8 +230,8 @@ class Experiment(Design):
 
     async def fit(
         self,
-        targets: Mapping[str, Any],
-        priors: Mapping[str, Any],
+        targets: Mapping[str, object],
+        priors: Mapping[str, object],
         *,
         points: int = 64,
         rounds: int = 10,
@@ -239,7 +239,7 @@ class Experiment(Design):
         seed: int = 0,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[SweepProgress], Any] | None = None,
+        progress: Callable[[SweepProgress], object] | None = None,
     ) -> Fit:
         """Find the values of parameters with which metrics come near known figures.
 
@@ -283,7 +283,7 @@ class Experiment(Design):
         *,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[SweepProgress], Any] | None = None,
+        progress: Callable[[SweepProgress], object] | None = None,
         report: bool = True,
     ) -> Results:
         """Call `run` from a script, and wait for the results.

@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -68,7 +68,7 @@ async def sweep(
     folder: Path,
     *,
     jobs: int,
-    progress: Callable[[SweepProgress], Any] | None = None,
+    progress: Callable[[SweepProgress], object] | None = None,
 ) -> Path:
     """Run all cells that have not ended, and join all parts; return the file of the results."""
     check_integer("jobs", jobs, 0, None)
@@ -89,7 +89,7 @@ async def _swept(
     folder: Path,
     shared: dict[str, str],
     jobs: int,
-    progress: Callable[[SweepProgress], Any] | None,
+    progress: Callable[[SweepProgress], object] | None,
 ) -> Path:
     shared_hash = _hash(shared)
     # Of this call: a file may change before the next.
@@ -110,7 +110,7 @@ async def _swept(
 
     lived(0)
     gate = asyncio.Semaphore(max(1, jobs))
-    turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+    turns: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
     processes = _Processes()
 
     async def run_cell(cell: Cell, part: Path) -> None:
@@ -171,7 +171,7 @@ def _determined_by(design: Design) -> dict[str, str]:
     return {name: _hash(in_words(each)) for name, each in shared.items()}
 
 
-def _hash(data: Any) -> str:
+def _hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
@@ -237,7 +237,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
 
 
 def _write_manifest(
-    design: Design, folder: Path, shared: dict[str, str], totals: dict[str, Any] | None
+    design: Design, folder: Path, shared: dict[str, str], totals: Mapping[str, object] | None
 ) -> None:
     versions = {name: version(name) for name in _PACKAGES}
     manifest = {

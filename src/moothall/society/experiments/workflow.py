@@ -62,7 +62,7 @@ class RunLength(DesignPart):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_length(cls, value: Any) -> Any:
+    def _from_length(cls, value: object) -> Any:
         if isinstance(value, str):
             return {"length": value}
         if not isinstance(value, cls | dict):
@@ -108,7 +108,7 @@ class SurveyQuestion(DesignPart):
         self.question(None)
         return self
 
-    def question(self, by: Callable[[Respondent], Any] | None) -> Question:
+    def question(self, by: Callable[[Respondent], object] | None) -> Question:
         """Return the question with its rule."""
         return Question(self.id, self.text, self.kind, self.choices, self.low, self.high, by)
 
@@ -123,7 +123,7 @@ class SurveyItem(DesignPart):
 
     @field_validator("citizens")
     @classmethod
-    def _check_citizens(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_citizens(cls, value: object, info: ValidationInfo) -> Any:
         if (isinstance(value, str) or callable(value)) and info.context is not None:
             function_of(value, info.context, "respondent")
         return value

@@ -128,7 +128,7 @@ class CitizenModelCalls:
         await self.record.commit()
         return outcome
 
-    def charge_recorded(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
+    def charge_recorded(self, record: Record[Any], model: object, mailboxes: Iterable[Any]) -> None:
         """Charge the budgets, once each, with what another process has spent on a run."""
         entries, accounts = record.entries(), {}
         models = {id(model): model} if model is not None else {}
@@ -160,7 +160,7 @@ class AskedModel:
     _asks_others = True
 
     def __init__(
-        self, asking: CitizenModelCalls, agent: Agent, model: Any, own_model: Any = None
+        self, asking: CitizenModelCalls, agent: Agent, model: object, own_model: object = None
     ) -> None:
         self._asking = asking
         self.agent = agent
@@ -173,17 +173,17 @@ class AskedModel:
         self,
         messages: list[dict[str, Any]],
         actions: list[Any] | None = None,
-        schema: dict[str, Any] | None = None,
+        schema: Mapping[str, object] | None = None,
     ) -> ModelReply:
         """Answer a conversation; see `CitizenModelCalls.complete`."""
         return await self._asking.complete(self, (messages, actions, schema))
 
 
-def _is_of(citizens: Container[Any], citizen_by_key: Mapping[str, Any], entry: Entry) -> bool:
+def _is_of(citizens: Container[object], citizen_by_key: Mapping[str, object], entry: Entry) -> bool:
     return _citizen_of(str(entry.data.get("key")), citizen_by_key) in citizens
 
 
-def _citizen_of(key: str, citizen_by_key: Mapping[str, Any]) -> Any:
+def _citizen_of(key: str, citizen_by_key: Mapping[str, object]) -> Any:
     """Return whose call a key is of, or a mark of that call; both it and an id may have a `#`."""
     while key not in citizen_by_key and "#" in key:
         key = key.rpartition("#")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -87,7 +87,7 @@ class CitizenMemory(Memory):
     def __init__(
         self,
         status: dict[str, Any] | None = None,
-        stream: Iterable[Any] = (),
+        stream: Iterable[object] = (),
         *,
         most: int | None = None,
     ) -> None:
@@ -122,11 +122,11 @@ class CitizenMemory(Memory):
         """Remember an event of a step; above `most` forget the oldest, or what weighs least."""
         self._keep((step, text))
 
-    def add_memory(self, memory: dict[str, Any]) -> None:
+    def add_memory(self, memory: Mapping[str, object]) -> None:
         """Add a chat message, `{"role": …, "content": …}`, to the stream."""
         self._keep(memory)
 
-    def _keep(self, event: Any) -> None:
+    def _keep(self, event: object) -> None:
         self.stream.append(event)
         if len(self.stream) > self.most:
             del self.stream[lightest(self.stream) if self._is_led else 0]
@@ -151,7 +151,7 @@ class CitizenMemory(Memory):
         """Return the memory as JSON data, which shares its parts with the memory."""
         return {"status": self.status, "stream": self.stream}
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         """Replace the memory by a state of `state_dict`.
 
         Raises:
@@ -164,7 +164,7 @@ class CitizenMemory(Memory):
                 raise StateError("the state of a CitizenMemory must have a status and a stream")
 
 
-def _events(stream: Iterable[Any], most: int) -> list[Any]:
+def _events(stream: Iterable[object], most: int) -> list[Any]:
     """Return the last events as stored: JSON's lists as tuples."""
     return [tuple(each) if isinstance(each, list) else each for each in stream][-most:]
 
@@ -200,8 +200,8 @@ class CitizenAgent(Agent):
         type: Any = None,
         toolbox: Any = None,
         memory: CitizenMemory | None = None,
-        agent_params: Any = None,
-        blocks: Iterable[Any] | None = None,
+        agent_params: object = None,
+        blocks: Iterable[object] | None = None,
         **options: Unpack[AgentSettings],
     ) -> None:
         memory = CitizenMemory() if memory is None else memory
@@ -289,7 +289,7 @@ class CitizenAgent(Agent):
             self.with_note(error, "forward", block)
             raise
 
-    async def _dispatch_context(self, context: Any) -> dict[str, Any]:
+    async def _dispatch_context(self, context: object) -> dict[str, Any]:
         """Return what the dispatcher's model is shown of a perception."""
         return {"now": str(context), **await prompt_context(self, str(context))}
 

@@ -114,7 +114,7 @@ class Books:
     settle_alone: Any
     where: Mapping[str, str | None]
 
-    def __init__(self, city: Any, services: dict[str, Service]) -> None:
+    def __init__(self, city: object, services: dict[str, Service]) -> None:
         self.city: Any = city
         self.services: dict[str, Service] = services
         self.step = self.seed = 0
@@ -184,7 +184,7 @@ class Books:
         """Return a citizen's status, for reading; empty for others."""
         return self.statuses.get(id, {})
 
-    def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
+    def set_status(self, values: Mapping[str, object], citizens: object) -> list[str]:
         """Set values in the status of citizens, for an intervention; return what failed."""
         failed = unknown(citizens, self.statuses.values())
         for id in citizens if isinstance(citizens, list) else sorted(self.where, key=id_order):
@@ -202,7 +202,7 @@ class Books:
         sender, want, _, service = submitted
         kind = type(want)
         if isinstance(want, Pay):
-            to: Any = want.to
+            to = want.to
             is_id = isinstance(to, str)
             reason = self.pay(sender, to, want.cents) if is_id else f"there is no {to!r:.80} to pay"
             return Answer(want, not reason, reason)
@@ -230,7 +230,7 @@ class Books:
             for id, service in self.services.items()
         }
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         """Restore the services' money and state. Raises StateError if other services are given."""
         if not isinstance(state, dict) or set(state) != set(self.services):
             raise StateError("the state's services are not those of this society")
@@ -243,7 +243,7 @@ class Books:
 def ask_service(service: Service, books: Books, sender: str, want: Want) -> Answer:
     """Return a service's answer to a want; if the service fails, only the sender loses it."""
     try:
-        answer: Any = service.settle(books, sender, want)
+        answer = service.settle(books, sender, want)
         if not isinstance(answer, Answer):
             raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
         return answer

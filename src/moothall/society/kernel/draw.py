@@ -19,7 +19,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import excerpt
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GAMMA = 0x9E3779B97F4A7C15
@@ -160,7 +160,7 @@ def choices(
 
 
 def choices_by(
-    sums: Any, seed: int, citizens: Array, step: int, purpose: str, draw: int = 0
+    sums: Array, seed: int, citizens: Array, step: int, purpose: str, draw: int = 0
 ) -> Array:
     """Return an index for each citizen, by whole weights of its own: a row each of their sums."""
     shares = draw_below(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
@@ -234,7 +234,7 @@ def _mix_rows(h: Array, word: Array, rest: Array) -> None:
     xor(h, shift(h, _31, rest), h)
 
 
-def _scaled(bits: Array, n: Any) -> Array:
+def _scaled(bits: Array, n: WholeNumber) -> Array:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
     n = np.asarray(n, np.uint64)
     low = bits & _LOWER_HALF

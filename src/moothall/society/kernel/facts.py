@@ -24,7 +24,7 @@ class Facts(Mapping[str, Any]):
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+    def __init__(self, values: Mapping[str, object] | None = None, /, **more: object) -> None:
         if not isinstance(values, Mapping | None):
             raise ConfigError(f"facts must be a dict, got {excerpt(values)}")
         facts = {**(values or {}), **more}

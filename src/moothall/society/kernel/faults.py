@@ -51,7 +51,7 @@ class Faults:
 
     def add(
         self,
-        rank: tuple[Any, ...],
+        rank: tuple[object, ...],
         source: str,
         step: int,
         text: str,

@@ -69,7 +69,7 @@ class Intervention:
             raise ConfigError("an intervention must have at_step or when, and not both")
         if self.at_step is not None:
             check_integer("at_step", self.at_step, 0, None)
-        values: dict[str, Any] = {**vars(self), "when": self._moment and self._moment.isoformat()}
+        values = {**vars(self), "when": self._moment and self._moment.isoformat()}
         for name in ("facts", "status"):
             if not isinstance(mapping := getattr(self, name) or {}, Mapping):
                 raise ConfigError(f"{name} must be a dict, got {mapping!r:.80}")
@@ -274,7 +274,7 @@ class Changed:
         self.facts, self.closed = dict(state["facts"]), set(state["closed"])
 
 
-def has_values(status: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+def has_values(status: Mapping[str, object], values: Mapping[str, object]) -> bool:
     """Return whether a status has these values, those within its dicts included."""
     for key, value in values.items():
         own = status.get(key)
@@ -295,12 +295,12 @@ def unknown(values: Any, statuses: Collection[Mapping[str, Any]]) -> list[str]:
     return [f"citizens: no citizen's status has {name}" for name in unknown]
 
 
-def nobody_with(values: Mapping[str, Any]) -> str:
+def nobody_with(values: Mapping[str, object]) -> str:
     """Say that no citizen has these values."""
     return f"citizens: nobody has {', '.join(f'{k} {excerpt(v)}' for k, v in values.items())}"
 
 
-def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
+def set_values(status: dict[str, Any], values: Mapping[str, object]) -> None:
     """Set values of a status; a dict leaves what it does not name, as columns do."""
     for key, value in values.items():
         own = status.get(key)
@@ -310,7 +310,7 @@ def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
             status[key] = copy.deepcopy(value)
 
 
-def checked_list(values: Any, name: str) -> list[Any]:
+def checked_list(values: object, name: str) -> list[Any]:
     """Return an iterable as a list. Raises ConfigError for a text, a dict and others."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise ConfigError(f"{name} must be a list, got {values!r:.80}")

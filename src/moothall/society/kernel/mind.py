@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
         *("home", "work", "school", "needs", "money", "savings", "opinions"),
         *agent.memory_config,
     )
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "you": {
             "name": agent.name or f"citizen {agent.id}",
             **({"profile": profile} if (profile := profile_of(status)) else {}),
@@ -78,7 +78,7 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
     return context
 
 
-def jobless_of(status: dict[str, Any], perceived: Perception) -> dict[str, str]:
+def jobless_of(status: Mapping[str, object], perceived: Perception) -> dict[str, str]:
     """Return since when a citizen seeks work, in words; nothing if it seeks none."""
     since = status.get("jobless", -1)
     if not isinstance(since, int) or since == -1 or status.get("work") or perceived.clock is None:
@@ -97,7 +97,7 @@ def people_of(perceived: Perception, relations: dict[str, int], kin: dict[str, s
 
 
 def recalled(
-    stream: Iterable[Any],
+    stream: Iterable[object],
     perceived: Perception,
     subject: str,
     tokens: int,
@@ -146,7 +146,7 @@ def importances(texts: Iterable[str]) -> list[float]:
     return important
 
 
-def lightest(stream: Sequence[Any]) -> int:
+def lightest(stream: Sequence[object]) -> int:
     """Return which event weighs least, of equal ones the oldest; the last one is not forgotten.
 
     The weight is importance and recency, which halves with each quarter of the stream: what an
@@ -161,7 +161,7 @@ def lightest(stream: Sequence[Any]) -> int:
     return min(range(max(1, len(stream) - 1)), key=weights.__getitem__)
 
 
-def _event(entry: Any) -> tuple[int, str] | None:
+def _event(entry: object) -> tuple[int, str] | None:
     """Return an event as its step and text; a chat message is of the first step."""
     if isinstance(entry, tuple | list):
         return int(entry[0]), str(entry[1])

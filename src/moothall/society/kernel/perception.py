@@ -225,14 +225,14 @@ class Perception:
 
     __str__ = text
 
-    def _message_line(self, sender: str, name: str, content: Any) -> str:
+    def _message_line(self, sender: str, name: str, content: object) -> str:
         has_name = self.name_of is not None and self.name_of(sender)
         if name == "say" and has_name:
             return f"{self.label(sender)} says to you: {content}"
         return f"{self.label(sender)} ({name}): {content}"
 
     def prompt(
-        self, task: str, schema: dict[str, Any], context: Any, rules: str = RULES
+        self, task: str, schema: Mapping[str, object], context: object, rules: str = RULES
     ) -> list[dict[str, Any]]:
         """Return the messages that ask a model for JSON, with this perception and what is shown.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final, NamedTuple
@@ -95,8 +95,8 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
 """Attributes that few agents need, made on first use to save memory."""
 
 
-def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
-    mailbox: Any = delivery.mailbox
+def _hold(delivery: Delivery, handler: Coroutine[object, object, object]) -> None:
+    mailbox = delivery.mailbox
     mailbox.next_handler = handler
 
 
@@ -220,7 +220,7 @@ class SocietyRouter(Router):
         self,
         thread: LoopThread,
         mailbox: int,
-        services: dict[str, Any],
+        services: Mapping[str, object],
         turn_timeout_s: float,
         on_turn_end: Callable[[CitizenTurn, BaseException | None], None],
     ) -> None:
@@ -281,7 +281,7 @@ class SocietyRouter(Router):
         self.call_soon(self.post, delivery)
         return VirtualRequest(delivery, self)
 
-    def make_ready(self, mailbox: Any) -> None:
+    def make_ready(self, mailbox: object) -> None:
         """Do nothing: an agent handles its messages in its turn."""
 
     # -- delivery ----------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class SocietyRouter(Router):
         turn.late = True
         self.tasks.cancel(turn)
 
-    def end_handling(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+    def end_handling(self, delivery: Delivery, value: object, error: BaseException | None) -> None:
         """Handle the end of a turn, or of a callback that all spaces have."""
         if type(delivery) is not CitizenTurn:
             super().end_handling(delivery, value, error)
@@ -390,7 +390,7 @@ class SocietyRouter(Router):
 
     # -- services ----------------------------------------------------------------------------------
 
-    def answer(self, sent: Sent, value: Any, error: RequestError | None) -> None:
+    def answer(self, sent: Sent, value: object, error: RequestError | None) -> None:
         """Answer a message to a service: by a message, and by settling its request, if any."""
         if sent.request is not None:
             self.settle(sent.request, value, error)

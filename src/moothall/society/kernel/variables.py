@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final
 
-from moothall import StateError
+from moothall import Agent, StateError
 from moothall.build import Space
 from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import np
@@ -37,7 +37,7 @@ class Token:
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return type(None), ()
 
-    def __deepcopy__(self, copied: Any) -> Token:
+    def __deepcopy__(self, copied: object) -> Token:
         return self
 
 
@@ -92,7 +92,7 @@ def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
             _put(owner, name, _read(form))
 
 
-def unwritten(owners: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+def unwritten(owners: Mapping[str, object]) -> dict[tuple[str, str], int]:
     """Return a hash of each variable without a JSON form; 0 of what no step should change."""
     return {
         (key, name): hash(_image(value))
@@ -103,18 +103,18 @@ def unwritten(owners: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     }
 
 
-def image_of(owner: Any) -> int:
+def image_of(owner: object) -> int:
     """Return a hash of all that an owner keeps."""
     rest = unwritten({"": owner})
     return hash(json.dumps([states_of({"": owner}, rest), [*rest.items()]], default=repr))
 
 
-def by_number(blocks: Iterable[Any]) -> dict[str, Any]:
+def by_number(blocks: Iterable[object]) -> dict[str, Any]:
     """Return the blocks that may keep something, with their numbers as keys."""
     return {str(at): each for at, each in enumerate(blocks) if not is_ours(type(each))}
 
 
-def of_agent(agent: Any, id: str) -> dict[str, Any]:
+def of_agent(agent: Agent, id: str) -> dict[str, Any]:
     """Return an agent, unless it says itself what it keeps, and its blocks, as owners."""
     if hasattr(agent, "state_dict"):
         return by_number(agent.blocks)
@@ -125,14 +125,14 @@ def of_agent(agent: Any, id: str) -> dict[str, Any]:
     return owners
 
 
-def says_itself(owner: Any) -> bool:
+def says_itself(owner: object) -> bool:
     """Return whether an owner, but a society, has a `state_dict` of the user's own."""
     method = getattr(type(owner), "state_dict", None)
     ours = f"{getattr(method, '__module__', '')}.".startswith("moothall.")
     return method is not None and not ours and not isinstance(owner, Space)
 
 
-def variables_of(owner: Any) -> dict[str, Any]:
+def variables_of(owner: object) -> dict[str, Any]:
     """Return what an owner has beside what our classes give it, by name."""
     return dict(_variables(owner))
 
@@ -145,7 +145,7 @@ def title_of(key: str, owner: Any) -> str:
 # -- the variables of an owner ---------------------------------------------------------------------
 
 
-def root_of(owner: Any) -> Any:
+def root_of(owner: object) -> Any:
     """Return what keeps the variables of an owner: of a bound method its object."""
     while True:
         if isinstance(owner, functools.partial):
@@ -162,9 +162,9 @@ def _cells(owner: Any) -> dict[str, Any]:
     return dict(zip(names, owner.__closure__ or (), strict=True))
 
 
-def _arguments(owner: Any) -> dict[str, Any]:
+def _arguments(owner: object) -> dict[str, Any]:
     """Return what a function is bound to, in tuples, which have no JSON form: none is put back."""
-    bound: dict[object, Any] = {}
+    bound: dict[object, object] = {}
     while isinstance(owner, functools.partial):
         bound = dict(enumerate(owner.args, 1)) | owner.keywords | bound
         owner = owner.func
@@ -175,7 +175,7 @@ def _arguments(owner: Any) -> dict[str, Any]:
     return {f"argument {name}": (value,) for name, value in bound.items()}
 
 
-def _slots(owner: Any) -> tuple[str, ...]:
+def _slots(owner: object) -> tuple[str, ...]:
     kind: Any = type(owner)
     return _slots_of_class(kind)
 
@@ -188,7 +188,7 @@ def _slots_of_class(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
-def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
+def _variables(owner: object) -> Iterator[tuple[str, Any]]:
     yield from _arguments(owner).items()
     owner = root_of(owner)
     slots = _slots(owner)
@@ -212,7 +212,7 @@ def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _put(owner: Any, name: str, value: Any) -> None:
+def _put(owner: object, name: str, value: object) -> None:
     owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         cells[name].cell_contents = value
@@ -224,7 +224,7 @@ def _put(owner: Any, name: str, value: Any) -> None:
         vars(owner)[name] = value
 
 
-def _drop(owner: Any, name: str) -> None:
+def _drop(owner: object, name: str) -> None:
     owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         del cells[name].cell_contents
@@ -275,7 +275,7 @@ def _assigned(code: CodeType) -> Iterator[str]:
 # -- their values ----------------------------------------------------------------------------------
 
 
-def _json_form(value: Any) -> list[Any]:
+def _json_form(value: object) -> list[Any]:
     """Return a value's JSON form; empty if it has none that comes back as it was."""
     if isinstance(value, float) and not np.isfinite(value):
         value = np.float64(value)
@@ -285,7 +285,7 @@ def _json_form(value: Any) -> list[Any]:
     return [value] if _is_json(value) else []
 
 
-def _is_json(value: Any, depth: int = 0) -> bool:
+def _is_json(value: object, depth: int = 0) -> bool:
     if type(value) is list:
         return depth < _DEEPEST and all(_is_json(each, depth + 1) for each in value)
     if type(value) is dict:
@@ -307,7 +307,7 @@ def _read(form: list[Any]) -> Any:
     return values.copy() if shape else values[()]
 
 
-def _image(value: Any, depth: int = 0) -> Any:
+def _image(value: object, depth: int = 0) -> Any:
     """Return something hashable that differs if a value has changed, as far as can be seen."""
     if isinstance(links := getattr(value, "links", None), tuple):  # of a Network
         return _image(list(links), depth + 1)
@@ -344,7 +344,7 @@ def _image(value: Any, depth: int = 0) -> Any:
         return tuple(_image(each, depth + 1) for each in value)
     if hasattr(value, "__dict__"):
         return (type(value).__name__, _image(vars(value), depth + 1))
-    kind: Any = type(value)
+    kind = type(value)
     if kind.__repr__ is object.__repr__:  # it has `__slots__`, and says nothing of them
         names = [name for each in kind.__mro__ for name in getattr(each, "__slots__", ())]
         return (kind.__name__, _image([getattr(value, name, None) for name in names], depth + 1))

@@ -269,7 +269,7 @@ def answer_of_json(data: Any) -> Answer:
     return Answer(kind_named(name)(*values), done, reason, value)
 
 
-def want_of(name: str, args: dict[str, Any]) -> Want:
+def want_of(name: str, args: Mapping[str, object]) -> Want:
     """Return the want of a message to a service, named in lower case. Raises InvalidArguments."""
     kind = {key.lower(): kind for key, kind in _kinds().items()}.get(name)
     if kind is None:
@@ -281,7 +281,7 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
         raise InvalidArguments(f"action.args do not fit {name}: {args!r:.200}") from None
 
 
-def help_of(kinds: Iterable[type[Want]], args: dict[str, Any]) -> dict[str, Any]:
+def help_of(kinds: Iterable[type[Want]], args: Mapping[str, object]) -> dict[str, Any]:
     """Return what a service says to `help`: its actions, or the one of `action_name`."""
     actions = {kind.__name__.lower(): kind for kind in kinds}
     name = args.get("action_name")
@@ -296,7 +296,7 @@ def help_of(kinds: Iterable[type[Want]], args: dict[str, Any]) -> dict[str, Any]
 def action_of(kind: type[Want]) -> Any:
     """Return a block's action for a kind, which the kind's fields and docstring describe."""
 
-    async def send(self: Any, *args: Any, **values: Any) -> None:
+    async def send(self: Any, *args: object, **values: object) -> None:
         self.want(kind(*args, **values))
 
     block = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

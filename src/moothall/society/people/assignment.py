@@ -42,7 +42,7 @@ _AT_ONCE: Final = 1 << 12
 _FROM: Final = (0, 1, 3, 6)  # where households of 1, 2, 3 and 4 begin in ten seats of a large home
 
 
-def homes_taken(population: Register, home: Any) -> Array:
+def homes_taken(population: Register, home: Array) -> Array:
     """Return for how many of a table each place is home; `home` is each row's, −1 for none.
 
     Raises ConfigError: a place is home for more than it holds.
@@ -70,7 +70,7 @@ def _warn_once(small: str) -> None:
     logger.warning("%s; who comes when it is full is turned away: %s", small, advice)
 
 
-def _too_small(population: Register, many: Any, of: str) -> str:
+def _too_small(population: Register, many: Array, of: str) -> str:
     """Return in words which places hold fewer than so many; empty for none."""
     room = town.room_of(population, slice(None), -1)
     overfull = np.flatnonzero((room >= 0) & (many > room)).tolist()
@@ -100,7 +100,7 @@ def homes_of(population: Register, count: int, occupied: Any = 0) -> Any:  # occ
 
 
 def homes_of_households(
-    population: Register, household: Array, home: Any, occupied: Array
+    population: Register, household: Array, home: Array, occupied: Array
 ) -> Array:
     """Return everybody's home: `home`, or one for each `household` of a table.
 
@@ -131,7 +131,7 @@ def homes_of_households(
     return homes
 
 
-def _homes_together(population: Register, sizes: Any, occupied: Array) -> list[int]:
+def _homes_together(population: Register, sizes: Array, occupied: Array) -> list[int]:
     """Return a home for each household of so many persons; −1 for one without."""
     places, room = _rooms(population, occupied)
     places = places[_spread(population, len(places))]
@@ -164,7 +164,7 @@ def _homes_together(population: Register, sizes: Any, occupied: Array) -> list[i
     return homes
 
 
-def _rooms(population: Register, occupied: Array) -> tuple[Any, Any]:
+def _rooms(population: Register, occupied: Array) -> tuple[Array, Array]:
     """Return the homes by area, and the room left in each place; below 0: no limit."""
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
@@ -173,7 +173,7 @@ def _rooms(population: Register, occupied: Array) -> tuple[Any, Any]:
     return homes, np.where(room < 0, -1, np.maximum(room - occupied, 0))
 
 
-def _units(room: Any) -> tuple[Any, Any]:
+def _units(room: Array) -> tuple[Array, Array]:
     """Return households that homes of such room have, one or several: their homes and sizes."""
     large = room > LARGEST
     rest = np.searchsorted(np.array(_FROM), room % 10, side="left")
@@ -196,7 +196,7 @@ def _spread_words(population: Register, count: int) -> Array:
     return np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first
 
 
-def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
+def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
     """Give work by gravity to adults up to 66 who want it; `free` says who may be given any."""
     population = rows.population
     arrays, seed, ids = population.arrays, population.seed, population.ids
@@ -235,7 +235,7 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
     arrays["work"][unplaced[order[: len(remain)]]] = remain
 
 
-def enrol(rows: Rows, free: Any) -> None:
+def enrol(rows: Rows, free: Array) -> None:
     """Give ages 5 … 17 a seat in the nearest school; `free` says who may be given any."""
     population = rows.population
     arrays = population.arrays
@@ -271,7 +271,9 @@ def _spots(population: Register) -> Array:
     return np.zeros((len(population.places), 2), np.int64)
 
 
-def _assign_places(column: Any, rows: Any, requested: Any, room: Any, turns: Any) -> Array:
+def _assign_places(
+    column: Array, rows: Array, requested: Array, room: Array, turns: Array
+) -> Array:
     """Assign limited places, the lowest turn first; return who got one."""
     order = np.lexsort((turns, requested))
     own = requested[order]

@@ -32,10 +32,10 @@ NUMBERS: Final[tuple[str, ...]] = ("income", "household_income", "weight", "cars
 stands for, and what its household has."""
 
 
-def _coded(code_list: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
+def _coded(code_list: str, codes: Mapping[int, object]) -> Callable[[Any], Any]:
     """Return what tells the meaning of a code; a range of codes is named by its first."""
 
-    def meaning(value: Any) -> Any:
+    def meaning(value: object) -> Any:
         try:
             code = int(str(value).strip().removesuffix(".0"))
         except ValueError:
@@ -53,7 +53,7 @@ def _worded(words: Sequence[str | None], spellings: Mapping[str, str]) -> Callab
     """Return what tells the meaning of a text: a word, or another for it."""
     meanings = {word: word for word in words if word} | dict(spellings)
 
-    def meaning(value: Any) -> Any:
+    def meaning(value: object) -> str | None:
         text = " ".join(str(value).lower().replace("’", "'").split()).rstrip(".")
         if text not in meanings:
             options = ", ".join(word for word in words if word)
@@ -116,16 +116,16 @@ _EDUCATION_SPELLINGS: Final = {
 }
 
 
-def _soc(value: Any) -> Any:
+def _soc(value: object) -> Any:
     return _coded("the Standard Occupational Classification", _SOCP)(str(value).strip()[:2])
 
 
-def _sex(value: Any) -> Any:
+def _sex(value: object) -> Any:
     digit = str(value).strip().removesuffix(".0")
     return _coded("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     text = str(value).strip().lower().removesuffix(".0")
     if text not in _FLAGS:
         raise ConfigError(f"must be yes or no, got {excerpt(value)}")
@@ -142,14 +142,14 @@ _gender: Final = _worded(GENDERS, _GENDER_SPELLINGS)
 def _missing_codes(*codes: int) -> Callable[[Any], Any]:
     """Return what leaves out the codes for no number."""
 
-    def meaning(value: Any) -> Any:
+    def meaning(value: object) -> Any:
         text = str(value).strip().removesuffix(".0")
         return None if text.lstrip("-").isdecimal() and int(text) in codes else value
 
     return meaning
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: object) -> Any:
     return value
 
 
@@ -198,7 +198,7 @@ _PERSON_ID_COLUMNS: Final = (("serialno", "sporder"), ("serial", "pernum"))
 
 
 def standard_columns(
-    columns: Mapping[str, Sequence[Any]], source: str, *, comma: bool = False
+    columns: Mapping[str, Sequence[object]], source: str, *, comma: bool = False
 ) -> dict[str, Sequence[Any]]:
     """Return a table's columns by moothall's names, with their meanings and plain numbers.
 
@@ -210,7 +210,7 @@ def standard_columns(
     Raises:
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
-    meanings: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+    meanings: dict[str, tuple[str, Callable[[object], object]]] = {}
     for name, parsers in _MEANINGS.items():
         by_lower_name: dict[str, str] = {}
         for each in sorted(columns, key=lambda each: each != each.lower()):  # our own name first
@@ -221,7 +221,7 @@ def standard_columns(
         first = next((lower_name for lower_name in parsers if lower_name in by_lower_name), None)
         if first is not None:
             meanings[by_lower_name[first]] = (name, parsers[first])
-    result: dict[str, Sequence[Any]] = {}
+    result: dict[str, Sequence[object]] = {}
     for column, cells in columns.items():
         name, meaning = meanings.get(column, (column, _unchanged))
         if name == column and _is_numeric(cells):
@@ -234,7 +234,7 @@ def standard_columns(
     return result
 
 
-def _is_numeric(cells: Any) -> bool:
+def _is_numeric(cells: object) -> bool:
     return getattr(getattr(cells, "dtype", None), "kind", "") in ("b", "i", "u", "f")
 
 
@@ -242,11 +242,11 @@ def _has(columns: Iterable[str], *names: str) -> bool:
     return {*names} <= {each.lower() for each in columns}
 
 
-def _each(cells: Sequence[Any], meaning: Callable[[Any], Any], at: str) -> Sequence[Any]:
+def _each(cells: Sequence[object], meaning: Callable[[Any], object], at: str) -> Sequence[Any]:
     """Return the meaning of each cell; an empty one has none."""
     if meaning is _unchanged:
         return cells
-    meanings: dict[Any, Any] = {"": None, None: None}
+    meanings: dict[object, object] = {"": None, None: None}
     values = []
     for number, cell in enumerate(cells.tolist() if hasattr(cells, "tolist") else cells, 1):
         if cell != cell:  # NaN, an empty cell of a column of numbers
@@ -263,7 +263,7 @@ def _each(cells: Sequence[Any], meaning: Callable[[Any], Any], at: str) -> Seque
 # -- how numbers are written -----------------------------------------------------------------------
 
 
-def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) -> Sequence[Any]:
+def plain_numbers(cells: Sequence[object], at: str = "", *, comma: bool = False) -> Sequence[Any]:
     """Return texts that are numbers with separators as plain ones: `52,000`, `1,25`, `52.000,50`.
 
     One mark holds for a column: what its numbers show together, or else what `comma` says. A column

@@ -33,7 +33,8 @@ from moothall.society.blocks.talk import TOPICS as TOPICS
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import Moment, Rows
+from moothall.society.columns.row_part import Moment
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.draw import Draws, choices, words_of
 from moothall.society.kernel.perception import View
@@ -65,11 +66,11 @@ Persons = list[dict[str, Any]]
 
 
 def make_people(
-    city: Any,
+    city: Places | None,
     count: int,
     *,
     seed: int = 0,
-    margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
+    margins: Mapping[str, Mapping[object, float]] | str | PathLike[str] | None = None,
     params: PeopleParams = USUAL_PEOPLE,
 ) -> list[dict[str, Any]]:
     """Return citizens as plain data: `id`, `name` and the keys of a citizen's status.
@@ -96,11 +97,11 @@ def make_people(
 
 def completed(
     rows: Iterable[dict[str, Any]],
-    city: Any = None,
+    city: Places | None = None,
     *,
     count: int | None = None,
     seed: int = 0,
-    margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
+    margins: Mapping[str, Mapping[object, float]] | str | PathLike[str] | None = None,
     params: PeopleParams = USUAL_PEOPLE,
 ) -> list[dict[str, Any]]:
     """Return citizens with missing data drawn, for example after `read_people`.
@@ -204,7 +205,7 @@ def _rows(rows: Any) -> list[dict[str, Any]]:
     return persons
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """Return a copy of dicts and lists; `copy.deepcopy` takes ten times as long."""
     if type(value) is dict:
         return {key: _copied(each) for key, each in value.items()}
@@ -255,7 +256,7 @@ def _gather(
             value = words[codes[at]] if words else codes[at]
             if value is not None:
                 profile.setdefault(name, value)
-    gathered: list[list[tuple[dict[str, Any], int]]] = []
+    gathered: list[list[tuple[dict[str, object], int]]] = []
     for at in order.tolist():
         if rank[at] == 0:
             gathered.append([])
@@ -263,7 +264,7 @@ def _gather(
     return gathered
 
 
-def _lives(persons: Persons) -> Any:
+def _lives(persons: Persons) -> tuple[Array, Array, Array, Array, Array]:
     """Return who belongs to whose household, as `household.households`."""
     if (household := _household_numbers(persons)) is None:
         return home_of.households(_homes(persons))
@@ -282,7 +283,7 @@ def _household_numbers(persons: Persons) -> Any:
 
 
 def _numbered(values: list[Any]) -> Array:
-    numbers: dict[Any, int] = {None: -1}
+    numbers = {None: -1}
     return np.array([numbers.setdefault(each, len(numbers) - 1) for each in values], np.int64)
 
 
@@ -310,9 +311,9 @@ def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
         }
 
 
-def name_of(draws: Draws, gender: Any) -> str:
+def name_of(draws: Draws, gender: str | None) -> str:
     """Return a first name; any if there is no gender."""
-    names = _NAMES.get(gender, _WOMEN + _MEN)
+    names = _NAMES.get(gender or "", _WOMEN + _MEN)
     return names[draws.below(len(names), "people.name")]
 
 

@@ -97,7 +97,12 @@ def roles(
 
 
 def by_age(
-    lives: Any, household: Array, age: Array, gender: Array, kind: Array, role: Array
+    lives: tuple[Array, Array, Array, Array, Array],
+    household: Array,
+    age: Array,
+    gender: Array,
+    kind: Array,
+    role: Array,
 ) -> None:
     """Write the kinds and roles of the households that a table gives, by everybody's age.
 
@@ -158,9 +163,11 @@ def composed(
     head: Array,  # the ids of the heads of their households
     rank: Array,
     size: Array,
-    ages: Any,  # what is known: the person's own, the head's and the partner's; below 0: nothing
-    genders: Any,  # the same, as codes; 0: nothing
-) -> tuple[Any, Any]:
+    ages: tuple[
+        Array, Array, Array
+    ],  # what is known: the person's own, the head's and the partner's; below 0: nothing
+    genders: tuple[Array, Array, Array],  # the same, as codes; 0: nothing
+) -> tuple[Array, Array]:
     """Return the ages and genders (1: female, 2: male) of persons."""
     kind, role = roles(params, seed, head, rank, size)
 
@@ -214,10 +221,10 @@ def links(
     params: PeopleParams,
     seed: int,
     ids: Array,
-    lives: Any,
+    lives: tuple[Array, Array, Array, Array, Array],
     role: Array,
-    age: Any,
-    household: Any = None,
+    age: Array | None,
+    household: Array | None = None,
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Yield links of persons: both positions, and what each is to the other, as `friendship`."""
     head, _, rank, _, order = lives

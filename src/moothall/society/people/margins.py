@@ -67,7 +67,7 @@ class Margin(NamedTuple):
         return numbers
 
 
-def checked_margins(margins: Any) -> list[Margin]:
+def checked_margins(margins: object) -> list[Margin]:
     """Return margins: a mapping by attribute, or the path of a table; raises ConfigError."""
     if isinstance(margins, str | PathLike):
         margins = _of_table(margins)
@@ -103,7 +103,7 @@ def checked_margins(margins: Any) -> list[Margin]:
     return checked
 
 
-def parts_of(name: Any) -> list[str]:
+def parts_of(name: object) -> list[str]:
     """Return the attributes that a margin counts together."""
     return [part.strip() for part in str(name).split(",")]
 
@@ -118,7 +118,7 @@ def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
     file, columns, rows, comma = read_table(path)
     if sorted(columns) != ["attribute", "count", "value"]:
         raise ConfigError(f"{file}: the columns must be attribute, value, count, got {columns}")
-    margins: dict[str, dict[Any, float]] = {}
+    margins: dict[str, dict[object, float]] = {}
     counts = plain_numbers([row["count"] for row in rows], comma=comma)
     for number, (row, cell) in enumerate(zip(rows, counts, strict=True), 1):
         try:
@@ -133,12 +133,12 @@ def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
     return margins
 
 
-def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
+def _cell(parts: list[str], value: object) -> tuple[Any, ...]:
     """Return the ranges or words of a category, one for each of the attributes."""
     texts = parts_of(value)
     if len(texts) != len(parts):
         raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
-    categories: list[Any] = []
+    categories: list[object] = []
     for part, text in zip(parts, texts, strict=True):
         words = _HOUSEHOLD_ATTRIBUTES.get(part, (text,))
         match = _RANGE.fullmatch(text)
@@ -171,7 +171,7 @@ def households_within(
     people: list[dict[str, Any]],
     margins: list[Margin],
     seed: int,
-    gather: Callable[[list[dict[str, Any]], int], Households],  # draws profiles by a seed
+    gather: Callable[[list[dict[str, object]], int], Households],  # draws profiles by a seed
 ) -> Households:
     """Draw the households of persons so that together they meet margins; return them."""
     drawn_margins = [each for margin in margins for each in _drawn_part(margin)]
@@ -206,7 +206,7 @@ def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[Any, ...], Margin]]:
     if len(parts) == 1:
         return [((), margin)]
     at = parts.index(own)
-    cells: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    cells: dict[tuple[object, ...], list[tuple[str, float]]] = {}
     for value, share in zip(margin.values, margin.shares, strict=True):
         cells.setdefault((*value[:at], *value[at + 1 :]), []).append((value[at], share))
     return [(cell, Margin(margin.name, *zip(*some, strict=True))) for cell, some in cells.items()]
@@ -336,7 +336,7 @@ def check_met(margins: Sequence[Margin], target: Array, now: Array, total: int) 
         )
 
 
-def _cell_text(cell: Any) -> str:
+def _cell_text(cell: object) -> str:
     if not isinstance(cell, tuple):  # of an attribute of one's own
         return str(cell)
     return ", ".join(each if isinstance(each, str) else f"{each[0]}-{each[1]}" for each in cell)

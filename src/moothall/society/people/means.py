@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from moothall.society import math
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, Number, np
 from moothall.society.blocks.columns import FIRST_VALUES, OCCUPATIONS, VALUES
 from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
 from moothall.society.kernel.draw import choices, choices_by, draw_below, integers
@@ -114,7 +114,7 @@ def sought_since(params: PeopleParams, seed: int, ids: Array) -> Any:
 
 
 def usual_income(
-    params: PeopleParams, pay: Any, skill: Array, is_pensioner: Any, rents: Any
+    params: PeopleParams, pay: Array, skill: Array, is_pensioner: Array, rents: Any
 ) -> Any:
     """Return the cents a day that one expects, by the dollars of a year or a pension, less rent."""
     of_work = np.maximum(pay * params.usual // 365, 0).astype(np.int64)
@@ -137,7 +137,7 @@ def set_incomes(persons: Sequence[dict[str, Any]], params: PeopleParams) -> None
         person.setdefault("income", income)
 
 
-def money_of(u: Any, v: Any, params: PeopleParams = USUAL_PEOPLE) -> Any:
+def money_of(u: Number, v: Number, params: PeopleParams = USUAL_PEOPLE) -> Any:
     """Return lognormal cents from two uniform numbers, by Box and Muller (1958)."""
     normal = math.sqrt(-2 * math.log(1 - u)) * math.cos(6.283185307179586 * v)
     cents = math.minimum(

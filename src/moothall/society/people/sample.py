@@ -54,7 +54,7 @@ def _expanded(
         ConfigError: a weight is below 0, or all are 0, or the households cannot meet the margins
     """
     check_integer("count", count, 1, None)
-    homes: dict[Any, list[dict[str, Any]]] = {}
+    homes: dict[object, list[dict[str, object]]] = {}
     for person in rows:
         household_id = (person.get("profile") or {}).get("household_id")
         homes.setdefault(
@@ -72,7 +72,7 @@ def _expanded(
         chosen = _fitting(counts, sizes, weights, margins, count, seed)
     else:
         chosen = _drawn(sizes.tolist(), weights.cumsum(), count, seed)
-    persons: list[dict[str, Any]] = []
+    persons: list[dict[str, object]] = []
     for number, at in enumerate(chosen, 1):
         persons += _copies_of(households[at], len(persons) + 1, number)
     return persons

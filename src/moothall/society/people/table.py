@@ -16,6 +16,7 @@ from moothall.build import address, check_integer, error_text, excerpt
 from moothall.society.arrays import csv_rows, import_package
 from moothall.society.blocks.columns import HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS
+from moothall.society.city.places import Places
 from moothall.society.people.census_columns import CENSUS_COLUMN_NAMES, NUMBERS, standard_columns
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -40,7 +41,7 @@ _LONGEST: Final = 2000  # the characters of an attribute, at most
 
 
 def read_people(
-    path: str | Path, city: Any = None, *, households: str | Path | None = None
+    path: str | Path, city: Places | None = None, *, households: str | Path | None = None
 ) -> list[dict[str, Any]]:
     """Return the citizens of a table, as input of `completed`, which draws what is missing.
 
@@ -106,9 +107,9 @@ def read_table(path: str | PathLike[str]) -> PeopleTable:
 
 
 def checked_people(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, object]],
     columns: Iterable[str] = COLUMNS,
-    city: Any = None,
+    city: Places | None = None,
     source: str = "table",
     *,
     comma: bool = False,
@@ -129,7 +130,7 @@ def checked_people(
             source,
             ", ".join(attributes[:20]),
         )
-    people: list[dict[str, Any]] = []
+    people: list[dict[str, object]] = []
     at: dict[int | str, int] = {}
     for number, cells in enumerate(zip(*table.values(), strict=True), 1):
         row = dict(zip(names, cells, strict=True))
@@ -169,7 +170,7 @@ def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
     key = next((name for name in ("household_id", "id") if name in columns), None)
     if key is None:
         raise ConfigError(f"{table.name} has no column 'household_id'")
-    households: dict[str, dict[str, Any]] = {}
+    households: dict[str, dict[str, object]] = {}
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
         label, values = f"{table.name}, row {number}", dict(zip(columns, row, strict=True))
         number = values.pop(key)
@@ -196,7 +197,7 @@ def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
             (person if name == "home" else profile).setdefault(name, value)
 
 
-def _household(id: Any) -> str:
+def _household(id: object) -> str:
     """Return the id of a household as a text: pandas writes `1.0` where cells are empty."""
     return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
@@ -232,7 +233,7 @@ def _person(
     return person
 
 
-def _attribute_named(name: str, value: Any, label: str) -> Any:
+def _attribute_named(name: str, value: object, label: str) -> Any:
     """Return an attribute, which must be a number if it has a name that says so."""
     value = _attribute(value, f"{label}, column {excerpt(name)}")
     if name in NUMBERS and not isinstance(value, int | float):
@@ -246,7 +247,7 @@ def _attribute_named(name: str, value: Any, label: str) -> Any:
     return value
 
 
-def _check_attribute(name: Any, source: str) -> None:
+def _check_attribute(name: str, source: str) -> None:
     """Check the name of an attribute of one's own; one that is nearly a known column is a slip."""
     if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
         rule = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
@@ -260,7 +261,7 @@ def _check_attribute(name: Any, source: str) -> None:
         )
 
 
-def _numbers(cells: Sequence[Any]) -> Sequence[Any]:
+def _numbers(cells: Sequence[object]) -> Sequence[Any]:
     """Return texts that are numbers as such; where codes begin with 0, as `01`, all are texts."""
     texts = {cell: cell.strip() for cell in cells if isinstance(cell, str)}
     if any(_CODE.fullmatch(text) for text in texts.values()):
@@ -273,7 +274,7 @@ def _numbers(cells: Sequence[Any]) -> Sequence[Any]:
     return [numbers.get(cell, cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def _attribute(value: Any, at: str) -> Any:
+def _attribute(value: object, at: str) -> str | int | float:
     """Return an attribute: a number, a boolean, or a text."""
     if isinstance(value, str):
         value = value.strip()
@@ -305,7 +306,7 @@ def _number(value: Any, low: int, high: int, at: str) -> int:
     return number  # type: ignore[no-any-return]
 
 
-def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
+def _weights(value: object, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
     if not isinstance(value, str):
         raise ConfigError(f"{at} must be text such as 'music:800;sport:500', got {excerpt(value)}")
     for part in filter(None, map(str.strip, value.split(";"))):
@@ -318,7 +319,7 @@ def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, in
 def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
     with csv_rows(file) as lines:
         columns = [column.strip() for column in next(lines, [])]
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         for cells in filter(None, lines):
             if len(cells) != len(columns):
                 raise ConfigError(

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.want_table import BY_SERVICE, NO_SERVICE, Table
 from moothall.society.kernel.commit import Books, Service, Submission
-from moothall.society.kernel.wants import TEXT, Answer
+from moothall.society.kernel.draw import turn_keys
+from moothall.society.kernel.wants import TEXT, Answer, Want
 from moothall.society.population.agent_register import AgentRegister
+from moothall.society.population.population import Population
 
 _RICHEST: Final = 1 << 62
 
@@ -23,11 +25,17 @@ class AgentBooks(Books):
     """The part of `RowBooks` that concerns full agents, all at once; without a population, all."""
 
     capacity: Any = None
-    at_place: Any
-    coming_to: Any
+    at_place: Array
+    coming_to: Array
+    settlers: dict[type[Want], Any]
+    refusals: dict[int, str]
 
     def __init__(
-        self, city: Any, services: dict[str, Service], population: Any = None, seed: int = 0
+        self,
+        city: object,
+        services: dict[str, Service],
+        population: Population | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__(city, services)
         self._population: Any = (
@@ -49,6 +57,11 @@ class AgentBooks(Books):
             for id in come:
                 self.write_settled(id, self.statuses[id])
         return population
+
+    def hearing_order(self, rows: Array) -> Array:
+        """Return the order in which citizens are heard in this step: positions in `rows`."""
+        keys = turn_keys(self.seed, self.population.ids[rows], self.step)
+        return np.argsort(keys, kind="stable")
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
         """Add an agent with the money and place of its row or status. ConfigError: it cannot be."""
@@ -97,7 +110,7 @@ class AgentBooks(Books):
         at = self._population.place_number(place)
         return bool(self.at_place[at] + self.coming_to[at] < self.capacity[at])
 
-    def _knows(self, place: Any) -> bool:
+    def _knows(self, place: str) -> bool:
         is_known = self.city is None or place in self._population.place_numbers
         return isinstance(place, str) and is_known
 
@@ -203,7 +216,7 @@ class AgentBooks(Books):
 
 
 @contextmanager
-def rows_renumbered(services: Iterable[Any], population: Any) -> Iterator[None]:
+def rows_renumbered(services: Iterable[Any], population: object) -> Iterator[None]:
     """Have services keep what they have of each citizen where citizens get other rows."""
     states = [(each, each.state_dict()) for each in services]
     yield
@@ -214,7 +227,7 @@ def rows_renumbered(services: Iterable[Any], population: Any) -> Iterator[None]:
 
 
 def answers_of_agents(
-    books: Any, table: Table, single: list[tuple[int, Submission]]
+    books: AgentBooks, table: Table, single: list[tuple[int, Submission]]
 ) -> Iterator[tuple[Any, Answer]]:
     """Yield the outcomes of full agents' wants, each sender's in its order."""
     entry: dict[int, int] = {}

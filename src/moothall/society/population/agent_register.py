@@ -110,7 +110,7 @@ class AgentRegister(Register):
             self.place_numbers = {**self.place_numbers, place: len(self.place_numbers)}
         return super().place_number(place)
 
-    def encoded(self, content: str, value: Any) -> int:
+    def encoded(self, content: str, value: object) -> int:
         """Return the number that stands for a value in wants; a new text is given one."""
         if content == TEXT and isinstance(value, str) and value not in self.word_numbers:
             self.word_numbers[value] = len(self.words)

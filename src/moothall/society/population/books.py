@@ -16,7 +16,6 @@ from moothall.society.columns.register import STRANGER
 from moothall.society.columns.views import Balances, RowsHere, Where
 from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Service, Submission, end_services
-from moothall.society.kernel.draw import turn_keys
 from moothall.society.kernel.intervention import has_values, nobody_with, set_values
 from moothall.society.kernel.wants import (
     Answer,
@@ -38,7 +37,7 @@ class RowBooks(AgentBooks):
     """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
 
     def __init__(
-        self, city: Any, services: dict[str, Service], population: Any = None, seed: int = 0
+        self, city: object, services: dict[str, Service], population: Any = None, seed: int = 0
     ) -> None:
         super().__init__(city, services, population, seed)
         population = self._population
@@ -194,11 +193,6 @@ class RowBooks(AgentBooks):
         else:
             self._settlers_of(table.kind).settle(self, table)
 
-    def hearing_order(self, rows: Any) -> Array:
-        """Return the order in which citizens are heard in this step: positions in `rows`."""
-        keys = turn_keys(self.seed, self.population.ids[rows], self.step)
-        return np.argsort(keys, kind="stable")
-
     def _settlers_of(self, kind: type[Want]) -> Settlers:
         if kind not in self.settlers:
             self.settlers[kind] = Settlers(self, kind)
@@ -220,7 +214,7 @@ class RowBooks(AgentBooks):
             self._move_money(sender[paid], to[paid], cents[paid])
         table.set_outcomes(reason)
 
-    def _pay_in_turn(self, table: Table, reason: Any) -> None:
+    def _pay_in_turn(self, table: Table, reason: Array) -> None:
         """Settle payments one by one, because some senders may have too little."""
         money = self.population.arrays["money"]
         services = self.balances.cents
@@ -351,7 +345,7 @@ class RowBooks(AgentBooks):
         own = ((name, each) for name, each in self.population.declared.items() if not each.own)
         return next((name for name, each in own if (each.key or (name,)) == path), "")
 
-    def number(self, name: str, value: Any) -> Any:
+    def number(self, name: str, value: object) -> Any:
         """Return what stands for a value in a column. Raises ConfigError if nothing does."""
         population = self.population
         return population.declared[name].number_of(name, value, population.place_number)
@@ -380,7 +374,7 @@ class RowBooks(AgentBooks):
                     f"which holds {self.capacity[at]}"
                 )
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         """Restore the services, and count the places again."""
         super().load_state_dict(state)
         if self.population.places:
@@ -388,7 +382,7 @@ class RowBooks(AgentBooks):
 
 
 def leaves(
-    values: Mapping[str, Any], path: tuple[str, ...] = ()
+    values: Mapping[str, object], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the values within nested dicts, each with its path."""
     for name, value in values.items():

@@ -43,7 +43,7 @@ def change_rows(society: Any) -> None:
     rearrange(society, staying, words, new)
 
 
-def _new_ids(population: Population, count: int, services: Mapping[str, Any]) -> list[int]:
+def _new_ids(population: Population, count: int, services: Mapping[str, object]) -> list[int]:
     """Return ids above all that there have been, but none of a service."""
     ids = itertools.count(population.next_id)
     return [*itertools.islice((id for id in ids if str(id) not in services), count)]
@@ -170,7 +170,7 @@ def _born(population: Population, changes: Changes) -> dict[str, Any]:
     ]
     parents = np.concatenate([each[2] for each in parts])
     at = np.lexsort((parents, keys[1], keys[0]))
-    born: dict[str, Any] = {"": parents[at]}
+    born = {"": parents[at]}
     for name in names:
         column = population.declared[name]
         values = [

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from moothall.build import WORKERS, check_boolean, check_integer, to_its_end
-from moothall.society.columns.rows import Moment
+from moothall.society.columns.row_part import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
 from moothall.society.population.step import CHUNK, Wants, in_threads

@@ -59,7 +59,7 @@ def _arrays_of(table: Table) -> Table:
         if name in NUMBERS and arrays[name].dtype.kind not in "biuf":
             raise ConfigError(f"column {name!r} must be of numbers, got {arrays[name].dtype}")
         if name == "household_id" and arrays[name].dtype.kind not in "biuf":
-            numbers: dict[Any, int] = {"": -1, None: -1}
+            numbers = {"": -1, None: -1}
             household_numbers = (
                 numbers.setdefault(each, len(numbers) - 2) for each in arrays[name].tolist()
             )
@@ -87,7 +87,7 @@ def _array(cells: Any, name: str) -> Array:
     return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
 
 
-def _is_number(text: Any) -> bool:
+def _is_number(text: object) -> bool:
     return isinstance(text, str) and NUMBER.fullmatch(text.strip()) is not None
 
 
@@ -140,7 +140,7 @@ def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
 
 def _paths_of(persons: Iterable[Mapping[str, Any]], outer: Collection[str]) -> Counter[Any]:
     """Return how many persons have each part of a status, by its path; parts of `outer`, too."""
-    many: Counter[Any] = Counter()
+    many: Counter[object] = Counter()
     for person in persons:
         many.update((name,) for name in person)
         for name in outer:

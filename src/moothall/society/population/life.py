@@ -12,10 +12,12 @@ from moothall.society.arrays import np
 from moothall.society.blocks.row_block import missing_method
 from moothall.society.city.network import Network
 from moothall.society.columns.column import COMMIT_COLUMNS
-from moothall.society.columns.rows import Moment, Rows
+from moothall.society.columns.row_part import Moment
+from moothall.society.columns.rows import Rows
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Answer, Want
+from moothall.society.population.books import RowBooks
 from moothall.society.population.engine import Engine
 from moothall.society.population.messages import (
     deliver_to_rows,
@@ -115,7 +117,7 @@ def begin_life(society: Any, population: Population) -> None:
 
 
 async def run_population(
-    population: Population, view: View, books: Any, engine: Engine
+    population: Population, view: View, books: RowBooks, engine: Engine
 ) -> dict[type[Want], Table]:
     """Run the rows of a population for a step; return their wants."""
     columns = {
@@ -140,7 +142,7 @@ async def run_population(
     return merged(await engine.run_rows(population, moment))
 
 
-def answers_of(books: Any, row: int) -> list[Answer]:
+def answers_of(books: RowBooks, row: int) -> list[Answer]:
     """Return the answers to a citizen's wants, by kind in the order of settling."""
     return [
         answer
@@ -183,7 +185,7 @@ def set_length(society: Any, new: int) -> None:
         return
     society.clock = society.clock.with_step(new)
 
-    def rescaled(step: Any) -> Any:
+    def rescaled(step: object) -> Any:
         return now - (now - step) * old // new
 
     books, population = society.books, society.books.population

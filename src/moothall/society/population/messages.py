@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ class Messages:
         low, high = np.searchsorted(self.receiver, [first, until])
         return slice(int(low), int(high))
 
-    def select(self, at: Any) -> Messages:
+    def select(self, at: object) -> Messages:
         """Return a selection of the messages."""
         return Messages(*(getattr(self, name)[at] for name in PARTS))
 
@@ -120,7 +120,7 @@ def is_heard_whole(population: Population, sent: Sent) -> bool:
     if envelope.to != BROADCAST and (to is None or population.full[to]):
         return True
     topic, opinion, text = _numbers_of(population, args)
-    restored: dict[str, Any] = {"content": population.words[text]} if text >= 0 else {}
+    restored: dict[str, object] = {"content": population.words[text]} if text >= 0 else {}
     restored |= {"topic": population.words[topic], "opinion": opinion} if topic >= 0 else {}
     return sent.kind == Delivery.SEND and envelope.name == "say" and restored == args
 
@@ -156,7 +156,7 @@ def sent_of(population: Population, table: Table, at: int) -> Sent:
     return Sent(Envelope(sender, say.to, "say", args))
 
 
-def _numbers_of(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
+def _numbers_of(population: Population, args: Mapping[str, object]) -> tuple[int, int, int]:
     """Return a message's topic, opinion and text as numbers."""
     topic, opinion = args.get("topic"), args.get("opinion")
     number = population.word_numbers.get(topic, -1) if isinstance(topic, str) and topic else -1

@@ -19,18 +19,19 @@ from moothall.society.kernel.care import ADULT, ALONG, BUSY, CHILD
 from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import TEXT
+from moothall.society.population.agent_books import AgentBooks
 
 _CARE: Final = {"age", "along", "item_do", "tour", "work"}
 _PARENT: Final = KIN.index("parent")
 _IS_BUSY: Final = np.isin(np.arange(256), [code(each) for each in BUSY])  # by `item_do`
 
 
-def settle(books: Any, table: Table) -> None:
+def settle(books: AgentBooks, table: Table) -> None:
     """Let citizens set out; a citizen that is refused stays."""
     planned(books, table)()
 
 
-def planned(books: Any, table: Table) -> Callable[[], None]:
+def planned(books: AgentBooks, table: Table) -> Callable[[], None]:
     """Work out who sets out, by where citizens are now; return the function that lets them."""
     arrays = books.population.arrays
     reason = np.zeros(len(table), np.int8)
@@ -60,7 +61,9 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
     return set_out
 
 
-def _with_room(books: Any, sender: Array, place: Array, to: Array, reachable: Array) -> Array:
+def _with_room(
+    books: AgentBooks, sender: Array, place: Array, to: Array, reachable: Array
+) -> Array:
     """Return who finds room, as they are heard; who leaves makes room for later ones."""
     accepted = np.ones(len(to), bool)
     if books.capacity is None:
@@ -87,7 +90,7 @@ def _with_room(books: Any, sender: Array, place: Array, to: Array, reachable: Ar
     return accepted
 
 
-def _first_heard(books: Any, rows: Array, to: Array, room: Any) -> Array:
+def _first_heard(books: AgentBooks, rows: Array, to: Array, room: Array) -> Array:
     """Return who finds room where nobody leaves: at each place those who are heard first."""
     accepted = np.ones(len(to), bool)
     comes = np.flatnonzero((np.bincount(to, minlength=len(room)) > room)[to])
@@ -97,7 +100,7 @@ def _first_heard(books: Any, rows: Array, to: Array, room: Any) -> Array:
     return accepted
 
 
-def _depart(books: Any, rows: Array, to: Array, arrives: Any, mode: Any) -> None:
+def _depart(books: AgentBooks, rows: Array, to: Array, arrives: Array, mode: Array) -> None:
     arrays = books.population.arrays
     place = arrays["place"][rows]
     count = len(books.population.places)
@@ -111,7 +114,7 @@ def _depart(books: Any, rows: Array, to: Array, arrives: Any, mode: Any) -> None
     arrays["mode"][rows] = mode
 
 
-def arrive(books: Any) -> None:
+def arrive(books: AgentBooks) -> None:
     """Let parents take children along, and citizens arrive whose way ends by the next step."""
     arrays = books.population.arrays
     on_way = np.flatnonzero(arrays["moving_to"] >= 0)
@@ -171,7 +174,7 @@ def _take_along(books: Any, movers: Array) -> None:
     kids, free, along, here = (each[some] for each in (kids, free, along, here))
     kid, parent = _parents(population, kids)
 
-    def has(chosen: Any) -> Array:
+    def has(chosen: Array) -> Array:
         return np.bincount(kid[chosen], minlength=len(kids)) > 0
 
     leavers = (goes[parent] > 0) & (origin[parent] == here[kid])
@@ -243,7 +246,7 @@ def seconds_of(books: Any, place: Array, to: Array, mode: Any) -> Array:
     return seconds
 
 
-def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:
+def _one_by_one(books: AgentBooks, table: Table, reason: Array, value: Array) -> None:
     """Settle several moves of one citizen in order."""
     for at in books.hearing_order(table.sender).tolist():
         single = Table(

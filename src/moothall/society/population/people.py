@@ -85,7 +85,9 @@ def _of_table(arrays: Any) -> Array:
     return np.where(valid, rank, -1)[number]
 
 
-def _lives(arrays: Any, of_table: Any, age: Any) -> Any:
+def _lives(
+    arrays: Any, of_table: Any, age: Array | None
+) -> tuple[Array, Array, Array, Array, Array]:
     """Return who belongs to whose household, as `household.households`."""
     if of_table is None:
         return home_of.households(arrays["home"])
@@ -93,7 +95,7 @@ def _lives(arrays: Any, of_table: Any, age: Any) -> Any:
     return home_of.households(arrays["home"], of_table, ages)
 
 
-def _homes(population: Register, of_table: Any) -> Array:
+def _homes(population: Register, of_table: Array | None) -> Array:
     """Return the home of each row."""
     occupied = np.zeros(len(population.places), np.int64)
     home = np.full(len(population), -1)
@@ -118,14 +120,14 @@ def _some_persons(
     ids = every[part]
     head, second, rank, size = (each[part] for each in lives[:4])
 
-    def below(n: Any, purpose: str, number: int = 0) -> Array:
+    def below(n: int, purpose: str, number: int = 0) -> Array:
         return draw_below(n, seed, ids, 0, f"people.{purpose}", number)
 
-    def put(name: str, values: Any) -> None:
+    def put(name: str, values: Array) -> None:
         if name in missing:
             arrays[name][part] = values
 
-    def table_values(name: str, none: int) -> tuple[Any, Any, Any]:
+    def table_values(name: str, none: int) -> tuple[Array, Array, Array]:
         """Return what a table says of the rows, of the heads and of the partners."""
         if name in missing or name not in arrays:
             return (np.full(len(ids), none),) * 3
@@ -198,7 +200,13 @@ def _befriend(
 
 
 def _some_friends(
-    population: Register, first: int, until: int, person: Any, other: Any, there: Any, back_: Any
+    population: Register,
+    first: int,
+    until: int,
+    person: Array,
+    other: Array,
+    there: Array,
+    back_: Array,
 ) -> None:
     """Write the friends of some rows without duplicates: the first link counts."""
     arrays = population.arrays

@@ -79,9 +79,9 @@ class Population(Register):
 
     def __init__(
         self,
-        citizens: int | str | PathLike[str] | Mapping[str, Any] | Any,
+        citizens: int | str | PathLike[str] | Mapping[str, object] | object,
         city: Any = None,
-        blocks: Iterable[Any] | None = None,
+        blocks: Iterable[object] | None = None,
         seed: int = 0,
         *,
         network: Network | None = None,
@@ -108,7 +108,7 @@ class Population(Register):
                 rule = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {rule}")
         table: dict[str, Any] = {}
-        persons: list[dict[str, Any]] = []
+        persons: list[dict[str, object]] = []
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
                 raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
@@ -244,7 +244,7 @@ class Population(Register):
             raise ConfigError(f"citizen {id} is not a full agent")
         self._there(self.demote_row, row)
 
-    def _there(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _there(self, function: Callable[..., Any], *args: object) -> Any:
         return function(*args) if self.society is None else self.society.on_loop(function, *args)
 
     def demote_row(self, row: int) -> None:
@@ -272,7 +272,7 @@ class Population(Register):
             return self.agents[row].memory.status
         if self.source is not None:
             self.source.pull(self.arrays)
-        status: dict[str, Any] = {}
+        status: dict[str, object] = {}
         arrays, places = self.arrays, self.places
         for name, column in self.declared.items():
             if name not in COMMIT_COLUMNS and not column.own:
@@ -321,7 +321,7 @@ class Population(Register):
 
     # -- its society -------------------------------------------------------------------------------
 
-    def enter(self, society: Any, services: Iterable[str]) -> None:
+    def enter(self, society: object, services: Iterable[str]) -> None:
         """Join a society. Raises DefinitionError: it lives in another."""
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")

@@ -16,7 +16,7 @@ from moothall import ConfigError, StateError
 from moothall.build import check_integer, error_text, guard, to_its_end
 from moothall.society.arrays import import_package, np
 from moothall.society.columns.column import COMMIT_COLUMNS
-from moothall.society.columns.rows import Moment
+from moothall.society.columns.row_part import Moment
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, in_threads
@@ -117,9 +117,7 @@ class RayEngine(LocalEngine):
             _answers(self.address)
             # Ray of its own here reports to its makers unless this says no.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            here: dict[str, Any] = (
-                {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
-            )
+            here = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
             try:
                 ray.init(self.address, log_to_driver=False, logging_level="ERROR", **here)
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -207,7 +205,7 @@ class _RowActor:
     """A worker's rows, and what is needed to replace the worker."""
 
     def __init__(
-        self, ray: Any, frame: Any, population: Population, first: int, until: int
+        self, ray: Any, frame: object, population: Population, first: int, until: int
     ) -> None:
         self._ray = ray
         self._frame = frame
@@ -222,7 +220,7 @@ class _RowActor:
         actor_class = self._ray.remote(RowWorker).options(max_concurrency=1)
         return actor_class.remote(self._frame, self._saved, self.first, self.until)
 
-    def step(self, step_data: Any) -> Any:
+    def step(self, step_data: object) -> Any:
         """Begin a step."""
         self._since.append(step_data)
         return self._actor.step.remote(step_data)
@@ -238,7 +236,7 @@ class _RowActor:
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Return columns of its rows."""
-        columns: dict[str, Any] = self._safe(self._actor.columns.remote(names), "columns", names)
+        columns: dict[str, object] = self._safe(self._actor.columns.remote(names), "columns", names)
         return columns
 
     def pid(self) -> int:

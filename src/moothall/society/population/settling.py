@@ -8,11 +8,11 @@ from typing import Any
 
 from moothall.society.arrays import Array, np
 from moothall.society.columns import want_table as wants
-from moothall.society.columns.ledger import in_rows
+from moothall.society.columns.ledger import ServiceLedger, in_rows
 from moothall.society.columns.want_table import Table, encoded
 from moothall.society.kernel.commit import Service, ask_service
 from moothall.society.kernel.wants import Answer, Want, Work, field_kinds, id_order
-from moothall.society.population.agent_books import rows_renumbered
+from moothall.society.population.agent_books import AgentBooks, rows_renumbered
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
 
@@ -20,7 +20,7 @@ from moothall.society.services.firm import Firm
 class Settlers:
     """The services that settle a kind of want: together, by `settle_rows`, or one by one."""
 
-    def __init__(self, books: Any, kind: type[Want]) -> None:
+    def __init__(self, books: AgentBooks, kind: type[Want]) -> None:
         population = books.population
         self.services: list[Service] = []
         self.of_place: Any = None
@@ -40,7 +40,7 @@ class Settlers:
         # Where all are agents too; but the texts of their posts would stay for ever.
         self.in_tables: bool = bool(self.services) and not self.apart
         self.in_tables &= all(self._takes_rows.values())
-        groups: dict[Any, int] = {}
+        groups: dict[object, int] = {}
         self.group: Array = np.array(
             [
                 groups.setdefault(self._ledger_of(each) or each, len(groups))
@@ -50,11 +50,11 @@ class Settlers:
         )
         self.at: Any = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
-    def _ledger_of(self, service: Any) -> Any:
+    def _ledger_of(self, service: Any) -> ServiceLedger | None:
         is_firm = isinstance(service, Firm) and self._takes_rows[type(service)]
         return service.ledger if is_firm else None
 
-    def settle(self, books: Any, table: Table) -> None:
+    def settle(self, books: AgentBooks, table: Table) -> None:
         """Have each service settle the wants addressed to it."""
         table.set_outcomes(wants.NO_SERVICE)
         if not self.services:
@@ -88,7 +88,7 @@ class Settlers:
                 one_by_one(books, first, table, at[mine])
 
 
-def keep_rows(books: Any) -> None:
+def keep_rows(books: AgentBooks) -> None:
     """Have the services keep rows of these books' population, and no more those of others."""
     with rows_renumbered(books.row_services, books.population):
         pass  # of services that have something already
@@ -117,7 +117,7 @@ def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
 
 
 def one_by_one(
-    books: Any, services: Service | Sequence[Service], table: Table, entries: Array
+    books: AgentBooks, services: Service | Sequence[Service], table: Table, entries: Array
 ) -> None:
     """Have a service, or one per entry, settle wants one by one with `settle`, as heard."""
     population = books.population

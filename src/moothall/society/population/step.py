@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import Moment, Rows
+from moothall.society.columns.row_part import Moment
+from moothall.society.columns.rows import Rows
 from moothall.society.columns.want_table import Table, join_wants
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
@@ -85,7 +86,7 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
     return chosen
 
 
-def call(rows: Rows, block: Any, hook: str, chosen: Any = None) -> Any:
+def call(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:
     """Call a block's rule for all or some of these rows; return what it returns."""
     part = rows.of(block, chosen)
     try:

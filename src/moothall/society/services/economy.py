@@ -28,7 +28,7 @@ from moothall.society.columns.ledger import (
     shares,
     withheld,
 )
-from moothall.society.columns.register import nobody
+from moothall.society.columns.register import Register, nobody
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
 from moothall.society.kernel.wants import Save, Want
@@ -74,7 +74,7 @@ class Bank(Service):
         self.interest = interest
         self.deposits: ByRow = ByRow(nobody())
 
-    def of_population(self, population: Any) -> None:
+    def of_population(self, population: Register) -> None:
         """Store the deposits of a population in an array."""
         self.deposits = ByRow(population)
 
@@ -193,7 +193,7 @@ class Government(Service):
         self.days: Any = 0
         self.wage_days: int = 1
 
-    def of_population(self, population: Any) -> None:
+    def of_population(self, population: Register) -> None:
         """Store the incomes and taxes of a population in an array."""
         self.taxed = ByRow(population, 2)
 
@@ -311,7 +311,7 @@ def _adapt(firms: list[Firm], government: Government, step: int, day: int) -> No
 
 
 def make_economy(
-    city: Any,
+    city: Places,
     *,
     seed: int = 0,
     days: int = 10,

@@ -34,7 +34,7 @@ class EventService(Service):
         DefinitionError: a subclass defines `state_dict`
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         for name in ("state_dict", "load_state_dict"):
             if getattr(cls, name) is not getattr(EventService, name):
@@ -49,7 +49,7 @@ class EventService(Service):
         self._events: list[tuple[float, int, str, dict[str, Any]]] = []
         self._scheduled = 0
 
-    def at(self, time: float, action: str, **args: Any) -> None:
+    def at(self, time: float, action: str, **args: object) -> None:
         """Schedule an event.
 
         Args:
@@ -78,7 +78,7 @@ class EventService(Service):
         heapq.heappush(self._events, event)
         self._scheduled += 1
 
-    def after(self, seconds: float, action: str, **args: Any) -> None:
+    def after(self, seconds: float, action: str, **args: object) -> None:
         """Schedule an event so many seconds after `now`, as `at` does."""
         self.at(self.now + seconds, action, **args)
 

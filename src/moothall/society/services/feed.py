@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
 from moothall.society.arrays import Array, np
-from moothall.society.columns.register import nobody
+from moothall.society.columns.register import Register, nobody
+from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
 from moothall.society.services.feed_rows import RowFeed
@@ -24,7 +25,7 @@ from moothall.society.services.posts import Posted
 LONGEST: Final = 280  # the characters of a post at most
 
 
-def _publish(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Any, Any]:
+def _publish(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, Array]:
     text, topic = want["text"], want["topic"]
     length = feed.length(text)
     done = (length > 0) & (length <= LONGEST)
@@ -33,7 +34,7 @@ def _publish(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Any, An
     return done, value
 
 
-def _follow(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Any, Any]:
+def _follow(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, Any]:
     whom = want["id"]
     done = (whom >= 0) & (whom != sender)
     feed.follow(sender[done], whom[done])
@@ -75,7 +76,7 @@ class Feed(Service):
         self.rows: RowFeed | None = None
         self._posts = RowFeed(nobody(), most)
 
-    def of_population(self, population: Any) -> None:
+    def of_population(self, population: Register) -> None:
         """Store a population's posts, likes and follows in arrays."""
         self._posts = self.rows = RowFeed(population, self.most)
 
@@ -99,7 +100,7 @@ class Feed(Service):
         posts.forget(fields)
         return Answer(want, False, refusal.format(by=sender, want=want))
 
-    def settle_rows(self, books: Any, table: Any, entries: Array) -> None:
+    def settle_rows(self, books: Any, table: Table, entries: Array) -> None:
         """Settle the wants of many citizens of a population."""
         fields = {name: values[entries] for name, values in table.fields.items()}
         rule, now = _RULES[table.kind][0], books.clock.elapsed
@@ -124,6 +125,6 @@ class Feed(Service):
         """Return the posts and the follows; of a post, who liked it in order of id."""
         return self._posts.state()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore a state of `state_dict`."""
         self._posts.load(state)

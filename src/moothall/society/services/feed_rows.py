@@ -58,7 +58,7 @@ class RowFeed:
 
     # -- agents and texts --------------------------------------------------------------------------
 
-    def place(self, agents: Any) -> Any:
+    def place(self, agents: Array) -> Array:
         """Return agents' indices in the arrays: strangers follow all citizens."""
         place = np.where(agents >= 0, agents, len(self.population) + STRANGER - agents)
         most = int(place.max(initial=0)) + 1
@@ -67,7 +67,7 @@ class RowFeed:
             self._hot = None
         return place
 
-    def encoded(self, want: Want, citizens: Mapping[str, Any]) -> dict[str, Any]:
+    def encoded(self, want: Want, citizens: Mapping[str, object]) -> dict[str, Any]:
         """Return the fields of a want in arrays of a number, −1 where none stands for a value."""
         fields = {}
         for name, content in field_kinds(type(want)).items():
@@ -86,7 +86,7 @@ class RowFeed:
         for number in fields.values():
             self._texts.pop(number.item(), None)
 
-    def length(self, texts: Any) -> Array:
+    def length(self, texts: Array) -> Array:
         """Return the characters of texts; 0 for None."""
         words = self.population.words
         if len(self._lengths) < len(words):  # agents bring texts of their own
@@ -106,7 +106,7 @@ class RowFeed:
         text = self._texts.get(number)
         return self.population.decoded(TEXT, number) if text is None else text
 
-    def _number(self, text: Any) -> int:
+    def _number(self, text: object) -> int:
         """Return the number of a text; store a text that is not among the words."""
         if not isinstance(text, str):
             return -1
@@ -120,13 +120,13 @@ class RowFeed:
     def _id(self, number: int) -> str:
         return str(self.population.decoded(AGENT_ID, number))
 
-    def _ids(self, numbers: Any) -> list[str]:
+    def _ids(self, numbers: Array) -> list[str]:
         each, at = np.unique(numbers, return_inverse=True)
         return np.array([*map(self._id, each.tolist())], object)[at].tolist()  # type: ignore[no-any-return]
 
     # -- settling ----------------------------------------------------------------------------------
 
-    def publish(self, author: Any, text: Any, topic: Any, now: int) -> Array:
+    def publish(self, author: Array, text: Array, topic: Array, now: int) -> Array:
         """Publish posts; return their numbers."""
         count = len(author)
         numbers = self.next + np.arange(count)
@@ -146,7 +146,7 @@ class RowFeed:
         self._hot = None
         return numbers
 
-    def follow(self, followers: Any, whom: Any) -> None:
+    def follow(self, followers: Array, whom: Array) -> None:
         """Add follows that are new, in this order."""
         pairs = followers * (1 << 32) + whom
         first = np.sort(np.unique(pairs, return_index=True)[1])
@@ -154,7 +154,7 @@ class RowFeed:
         new = ~self.follows.contains(place, whom[first])
         self.follows.append(place[new], whom[first][new])
 
-    def like(self, agents: Any, numbers: Any) -> tuple[Any, Any]:
+    def like(self, agents: Array, numbers: Array) -> tuple[Array, Array]:
         """Like posts; return which likes were accepted, and the post's likes after each."""
         valid = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
         keys = _key(numbers[valid], agents[valid])
@@ -179,11 +179,11 @@ class RowFeed:
         self._hot = None
         return done, count
 
-    def liked(self, numbers: Any, agents: Any) -> Any:
+    def liked(self, numbers: Array, agents: Array) -> Array:
         """Return whether agents liked posts."""
         return self._has(_key(numbers, agents))
 
-    def _has(self, keys: Any) -> Any:
+    def _has(self, keys: Array) -> Array:
         at = np.searchsorted(self._liked, keys)
         there = at < len(self._liked)
         there[there] = self._liked[at[there]] == keys[there]
@@ -196,7 +196,7 @@ class RowFeed:
 
     # -- showing -----------------------------------------------------------------------------------
 
-    def hottest(self) -> tuple[Any, Any]:
+    def hottest(self) -> tuple[Array, Array]:
         """Return the indices of the hottest posts, rising, and their authors: 0, 1 and so on."""
         if self._hot is None:
             count = len(self.heat)
@@ -257,7 +257,7 @@ class RowFeed:
             self._with_others(numbers, rank, (readers, post, more))
         return numbers
 
-    def _by_follows(self, agents: Any) -> tuple[Any, Any, Any]:
+    def _by_follows(self, agents: Array) -> tuple[Array, Array, Array]:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
         follow = np.zeros(len(agents), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
@@ -277,7 +277,7 @@ class RowFeed:
         new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
         return follow, row[new], post[new]
 
-    def _with_others(self, numbers: Any, rank: Array, candidates: Any) -> None:
+    def _with_others(self, numbers: Array, rank: Array, candidates: tuple[Array, ...]) -> None:
         """Merge other posts of followed authors into the hot posts shown."""
         readers, post, more = candidates  # the row, the post and its rank
         shift, limit = 1 << len(self.author).bit_length(), numbers.shape[1]
@@ -390,11 +390,11 @@ class RowFeed:
         return {**vars(self), "population": range(len(self.population))}
 
 
-def _agents(likes: Any) -> Any:
+def _agents(likes: Array) -> Array:
     """Return the agents of likes, as numbered in wants."""
     return (likes & 0xFFFFFFFF) - _MIDDLE
 
 
-def _key(numbers: Any, agents: Any) -> Any:
+def _key(numbers: Array, agents: Array) -> Array:
     """Return likes as one number each, which sort by post."""
     return (numbers << 32) + agents + _MIDDLE

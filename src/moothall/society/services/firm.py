@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
@@ -89,7 +89,7 @@ class Firm(Service):
         self.asked = self.sold = self.paid = self.worked = 0
         self.month_asked = self.month_sold = 0
 
-    def settle_rows(self, books: Any, table: Any, entries: Array) -> None:
+    def settle_rows(self, books: Any, table: object, entries: Array) -> None:
         """Pay wages, or sell goods."""
         self.settle_together(books, table, entries, self.ledger, np.full(len(entries), self.at))
 
@@ -125,7 +125,7 @@ class Firm(Service):
         return f"{sender} has {books.balances.get(sender, 0)} cents, not {units * self.price}"
 
     @classmethod
-    def keep_together(cls, services: Iterable[Service], books: Any) -> None:
+    def keep_together(cls, services: Iterable[Service], books: object) -> None:
         """Store the numbers of firms in arrays."""
         firms = [each for each in services if isinstance(each, cls)]
         ledger = ServiceLedger(firms, cls.state_names, books)
@@ -164,7 +164,7 @@ class Firm(Service):
         """Return the price, wage and stock, and the counts of the day and month."""
         return {name: getattr(self, name) for name in self.state_names}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore a state of `state_dict`."""
         for name in self.state_names:
             setattr(self, name, state[name])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.society import math
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 
 DECADE_S: Final = 45_000  # the seconds of recency that ten times the likes are worth
 INTEREST_S: Final = 45_000  # the seconds of recency that a topic of full interest is worth
@@ -62,7 +62,7 @@ class Posted:
 
 
 # `place` has the author of each post, `hot` those of the hottest, rising, of `count` agents.
-def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
+def authors_of(place: Array, hot: Array, count: int) -> tuple[Array, Array, Array]:
     """Return each agent's number as an author, authors' last posts, and indices in `hot`; or −1."""
     order = np.argsort(place, kind="stable")
     own = place[order]

@@ -86,7 +86,7 @@ class Transfers(Service):
         self.counts = dict(state["counts"])
 
 
-def _pay(books: Any, cents: Array, service: str) -> None:
+def _pay(books: object, cents: Array, service: str) -> None:
     some = np.flatnonzero(cents)
     if len(some):
         pay_citizens(books, some, cents[some], service)
