@@ -403,7 +403,7 @@ def test_old_conversations_of_memories_are_forgotten(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("disk", "command", "problem"),
     (
-        (("--size", "400000", "--tmpfs"), "runs", "the disk is full: make room, and try again"),
+        (("--size", "400000", "--tmpfs"), "runs delete one", "the disk is full: make room"),
         (("--ro-bind", "."), "runs delete one", "it may not be written (Read-only file system)"),
     ),
 )

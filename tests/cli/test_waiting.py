@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,19 @@ def test_approvals_name_the_journal_that_stands_before_the_subcommand(folder: Pa
     done = journal_programs.moothall(*args, cwd=folder, MOOTHALL_JOURNAL="other.db")
     assert done.returncode == 0, done.stderr
     assert "moothall resume r --journal runs.db --agent MODULE:AGENT" in done.stdout
+
+
+def test_approvals_name_a_journal_whose_path_has_any_characters_as_a_shell_takes_it(
+    folder: Path,
+) -> None:
+    (folder / "runs.db").rename(folder / "a\nb's \\.db")
+    shown = moothall("approvals", "--journal", "a\nb's \\.db", cwd=folder).stdout
+    command = re.search(r"permit \w+( --journal .*), or refuse", shown)
+    assert command is not None, shown
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s|' {command[1]}"], capture_output=True, text=True, check=True
+    )
+    assert words.stdout == "--journal|a\nb's \\.db|"
 
 
 def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:

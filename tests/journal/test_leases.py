@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -202,3 +204,27 @@ def test_run_that_failed_and_was_killed_as_it_went_on_is_stopped(tmp_path: Path)
     asyncio.run(main())
     with Journal(tmp_path / "after") as journal:
         assert journal.run("R").state == "stopped"
+
+
+def test_run_whose_lease_file_may_not_be_opened_says_so() -> None:
+    """Such as one that the administrator's process made; it is no run of another process."""
+    program = """
+import os, sys
+from moothall import Journal, JournalError, ReActAgent, ScriptedModel
+os.chdir(sys.argv[1])
+open("runs.db-leases", "w").close()
+os.chmod("runs.db-leases", 0)
+os.chmod(".", 0o777)
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+with Journal("runs.db") as journal:
+    agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+    try:
+        agent.reply_sync("go", run_id="A")
+    except JournalError as error:
+        print(error)
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", program, folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "runs.db-leases': it may not be written (Permission denied)" in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -16,6 +15,7 @@ import click
 from moothall import NoSuchRun, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
+from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import as_usage_error, is_on_command_line, made_journal
 from moothall.journal import REASONS, Doubt, Entry, Journal, Outline
 from moothall.studio.orders import (
@@ -97,7 +97,7 @@ class RecordedRun:
         """Return a command about the run, as it is typed."""
         journal = ("--journal", self.journal.path) if self.names_journal else ()
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
-        return shlex.join(("moothall", name, self.run_id, *options, *journal, *agent))
+        return typed_command("moothall", name, self.run_id, *options, *journal, *agent)
 
     def next_commands(self, stop_reason: str) -> list[tuple[str, str]]:
         """Return how to continue after a stop reason, as (words, command); empty if it is over."""
@@ -124,7 +124,7 @@ class RecordedRun:
                 commands = [("to have it go on", served), ("to resume it here", here)]
             elif self.journal.waiting(self.run_id):
                 path = ("--journal", self.journal.path) if self.names_journal else ()
-                commands = [("to see for what", shlex.join(("moothall", "waiting", *path)))]
+                commands = [("to see for what", typed_command("moothall", "waiting", *path))]
             else:
                 commands = [("answered: the program of its agent goes on with it; or here", here)]
         return commands

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -14,6 +13,7 @@ import click
 from moothall.build import counted, escaped
 from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, print_doubts
+from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import (
     as_usage_error,
     is_on_command_line,
@@ -301,7 +301,7 @@ def _list(
     click.echo(f"{counted(sums.runs, 'run')}{shown_note}{f': {spent}' if spent else ''}")
     if needs := journal.sums(**{**filters, "needs_person": True}).runs:
         path = ("--journal", journal.path) if is_on_command_line("journal") else ()
-        command = escaped(shlex.join(("moothall", "waiting", *path)))
+        command = typed_command("moothall", "waiting", *path)
         click.echo(f"{needs:,} of them {'needs' if needs == 1 else 'need'} you: {command}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,18 @@ _PARTS: Final = re.compile(r"\n|[ \t]+|[\u2e80-\uffff]|[^ \t\n\u2e80-\uffff]+")
 _LONG: Final = re.compile(r"[^ \t\n\u2e80-\uffff]{10,}")
 QUICK_S: Final = 0.3
 """How long a wait may be before it is worth a line."""
+
+
+def typed_command(*words: str) -> str:
+    """Return a command on one line, as a shell takes it; control characters are in `$'…'`."""
+    return " ".join(map(_shell_word, words))
+
+
+def _shell_word(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    quoted = re.sub(r"([\\'])", r"\\\1", word)
+    return f"$'{escaped(quoted)}'"
 
 
 class Screen:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from moothall import ChangedArgs, ConfigError
 from moothall.actions import DECISION_KINDS
 from moothall.build import UnreadableText, escaped, read_json
 from moothall.cli.recorded_runs import next_lines
+from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import (
     as_usage_error,
     chosen_journal,
@@ -76,7 +76,7 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         click.echo(
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
         )
-        resume = f"{escaped(shlex.join(('moothall', 'resume', run.id)))}{_option(store)}"
+        resume = f"{typed_command('moothall', 'resume', run.id)}{_option(store)}"
         click.echo(f"  its program, or `{resume}`, goes on with it")
     if not waits and not asking_runs and not stopped:
         click.echo("Nothing waits.")
@@ -84,8 +84,9 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
 
 def _option(journal: Journal) -> str:
     """Return the option by which a shown command names the journal as this one did."""
-    path = shlex.quote(journal.path)  # without the password of a URL
-    return escaped(f" --journal {path}") if is_on_command_line("journal") else ""
+    if not is_on_command_line("journal"):
+        return ""
+    return f" {typed_command('--journal', journal.path)}"  # without the password of a URL
 
 
 def _print_list(
@@ -101,9 +102,7 @@ def _print_list(
         if is_approval:
             click.echo(f"  moothall approvals permit {key}{option}, or refuse {key}{option}")
         else:
-            click.echo(
-                f"  {shlex.join(('moothall', 'answer', escaped(each.run), key))} VALUE{option}"
-            )
+            click.echo(f"  {typed_command('moothall', 'answer', each.run, each.key)} VALUE{option}")
     for wait in asking_runs:
         run, agent, process = map(escaped, wait.values())
         click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")

@@ -36,7 +36,7 @@ def lock_problem(error: OSError) -> str:
     """Return why a file cannot be locked, or made for its locks, and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full: make room, and try again"
-    if error.errno in (errno.EROFS, errno.EPERM):
+    if error.errno in (errno.EROFS, errno.EPERM, errno.EACCES):
         return f"it may not be written ({error.strerror}): change its permissions"
     return f"it cannot be locked ({error.strerror}): use a local disk"
 

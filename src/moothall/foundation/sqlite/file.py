@@ -45,10 +45,11 @@ Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
 _LEAST_BYTES: Final = 512
 """A database has no fewer; SQLite itself treats a file of one byte as empty."""
 
+DISK_FULL: Final = "the disk is full: make room, and try again"
 _FAULTS: Final = {
     sqlite3.SQLITE_READONLY: "it may not be written ({error}): change its permissions",
     sqlite3.SQLITE_PERM: "it may not be written ({error}): change its permissions",
-    sqlite3.SQLITE_FULL: "the disk is full: make room, and try again",
+    sqlite3.SQLITE_FULL: DISK_FULL,
     sqlite3.SQLITE_IOERR: "the system cannot read or write it ({error}): see to its disk, the room "
     "there and the limits, and try again",
     sqlite3.SQLITE_CANTOPEN: "it, or the files beside it, -wal and -shm, cannot be opened: change "

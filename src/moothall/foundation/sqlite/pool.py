@@ -17,7 +17,7 @@ from moothall.foundation.arguments import check_seconds
 from moothall.foundation.database import CHANGES, Lock
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.sqlite.connection import SQLiteConnection
-from moothall.foundation.sqlite.file import SQLiteFile
+from moothall.foundation.sqlite.file import DISK_FULL, SQLiteFile
 from moothall.foundation.sqlite.rewriting import Rewriting, is_under_way, may_shrink
 from moothall.foundation.sqlite.wal_locks import Identity
 from moothall.foundation.threads import guard
@@ -59,7 +59,8 @@ class SQLitePool(Generic[E]):
         self._writer = 0  # the writing thread's id
         self._only_read = file.look(may_read)  # the reason, or empty
         self._identity: Identity = None
-        self._open(probe)
+        self._lacks_room = False  # whether the reason is a full disk
+        self._open(probe, may_read)
         self._end = weakref.finalize(self, _close, self._idle, file)
 
     # -- use ---------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ class SQLitePool(Generic[E]):
     def begin_writing(self, wait: bool) -> None:
         """Become the writer of this process."""
         self.check()
-        if self._only_read:
+        if self._only_read and not self._has_room_again():
             raise self.file.error(self._only_read)
         if not self._writing.acquire(blocking=False):
             if not wait:
@@ -255,7 +256,19 @@ class SQLitePool(Generic[E]):
         except sqlite3.Error as error:
             raise self.fault(error) from error
 
-    def _open(self, probe: str) -> None:
+    def _has_room_again(self) -> bool:
+        """Return whether a file that was opened on a full disk may be written by now."""
+        if not self._lacks_room:
+            return False
+        try:
+            connection = self.file.open(self._timeout, *self._settings)
+        except sqlite3.Error:
+            return False
+        self._only_read, self._lacks_room = "", False
+        self.give_back(connection)
+        return True
+
+    def _open(self, probe: str, may_read: bool) -> None:
         connection = None
         try:
             if self._only_read:
@@ -264,7 +277,14 @@ class SQLitePool(Generic[E]):
                     older = "an older moothall wrote it, and it cannot be brought up to date"
                     raise self.file.error(f"{older}: {self._only_read}")
             else:
-                connection = self.file.open(self._timeout, *self._settings)
+                try:
+                    connection = self.file.open(self._timeout, *self._settings)
+                except sqlite3.Error as error:
+                    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                    if not may_read or code != sqlite3.SQLITE_FULL or not self.file.path.exists():
+                        raise
+                    self._only_read, self._lacks_room = DISK_FULL, True
+                    connection = self._connect()  # what is there can be read
             connection.execute(probe).fetchone()
         except BaseException as error:
             if connection is not None:

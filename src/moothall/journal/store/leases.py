@@ -78,16 +78,9 @@ class FileLeases:
         """Take the lease of a run; return False if it is taken."""
         if run in self._leased:
             return False
+        if self._fd < 0:
+            self._open()
         try:
-            if self._fd < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                try:
-                    # One process makes it: that one sets its owner.
-                    self._fd = os.open(self._path, flags | os.O_EXCL, 0o600)
-                    copy_owner(self._path, self._journal)
-                except FileExistsError:
-                    self._fd = os.open(self._path, flags, 0o600)
-                self._finalizer = weakref.finalize(self, os.close, self._fd)
             self._lock(fcntl.F_WRLCK, run)
         except OSError as error:
             if error.errno in _LOCKED_ERRORS:
@@ -95,6 +88,19 @@ class FileLeases:
             raise JournalError(self._path, lock_problem(error)) from error
         self._leased.add(run)
         return True
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            try:
+                # One process makes it: that one sets its owner.
+                self._fd = os.open(self._path, flags | os.O_EXCL, 0o600)
+                copy_owner(self._path, self._journal)
+            except FileExistsError:
+                self._fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise JournalError(self._path, lock_problem(error)) from error
+        self._finalizer = weakref.finalize(self, os.close, self._fd)
 
     def give_back(self, run: int) -> None:
         """Release the lease of a run."""
