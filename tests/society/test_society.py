@@ -631,7 +631,7 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
         ({"engine": LocalEngine}, "engine= must be an engine, such as"),
         ({"budget": 5}, "budget= must be a Budget, got 5"),
         ({"facts": 3}, "facts= must be Facts, a dict, or a function"),
-        ({"journal": 3}, "journal= must be a Journal or the path of one, got 3"),
+        ({"journal": 3}, "journal= must be a Journal or its path, got 3"),
         ({"services": [3]}, "services= must be a list of Services, got 3"),
         ({"citizens": [living(print), living(print)]}, "unique"),
         ({"citizens": sharing({"money": 5})}, "'2' has the status of '1': give each its own"),

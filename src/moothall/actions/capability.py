@@ -21,11 +21,10 @@ from moothall.actions.marking import (
 from moothall.actions.retry import retried
 from moothall.actions.signature import Signature, check_parameters, check_returns
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
-from moothall.foundation.arguments import unknown_argument_error
+from moothall.foundation.arguments import is_async, unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import shorten
-from moothall.foundation.threads import is_async
 
 _ACTION_ATTRIBUTES = ("name", "function", "description", "parameters")
 

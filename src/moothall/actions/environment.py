@@ -17,12 +17,12 @@ from typing import Any, Protocol
 from moothall.actions import Action
 from moothall.actions.approval import Later
 from moothall.actions.retry import repeated_in_thread
+from moothall.foundation.arguments import is_async
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import (
     DATA,
     WORKERS,
     awaited,
-    is_async,
     is_cancelled,
     loop_is_running,
 )

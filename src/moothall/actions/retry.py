@@ -13,10 +13,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_boolean, check_integer, check_seconds
+from moothall.foundation.arguments import check_boolean, check_integer, check_seconds, is_async
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import error_message
-from moothall.foundation.threads import context_value, is_async
+from moothall.foundation.threads import context_value
 
 _END: Final[ContextVar[threading.Event | None]] = ContextVar("moothall_end", default=None)
 """Set once nobody waits any more for the call that a thread carries out in this context."""

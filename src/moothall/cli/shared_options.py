@@ -23,7 +23,6 @@ from moothall.budget import RUN_LIMITS, Limit
 from moothall.build import escaped
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.values import NonEmptyText, OneOf, WholeNumberType, above_0
-from moothall.foundation.postgres import is_url
 
 if TYPE_CHECKING:
     from moothall import Agent
@@ -179,8 +178,10 @@ def open_journal(path: str | None) -> Journal:
     """Open the journal of a path, which must exist."""
     if path is None:
         raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
+    from moothall.journal import Journal
+
     with as_usage_error(source_of("journal")):
-        if not is_url(path) and not os.path.exists(path):
+        if not Journal.is_url(path) and not os.path.exists(path):
             raise JournalError(
                 path, "there is no such file; `moothall act TASK --journal PATH` makes one"
             )

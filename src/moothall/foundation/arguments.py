@@ -6,8 +6,8 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.text import excerpt, nearest
@@ -33,11 +33,18 @@ _OF_REQUESTS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature"
 """Fields of requests to models, which agents do not have."""
 
 
-def names_checked(target: T) -> T:
+@overload
+def names_checked(target: T) -> T: ...
+@overload
+def names_checked(*, foreign_names: Mapping[str, str]) -> Callable[[T], T]: ...
+def names_checked(target: Any = None, *, foreign_names: Mapping[str, str] | None = None) -> Any:
     """Make a class or method name the nearest known argument when it is given an unknown one.
 
     The constructor keeps its signature, so that type checkers and editors know the names.
+    `foreign_names` has attributes of other libraries, and what each is called in the class.
     """
+    if target is None:
+        return lambda cls: names_checked(named_elsewhere(**(foreign_names or {}))(cls))
     if isinstance(target, type):
         target.__init__ = names_checked(target.__init__)  # type: ignore[misc]
         return target
@@ -59,7 +66,7 @@ def names_checked(target: T) -> T:
                 raise
             raise misuse from None
 
-    return checked  # type: ignore[return-value]
+    return checked
 
 
 def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
@@ -206,12 +213,27 @@ def check_boolean(name: str, value: object) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
 
 
-def check_function(name: str, value: Any, *takes: str, optional: bool = False) -> None:
-    """Raise ConfigError unless a value can be called with these arguments, which are named."""
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calling the function returns a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def check_function(
+    name: str, value: Any, *takes: str, plain: bool = False, optional: bool = False
+) -> None:
+    """Raise ConfigError unless a value can be called with these arguments, which are named.
+
+    `plain` refuses an `async` function, too.
+    """
     if value is None and optional:
         return
     if not callable(value):
-        raise ConfigError(f"{name} must be a function, got {excerpt(value)}")
+        raise ConfigError(f"{name} must be a {'plain ' * plain}function, got {excerpt(value)}")
+    if plain and is_async(value):
+        raise ConfigError(f"{name} must be a plain function, got the async {value!r:.80}")
     if not can_take(value, len(takes)):
         function_name = getattr(value, "__qualname__", type(value).__qualname__)
         got = f"{function_name}{inspect.signature(value)}"

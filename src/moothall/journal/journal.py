@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Self, Unpack
 
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.reading import add_sources_of, reading_here
+from moothall.foundation import postgres
 from moothall.foundation.arguments import check_boolean, check_integer, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
@@ -72,6 +73,7 @@ class Journal:
     """
 
     filters: ClassVar[Mapping[str, RunFilter]] = FILTERS
+    is_url: ClassVar[Callable[[object], bool]] = staticmethod(postgres.is_url)
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "process", timeout: float = 10
@@ -91,9 +93,7 @@ class Journal:
             return journal
         if isinstance(journal, str | os.PathLike):
             return cls(journal)
-        raise ConfigError(
-            f"{owner}: journal= must be a Journal or the path of one, got {journal!r:.80}"
-        )
+        raise ConfigError(f"{owner}: journal= must be a Journal or its path, got {journal!r:.80}")
 
     @property
     def path(self) -> str:

@@ -33,6 +33,7 @@ NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
 NOTIFYING: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
 _TRIES: Final = 3
+_NO_RUN: Final = 0
 _WAITING_RUNS: Final = (
     "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
     "w.agent = ? AND w.thread = ? AND w.run <> ? AND w.place > 0 GROUP BY r.number, r.id, r.last "
@@ -106,6 +107,12 @@ class Runs:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().close()
             raise
+
+    def check_writable(self) -> None:
+        """Write what no run has: a full disk, or a server that is a standby now, can be read."""
+        self._store.check()
+        with self._store.writing(lock=RUNS) as db:
+            self._store.index_text(db, _NO_RUN, str(time.monotonic()))
 
     def wait_for_openings(self) -> None:
         """Wait until each run that a cancelled caller wanted open is given back."""

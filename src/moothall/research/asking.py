@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Block, DefinitionError, action
 from moothall.build import refuse_on_loop
-from moothall.foundation.threads import loop_is_running
 from moothall.research.extractive.index import QuestionWords
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
 from moothall.research.report import Report
@@ -49,10 +48,13 @@ def ask(
         DefinitionError: `report` is no report, or the question is empty
         RuntimeError: an event loop runs in this thread, and a model is given
     """
-    if model is None and loop_is_running():  # a thread with a loop runs no other
-        with ThreadPoolExecutor(1) as executor:
+    try:
+        refuse_on_loop("ask", "ask_async(…)")
+    except RuntimeError:
+        if model is not None:
+            raise
+        with ThreadPoolExecutor(1) as executor:  # a thread with a loop runs no other
             return executor.submit(ask, report, question, budget=budget).result()
-    refuse_on_loop("ask", "ask_async(…)")
     return asyncio.run(ask_async(report, question, model=model, budget=budget))
 
 

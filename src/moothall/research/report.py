@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from moothall import DefinitionError, FileError, Reply, StateError, StopReason, Usage
-from moothall.build import counted, display, dump_state, one_line
-from moothall.foundation.arguments import named_elsewhere
+from moothall.build import counted, display, dump_state, names_checked, one_line
 from moothall.journal import REASONS
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
@@ -71,7 +70,7 @@ class ReportForm(NamedTuple):
 _WORD: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
-@named_elsewhere(sources="citations", text="markdown")
+@names_checked(foreign_names={"sources": "citations", "text": "markdown"})
 @dataclass(frozen=True)
 class Report:
     """The result of research.

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from moothall import Agent, ConfigError, DuplicateAgent
 from moothall.build import check_function, check_integer, check_text, counted
-from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
@@ -22,6 +21,7 @@ from moothall.society.kernel.variables import (
     OWNER,
     by_number,
     image_of,
+    is_ours,
     root_of,
     says_itself,
     title_of,

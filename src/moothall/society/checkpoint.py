@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 
 from moothall import Memory, StateError
 from moothall.build import APPENDED, Record
-from moothall.foundation.lazily import is_ours
 from moothall.society.arguments import owners_of, take_parts
 from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
@@ -20,6 +19,7 @@ from moothall.society.columns.want_table import Table
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.variables import (
+    is_ours,
     load_states,
     of_agent,
     states_of,

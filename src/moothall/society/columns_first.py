@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moothall import BROADCAST, ConfigError, StateError
-from moothall.foundation.lazily import is_ours
 from moothall.society import checkpoint
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
@@ -18,6 +17,7 @@ from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
+from moothall.society.kernel.variables import is_ours
 from moothall.society.kernel.wants import answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES

@@ -36,7 +36,6 @@ from moothall.build import (
     recorded,
     side_by_side,
 )
-from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
@@ -273,10 +272,8 @@ class Experiments(Steps):
         """Return the citizens to ask, of whom a dict or a function chooses."""
         if not isinstance(citizens, Mapping) and not callable(citizens):
             return self._to_ask(citizens)
-        if callable(citizens) and is_async(citizens):
-            raise ConfigError(f"citizens must be a plain function, got {citizens!r:.80}")
         if callable(citizens):
-            check_function("citizens", citizens, "respondent")
+            check_function("citizens", citizens, "respondent", plain=True)
         view, chosen = self._view_now(), dict[str, SocietyMailbox | None]()
         for number, (id, mailbox) in enumerate(self._to_ask(None).items()):
             if number % _CHOSEN_AT_ONCE == 0:

@@ -40,7 +40,6 @@ from moothall.build import (
     to_its_end,
     tracing,
 )
-from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.society import arguments, checkpoint, columns_first
 from moothall.society.checkpoint import KIND, VERSION, SocietyState
@@ -498,7 +497,7 @@ class Society(Experiments):
         self._telling = True
         try:
             # A plain one may wait for a thread that uses the society.
-            plain = not is_async(progress)
+            plain = not inspect.iscoroutinefunction(progress)
             paused = to_its_end(asyncio.to_thread(progress, row)) if plain else progress(row)
             while inspect.isawaitable(paused):
                 paused = await paused
@@ -557,11 +556,8 @@ class Society(Experiments):
                 not, or None to stop it. It may change all but `from`. Interceptors are called in
                 the order of these calls. A failing interceptor changes nothing, and is logged.
         """
-        if callable(interceptor):
-            self.make_agents()
-        if not callable(interceptor) or is_async(interceptor):
-            raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
-        check_function("intercept: interceptor", interceptor, "message")
+        check_function("intercept: interceptor", interceptor, "message", plain=True)
+        self.make_agents()
         self.interceptors: tuple[Interceptor, ...] = (*self.interceptors, interceptor)
 
     def announce(self, news: object) -> None:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from moothall import ConfigError
 from moothall.build import check_function, object_schema, one_line
-from moothall.foundation.threads import is_async
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import checked_list
 from moothall.society.kernel.mind import jobless_of, people_of, profile_of, recalled, recent_talks
@@ -185,9 +184,7 @@ class Question:
             raise ConfigError(f"{label}: low and high must be numbers")
         if len(bounds) == 2 and bounds[0] >= bounds[1]:
             raise ConfigError(f"{label}: low must be below high, got {bounds[0]} and {bounds[1]}")
-        if self.by is not None and (not callable(self.by) or is_async(self.by)):
-            raise ConfigError(f"{label}: by must be a plain function, got {self.by!r:.80}")
-        check_function(f"{label}: by", self.by, "respondent", optional=True)
+        check_function(f"{label}: by", self.by, "respondent", plain=True, optional=True)
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from moothall.agents.agent import CURRENT
 from moothall.agents.callers import CallerContext
 from moothall.agents.context import CallChannel, Context, filled
 from moothall.foundation import tracing
+from moothall.foundation.arguments import is_async
 from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import error_message, log_failure, printable
-from moothall.foundation.threads import DATA, WORKERS, awaited, call_user, is_async
+from moothall.foundation.threads import DATA, WORKERS, awaited, call_user
 from moothall.spaces.delivery import ANSWER, ASKING, FINISHED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 

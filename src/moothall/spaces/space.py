@@ -19,7 +19,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.foundation.text import counted, log_failure
-from moothall.foundation.threads import guard, is_async, loop_is_running, refuse_on_loop
+from moothall.foundation.threads import guard, loop_is_running, refuse_on_loop
 from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
 from moothall.spaces.draining import counts, drained, idle
 from moothall.spaces.handler import call_callback
@@ -294,9 +294,7 @@ class Space:
             SpaceClosed: the space is closed
             BrokerError: `everywhere`, and the broker cannot be reached
         """
-        if not callable(callback) or is_async(callback):
-            raise DefinitionError(f"observe takes a plain function, got {callback!r}")
-        check_function("observe: callback", callback, "message")
+        check_function("observe: callback", callback, "message", plain=True)
         (self._observe_everywhere if everywhere else self._observe)(callback)
 
     def _observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:

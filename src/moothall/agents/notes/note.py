@@ -12,8 +12,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from moothall import FileError
-from moothall.build import cut, shorten
-from moothall.foundation.text import printable
+from moothall.build import cut, one_line, shorten
 
 MAX_CHARS: Final = 20_000
 """The longest text of a note."""
@@ -51,7 +50,7 @@ class Note:
     def line(self) -> str:
         """The first line of the text that says something, shortened."""
         lines = (each.strip(" \t#*->") for each in self.text.splitlines())
-        return shorten(printable(next(filter(None, lines), "")), _LINE_CHARS)
+        return one_line(next(filter(None, lines), ""), _LINE_CHARS)
 
 
 def checked_name(text: str) -> str:
@@ -65,7 +64,7 @@ def checked_name(text: str) -> str:
     ):
         raise FileError(
             f"the name of a note is 1 to {_NAME_CHARS} letters, digits and single hyphens, such as "
-            f"annas-address, got {shorten(printable(text), 80)!r}"
+            f"annas-address, got {shorten(text, 80)!r}"
         )
     return name
 

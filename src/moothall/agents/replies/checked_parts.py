@@ -11,9 +11,8 @@ from weakref import WeakSet
 
 from moothall.actions import Action
 from moothall.actions.message import address
-from moothall.foundation.arguments import can_take, check_function
+from moothall.foundation.arguments import can_take, check_function, is_async
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
-from moothall.foundation.threads import is_async
 
 
 class Replier:

@@ -11,7 +11,6 @@ import click
 
 from moothall.build import counted, escaped
 from moothall.cli.shared_options import journal_option, json_data_option, open_journal, print_json
-from moothall.foundation.postgres import is_url
 from moothall.journal import Deleted, Journal
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class MemoryPath(click.Path):
         ctx: click.Context | None,
     ) -> str:
         """Return it as it was given."""
-        return str(value if is_url(value) else super().convert(value, param, ctx))
+        return str(value if Journal.is_url(value) else super().convert(value, param, ctx))
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,7 @@ def print_deleted(
     click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
     if not deleted.overwritten:
         reason = "the file is large or in use, so it was not written anew: copies"
-        if is_url(journal.path):
+        if Journal.is_url(journal.path):
             reason = "the server keeps its files as they are: copies"
         click.echo(
             f"moothall: {reason} of some rows may be left in it until `moothall runs compact`",

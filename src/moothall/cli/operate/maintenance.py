@@ -19,7 +19,6 @@ from moothall.cli.shared_options import (
     open_journal,
 )
 from moothall.cli.values import Age, FileToWrite, WholeNumberType
-from moothall.foundation.postgres import is_url
 from moothall.journal import REASONS
 
 
@@ -203,7 +202,7 @@ def restore(path: str, journal: str | None) -> int:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if journal is None:
         raise click.UsageError("no journal was named: give --journal PATH")
-    if is_url(journal):
+    if Journal.is_url(journal):
         raise click.UsageError("a server's journal is restored by its own program: psql")
     old = Journal.restore(path, journal)
     click.echo(escaped(f"restored from {path}"))

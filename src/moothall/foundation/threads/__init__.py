@@ -11,7 +11,6 @@ from moothall.foundation.threads.user_functions import awaited as awaited
 from moothall.foundation.threads.user_functions import call_observers as call_observers
 from moothall.foundation.threads.user_functions import call_user as call_user
 from moothall.foundation.threads.user_functions import in_worker as in_worker
-from moothall.foundation.threads.user_functions import is_async as is_async
 from moothall.foundation.threads.user_functions import plain_or_async as plain_or_async
 from moothall.foundation.threads.waiting import Channel as Channel
 from moothall.foundation.threads.waiting import WaitingLine as WaitingLine

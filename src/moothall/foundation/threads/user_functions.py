@@ -10,6 +10,7 @@ from logging import Logger
 from types import CoroutineType, GeneratorType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
+from moothall.foundation.arguments import is_async
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads.workers import WORKERS
 
@@ -18,14 +19,6 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 DATA: Final = frozenset((type(None), bool, int, float, str, list, dict))
 """The classes of most values that functions return: none is an awaitable."""
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling the function returns a coroutine."""
-    while isinstance(function, partial):
-        function = function.func
-    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def plain_or_async(method: Callable[P, object]) -> Callable[P, Any]:

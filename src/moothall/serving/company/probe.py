@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MoothallError
 from moothall.build import log_failure
-from moothall.foundation.database import RUNS
 
 if TYPE_CHECKING:
     from moothall.serving.company.company_space import CompanySpace
@@ -24,8 +23,6 @@ ANSWERS_S: Final = 2.0
 LIVES_S: Final = 10.0
 """Seconds that a loop may be held until the company is not live."""
 _POLL_S: Final = 0.02
-_NO_RUN: Final = 0
-"""What is written to see that the journal takes it: the text of a run that no journal has."""
 
 
 class Probe:
@@ -79,13 +76,11 @@ class Probe:
             await asyncio.sleep(_POLL_S)
 
     def _try_journal(self) -> None:
-        """Write to the journal: a full disk, or a server that is a standby now, can be read."""
+        """Write to the journal, which may be readable only."""
         journal, fault = self._space.journal, ""
         try:
             if journal is not None:
-                journal.file.check()
-                with journal.file.writing(lock=RUNS) as db:
-                    journal.file.index_text(db, _NO_RUN, str(time.monotonic()))
+                journal.held_runs.check_writable()
         except MoothallError as error:
             fault = str(error)
             if fault != self._fault:

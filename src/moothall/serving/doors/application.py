@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from moothall import Agent, ConfigError, MissingExtra
+from moothall import Agent, ConfigError, DefinitionError, MissingExtra
 from moothall.agents.replies.sub_agents.going_on import keep_resuming
-from moothall.build import check_text, log_failure
-from moothall.foundation.arguments import unknown_argument_error
+from moothall.build import check_text, log_failure, nearest
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.a2a_rest import A2ARest
@@ -97,8 +96,9 @@ def asgi(
     """
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
-    if unknown := unknown_argument_error(asgi, options, DoorOptions.__annotations__):
-        raise unknown
+    for name in options.keys() - DoorOptions.__annotations__.keys():
+        near = nearest(name, DoorOptions.__annotations__)
+        raise DefinitionError(f"asgi has no argument {name}={near}")
     front: Any = {name: each for name, each in options.items() if name in FRONT_OPTIONS}
     of_callers: Any = {name: each for name, each in options.items() if name not in front}
     callers = Callers(token, **of_callers)

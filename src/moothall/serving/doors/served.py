@@ -38,9 +38,9 @@ from moothall.build import (
     address,
     answer,
     call_user,
+    context_value,
     guard,
 )
-from moothall.foundation.threads import reset
 from moothall.journal import Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover
@@ -305,11 +305,8 @@ class Served:
             delivery.mailbox, delivery.state = agent.space_mailbox, Delivery.RUNNING
             delivery.caller_context = context
             # As if a message were handled: what the reply leads to finds its caller by `CURRENT`.
-            before = CURRENT.set(delivery)
-            try:
+            with context_value(CURRENT, delivery):
                 yield
-            finally:
-                reset(before)
 
     @contextmanager
     def _sending(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:

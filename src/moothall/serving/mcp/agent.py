@@ -35,7 +35,6 @@ from moothall.build import (
     nearest,
     shorten,
 )
-from moothall.foundation.threads import loop_is_running
 from moothall.serving.mcp.connection import ServerConnection
 from moothall.serving.mcp.listing import Definition, ServerOffer
 from moothall.serving.mcp.lock import DefinitionLock
@@ -60,8 +59,7 @@ class MCPAgent(Agent):
 
     Add it to a space, where other agents call its actions by the tools' names. Or give it to an
     agent with a loop, in `actions=[…]`: its model may then call the tools, named by the id, `_` and
-    the tool. A server that has resources or prompts also has the actions `read_resource` and
-    `get_prompt`.
+    the tool. Resources and prompts are read by the actions `read_resource` and `get_prompt`.
 
     The server is started or reached when the agent is first used, and started again after its end,
     with growing delays. A tool that reports an error raises `ActionError`. So does a call that
@@ -74,8 +72,7 @@ class MCPAgent(Agent):
         target: the server's command, as text or as a list, or its address (`https://…/mcp`)
         env: variables for the server's process, which else has only a few, such as `PATH`
         headers: headers for the server's address, such as `{"Authorization": "Bearer …"}`; or a
-            function, plain or `async`, that returns those of each request, such as a token that
-            expires
+            function, plain or `async`, that returns those of each request
         auth: who logs in at the server's address: an `httpx2.Auth`, such as the MCP SDK's
             `ClientCredentialsOAuthProvider` or `OAuthClientProvider`
         lock: the path of a lock file with the definitions that a person has accepted
@@ -300,8 +297,11 @@ class MCPAgent(Agent):
         Raises:
             MCPServerError: the server cannot be started or reached
         """
-        if self._actions is None and not loop_is_running():
-            self._open_connection().open_in_thread()
+        if self._actions is None:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                self._open_connection().open_in_thread()
         return super().offers
 
     def all_offers(self) -> dict[str, Action]:

@@ -19,7 +19,6 @@ from moothall import (
     InvalidArguments,
 )
 from moothall.build import SchemaValidator, object_schema, one_line
-from moothall.foundation.text import printable
 from moothall.serving.mcp.listing import (
     PROMPTS,
     RESOURCES,
@@ -178,7 +177,7 @@ class Actions:
             return await perform(f'"{name}"', send, context, definition)
 
         options = {
-            "description": printable(visible(description)),
+            "description": visible(description),
             "parameters": {"type": "object"} if definition.fault else seen_schema(schema),
             "access_policy": policy,
             "idempotent": name in self._idempotent,

@@ -15,8 +15,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode
 
-from moothall.build import log_failure
-from moothall.foundation.threads import reset
+from moothall.build import context_value, log_failure
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.ids import span_id_of
 
@@ -78,13 +77,9 @@ class SpanScope:
     def within_step(self, key: str) -> Iterator[None]:
         """Derive the ids of children from the key of a step too."""
         base = None if self.base is None else span_id_of(self.base, "step", key)
-        token = SCOPE.set(
-            SpanScope(self.span, self._context, self.ambient, base, self.conversation)
-        )
-        try:
+        scope = SpanScope(self.span, self._context, self.ambient, base, self.conversation)
+        with context_value(SCOPE, scope):
             yield
-        finally:
-            reset(token)
 
 
 class OpenSpan:
@@ -113,9 +108,11 @@ class OpenSpan:
 
     def leave(self, entered: tuple[Token[Any], Token[Any]]) -> None:
         """Make it the parent no more."""
-        ours, theirs = entered
-        reset(theirs)
-        reset(ours)
+        for token in reversed(entered):
+            try:
+                token.var.reset(token)
+            except ValueError:  # a coroutine is closed in another context
+                pass
 
     def piece(self) -> None:
         """Note that a piece of a streamed answer has come."""

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from moothall import BlockParams, ConfigError, action
 from moothall.build import UnreadableText, object_schema
-from moothall.foundation.text import copied_stretch
 from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
@@ -35,8 +34,11 @@ _ACTS: Final = Numbers(map(code, ("leisure", "social")), "uint8")
 
 
 def _is_repeated(sentence: str, before: list[str]) -> bool:
-    words = min(_SAME_WORDS, max(len(sentence.split()), _FEW_WORDS))
-    return bool(copied_stretch(sentence, before, words))
+    words = sentence.split()
+    count = min(_SAME_WORDS, max(len(words), _FEW_WORDS))
+    stretches = [f" {' '.join(words[at : at + count])} " for at in range(len(words) - count + 1)]
+    texts = [f" {' '.join(text.split())} " for text in before]
+    return any(stretch in text for text in texts for stretch in stretches)
 
 
 def relation_after(relation: WholeNumber, contact: int) -> WholeNumber:

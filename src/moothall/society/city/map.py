@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from moothall import ConfigError
-from moothall.build import check_integer, check_text, error_text, excerpt
-from moothall.foundation.arguments import unknown_argument_error
+from moothall.build import check_integer, check_text, error_text, excerpt, names_checked
 from moothall.society.arrays import WholeNumber
 from moothall.society.clock import DAY_S
 
@@ -19,6 +18,7 @@ _MOST = 1_000_000_000
 _FORMAT = "moothall.city/1"
 
 
+@names_checked
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place in a city.
@@ -68,6 +68,7 @@ class Place:
             raise ConfigError(f"place {excerpt(self.id)}: {error}") from None
 
 
+@names_checked
 @dataclass(frozen=True, slots=True)
 class Road:
     """A road between two nodes.
@@ -104,6 +105,7 @@ class Road:
             raise ConfigError(f"{where}oneway must be a boolean, got {excerpt(self.oneway)}")
 
 
+@names_checked
 @dataclass(frozen=True, slots=True)
 class Mode:
     """A mode of travel: `metres` in `seconds`, after a wait. Whole numbers keep times exact.
@@ -277,6 +279,5 @@ def _read_rows(label: str, rows: object, kind: type[T]) -> list[T]:
         try:
             objects.append(kind(**row))
         except TypeError as error:
-            why = unknown_argument_error(kind, row) or error
-            raise ConfigError(f"{label}[{number}]: {why}") from None
+            raise ConfigError(f"{label}[{number}]: {error}") from None
     return objects

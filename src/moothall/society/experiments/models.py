@@ -20,7 +20,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from moothall import Block, BlockParams, ConfigError, ModelError, model
 from moothall.budget import Budget
 from moothall.build import check_function, error_text
-from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.models import ModelName
 from moothall.society import blocks as known
@@ -280,7 +279,7 @@ def function_of(source: Source, folder: Path, *takes: str) -> Callable[..., Any]
     if not path.is_relative_to(root):
         raise ConfigError(f"{name!r} is not in the folder of the experiment, {root}")
     function = getattr(_module(path, name, root), attribute, None)
-    if not callable(function) or is_async(function):
+    if not callable(function) or inspect.iscoroutinefunction(function):
         raise ConfigError(f"{name!r} has no plain function {attribute!r}")
     if takes:
         check_function(repr(source), function, *takes)

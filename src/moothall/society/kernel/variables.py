@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from moothall import Agent, StateError
 from moothall.build import Space
-from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import np
 
 OWNER: Final = "_lives_in"
@@ -39,6 +38,12 @@ class Token:
 
     def __deepcopy__(self, copied: object) -> Token:
         return self
+
+
+def is_ours(kind: type) -> bool:
+    """Return whether a class is moothall's, whose state is known."""
+    # Of the text: `==` of a public class's module compares where the class is defined.
+    return f"{kind.__module__}.".startswith("moothall.")
 
 
 def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.errors import ConfigError, MissingExtra, RequestError
 from moothall.foundation.text import log_failure
-from moothall.foundation.threads import is_async, loop_is_running
+from moothall.foundation.threads import loop_is_running
 from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
@@ -124,11 +124,8 @@ class AMQPSpace(Space):
         check_integer("AMQPSpace: deliveries=", deliveries, optional=True)
         check_integer("AMQPSpace: prefetch=", prefetch, 1, 65535, optional=True)
         check_integer("AMQPSpace: prefetch_bytes=", prefetch_bytes)
-        if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
-            raise ConfigError(
-                f"AMQPSpace: on_connection= must be a plain function, got {on_connection!r}"
-            )
-        check_function("AMQPSpace: on_connection=", on_connection, "what", "text", optional=True)
+        label, takes = "AMQPSpace: on_connection=", ("what", "text")
+        check_function(label, on_connection, *takes, plain=True, optional=True)
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.budget import RUN_LIMITS, RunLimits
-from moothall.foundation.postgres import is_url
 from moothall.models import ModelName, budget_of, made_model, weights
 
 if TYPE_CHECKING:
@@ -141,7 +140,9 @@ def check_reviewer(order: ActOrder) -> None:
 
 def check_journal_apart(order: ActOrder, path: str | None) -> None:
     """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
-    if path is None or is_url(path):
+    from moothall.journal import Journal
+
+    if path is None or Journal.is_url(path):
         return
     # A permitted command can write only below the folder. If it could write the journal, it could
     # change what was permitted, and the folder in which the run is resumed.
