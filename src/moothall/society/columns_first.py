@@ -6,6 +6,7 @@ becomes one, within a step too, once the rows have had their turn.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ MANY: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
 _MAILBOX: Final = 1_000
 """A smaller mailbox may be full, of which a row is not told."""
+_AT_ONCE: Final = 32  # agents are made while others wait for the loop
 _PROFILE: Final = (
     *("age", "gender", "education", "household", "skill"),
     *(*ATTRIBUTES, "interests", "income"),
@@ -153,6 +155,17 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
             society.new_agent_rows.append(row)
 
 
+async def look_at_in_turn(society: Any, ids: Iterable[str]) -> None:
+    """Make agents of some citizens, where others have their turns on the loop meanwhile."""
+    population: Population = society.population
+    # By id: who leaves meanwhile renumbers the rows.
+    for number, id in enumerate([*ids], 1):
+        if (row := population.find_row(id)) is not None:
+            look_at(society, [row])
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 def look_at_all(society: Any) -> None:
     """Make all rows agents."""
     society.router.at_own_work = True  # many agents take seconds
@@ -219,25 +232,24 @@ def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:
 # -- what rows cannot do ---------------------------------------------------------------------------
 
 
-def make_ready(society: Any) -> None:
+async def make_ready(society: Any) -> None:
     """Make agents of rows that could not live the step, or hear what is said."""
     if society.want_tables is None:
         for each in society.interventions:
             if (each.status or each.tell) and each.falls_in(society.number, society.clock):
-                _before_intervention(society, each)
+                await look_at_in_turn(society, _changed_by(society, each))
     population: Population = society.population
-    if not population.agents:
-        return
-    society.router.thread.drain()
-    cut_short = [each for each in society.router.sent if not is_heard_whole(population, each)]
-    if any(each.envelope.to == BROADCAST for each in cut_short):
-        look_at(society, range(len(population)))
-    elif cut_short:
-        look_at(society, [population.row_of(each.envelope.to) for each in cut_short])
+    while 0 < len(population.agents) < len(population):
+        society.router.thread.drain()
+        sent = [each for each in society.router.sent if not is_heard_whole(population, each)]
+        to = {each.envelope.to for each in sent}
+        if not to:
+            return
+        await look_at_in_turn(society, population.all_ids() if BROADCAST in to else to)
 
 
-def _before_intervention(society: Any, intervention: Intervention) -> None:
-    """Make agents of those whose status could not hold what an intervention says."""
+def _changed_by(society: Any, intervention: Intervention) -> list[str]:
+    """Return the citizens whose columns could not hold what an intervention says."""
     population, books, citizens = society.population, society.books, intervention.citizens
     rows: Any = range(len(population))
     if isinstance(citizens, list):
@@ -253,8 +265,7 @@ def _before_intervention(society: Any, intervention: Intervention) -> None:
             population.fitting(name, number)
     except (ConfigError, KeyError):
         holds = False
-    if not holds:
-        look_at(society, map(int, rows))
+    return [] if holds else [population.id_of(int(row)) for row in rows]
 
 
 # -- what is told of all ---------------------------------------------------------------------------

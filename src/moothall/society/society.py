@@ -223,9 +223,9 @@ class Society(Experiments):
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
         return function()
 
-    def _make_ready(self) -> None:
+    async def _make_ready(self) -> None:
         if self.in_columns:
-            columns_first.make_ready(self)
+            await columns_first.make_ready(self)
 
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""

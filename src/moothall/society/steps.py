@@ -112,7 +112,7 @@ class Steps(Space):
             )
         router = self.router
         await self._all_here()
-        self._make_ready()
+        await self._make_ready()
         self.broken = f"step {self.number} was broken off"
         self._in_step = True
         self.books.faults.now.clear()
@@ -133,8 +133,8 @@ class Steps(Space):
                 router.at_own_work = False
             self.want_tables = tables
             await self._engine.run(self._perceive(view), router)
+            await self._make_ready()
             router.at_own_work = True
-            self._make_ready()
             to_services = [s for s in early if s.envelope.to in self._reached]
             row = self._commit(delivered, to_services, tables)
         except asyncio.CancelledError:
@@ -522,7 +522,7 @@ class Steps(Space):
     def make_agents(self) -> None:
         """Make agents of citizens that live in columns by the society's own choice."""
 
-    def _make_ready(self) -> None:
+    async def _make_ready(self) -> None:
         """Make agents of those that cannot go on in columns."""
 
     def _row_name(self, id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -278,6 +279,24 @@ async def test_intervention_changes_rows_and_makes_agents_of_those_who_could_not
         for number in (4, 5):  # who were told it
             assert town.agents[number].memory.stream[-1:] == every[number].memory.stream[-1:]
         alike(town, agents)
+
+
+async def test_intervention_that_tells_all_leaves_the_loop_to_others_meanwhile() -> None:
+    async with made() as town:
+        population, seen, tasks = town.population, set[int](), list[asyncio.Task[None]]()
+        assert population is not None
+
+        async def watch() -> None:
+            while len(population.agents) < COUNT:
+                seen.add(len(population.agents))
+                await asyncio.sleep(0)
+
+        async def begin(row: dict[str, Any]) -> None:
+            tasks[:] = tasks or [asyncio.create_task(watch())]
+
+        town.intervene(Intervention(1, tell=["the mill burns"]))
+        await town.run(steps=2, progress=begin)
+        assert len(seen) > 2
 
 
 @pytest.mark.parametrize(
