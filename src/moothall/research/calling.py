@@ -38,10 +38,7 @@ _OF_URLS = re.compile("ur[il]", re.IGNORECASE)
 
 
 class Tools:
-    """What a researcher may call: its tools and searchers, within its sites, exclude and since.
-
-    Those of an agent whose actions come and go, such as a server's, are as it has them now.
-    """
+    """What a researcher may call, within its scope; a server's actions are as it has them now."""
 
     def __init__(self, tools: Any, searchers: Any, chosen: Any, id: str | int) -> None:
         self._registries = registry_of(tools, id), registry_of(searchers, id)

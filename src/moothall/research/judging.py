@@ -33,10 +33,7 @@ _CHARS: Final = 16_000  # of the passages of a call: models overlook what stands
 
 
 async def judge_narrative(bench: Workbench) -> None:
-    """Let the judging model judge the citations of the narrative, and check it anew.
-
-    What an earlier iteration has judged, with the same passages, is not judged again.
-    """
+    """Let the judging model judge the narrative's citations that it has not judged yet."""
     progress, passages = bench.progress, bench.numbered
     cited: dict[str, dict[int, Passage]] = {}
     for number, sentence in progress.citations:

@@ -87,10 +87,7 @@ async def plan_outline(bench: Workbench) -> None:
 
 
 async def _narrate_at_once(bench: Workbench, remaining: list[Numbered]) -> None:
-    """Let each chunk of passages improve the narrative, until it is too long to be shown whole.
-
-    What was narrated is taken from `remaining`.
-    """
+    """Improve the narrative by chunks, until it is too long; they leave `remaining`."""
     progress = bench.progress
     for chunk in _chunks(bench, [*remaining]):
         tokens = prompts.count(bench, progress.narrative)
@@ -128,10 +125,7 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
 
 
 def _keeping(bench: Workbench, so_far: str, read: Callable[[str], str]) -> Callable[[str], str]:
-    """Return a reader of improved texts that lets none take the place of what it does not have.
-
-    A model may answer with what is new alone, or that it can or need not help.
-    """
+    """Return a reader of improved texts that adds one to `so_far` if it has only what is new."""
     own_notes = {*_NUMBER.findall(so_far)}
 
     def read_improved(text: str) -> str:
@@ -145,11 +139,7 @@ def _keeping(bench: Workbench, so_far: str, read: Callable[[str], str]) -> Calla
 
 
 def _narrate_small(bench: Workbench, answer: str) -> None:
-    """Narrate what a small model answers in its sources' words, above what the rules quote.
-
-    So its report says no less than one without a model. A word that no source has drops the
-    sentence: of such a model it is more often wrong than put in other words.
-    """
+    """Narrate a small model's sentences in its sources' words, above what the rules quote."""
     progress = bench.progress
     lead = phrase("quoted", topics_of(progress))
     before = progress.narrative.partition(lead)[0].removeprefix(prompts.UNKNOWN)
@@ -255,10 +245,7 @@ def _distinct(outline: list[Heading]) -> list[Heading]:
 
 
 def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbered]]:
-    """Return the passages of each section: each goes to the one that it says most about.
-
-    What says nothing about any goes to the one that has least.
-    """
+    """Return the passages of each section: of what they say most about, else of what has least."""
     distinct = [*dict.fromkeys(passage for _, passage in passages)]
     scores: list[dict[Passage, float]] = [
         {

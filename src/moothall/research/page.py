@@ -86,10 +86,7 @@ def page(
 
 
 def parts_of(report: Any) -> tuple[str, str, dict[int, Passage], str]:
-    """Return a report's Markdown without its list of sources, its foot, and the cited passages.
-
-    The last is the heading of the list, in the language of the objectives.
-    """
+    """Return a report's text, its foot, its cited passages, and the heading of its sources."""
     passages = {each.number: each.passage for each in reversed(report.citations)}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")
     if not line:

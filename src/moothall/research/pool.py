@@ -29,11 +29,7 @@ _SAFE = "!$&'()*+,;=:@/~-._?%"
 
 
 def normalized(url: str) -> str:
-    """Return a URL in normal form, so that one page has one URL.
-
-    Scheme and host are in lower case; user name, default port, fragment and tracking parameters
-    are dropped; dots in the path are resolved; only characters that must be are escaped.
-    """
+    """Return a URL in normal form, without fragment and tracking, so that one page has one URL."""
     bare = url.strip().partition("#")[0]
     try:
         parts = urlsplit(str(Url(quote(bare, safe=printable, errors="surrogatepass"))))
@@ -193,10 +189,7 @@ def passages_of(resource: Resource) -> list[Passage]:
 
 
 def _full_title(title: str, section: str) -> str:
-    """Return the titles of a resource and of its part as one, each once.
-
-    A page is often called as its first heading is: `6. Tools — The Manual`, `6. Tools – 6.1. Saws`.
-    """
+    """Return the titles of a resource and of its part as one, each once."""
     bare = (title, title.rpartition(": ")[2])  # of `Manual: Tools`, whose heading is `6. Tools`
     parts = [
         each

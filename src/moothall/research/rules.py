@@ -136,10 +136,7 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 
 
 def narrate(researcher: Workbench) -> Narrative:
-    """Return the sentences that answer each objective, quoted and cited, grouped by page.
-
-    The best comes first. Where the rule is not sure, the report says that they may answer it.
-    """
+    """Return the sentences that answer each objective, quoted and cited, grouped by page."""
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
@@ -156,10 +153,7 @@ def narrate(researcher: Workbench) -> Narrative:
 def _by_page(
     researcher: Workbench, result: ExtractiveAnswer, passages: tuple[Passage, ...]
 ) -> Iterator[str]:
-    """Yield each page's title with the quotes of it, the page with the best quote first.
-
-    A quote cites several pages that have its passage word for word: these are one source.
-    """
+    """Yield each page's title with its quotes; pages with the same text are one source."""
     pages: dict[str, list[str]] = {}
     copies: dict[str, list[Passage]] = {}
     for passage in dict.fromkeys(passages):
@@ -177,10 +171,7 @@ def _by_page(
 
 
 def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage, ...]:
-    """Return what was read for an objective, and whole pages.
-
-    So the passages that searches for other objectives bring do not change its answer.
-    """
+    """Return what was read for an objective, or whole: that of others changes no answer."""
     changes = researcher.progress.changes
     pool = ResourcePool(e for e in changes if e.objective in ("", objective.topic))
     counted = ResourcePool(changes)

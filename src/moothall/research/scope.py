@@ -16,19 +16,7 @@ _RANGES: Final = (("day", 1), ("week", 7), ("month", 31), ("year", 366))
 
 
 class Scope:
-    """The sources of the web that are used; files and results of other tools always are.
-
-    Args:
-        sites: hosts, with those below them; nothing else is used. None means every host
-        exclude: hosts, with those below them, that are not used
-        since: a day, month or year as ISO 8601, or a `date`; what is known to have been published
-            before is not used
-        what: the beginning of errors
-        site: one more of the sites
-
-    Raises:
-        ConfigError: an argument is invalid
-    """
+    """The sources of the web that are used, by hosts and day; `site` is one more of the sites."""
 
     def __init__(
         self,

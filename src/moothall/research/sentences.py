@@ -62,11 +62,7 @@ class TextSpan(NamedTuple):
 
 
 def sentences(text: str, code: bool = False) -> list[tuple[int, int]]:
-    """Return the start and end of each sentence of a text, without the space around it.
-
-    A heading, a list item and a row of a table each end a sentence; a fenced block has none, or
-    with `code` each of its lines is one. Footnotes after the full stop belong to the sentence.
-    """
+    """Return where sentences, headings, items and rows are; with `code`, lines of code too."""
     spans: list[tuple[int, int]] = []
     for start, end, kind in blocks(text):
         if kind != "code":
@@ -166,10 +162,7 @@ def _row(lines: list[str], place: int) -> re.Match[str] | None:
 
 
 def _is_title(text: str, begin: int, end: int, following: str) -> bool:
-    """Return whether the line before is a title: short, without a mark, before a capital.
-
-    Or before a line that is indented more, as under the headings of a manual.
-    """
+    """Return whether the line before is a short title, before a capital or an indented line."""
     first = text.rfind("\n", 0, end - 1) + 1
     last = text[max(begin, first) : end].strip()
     if len(last) >= 45 or last[-1:] in ".,:;!?…":

@@ -33,11 +33,7 @@ _SHORT: Final = 2  # words of a quoted term, which may be inflected
 
 
 def fault(sentence: str, passage: str, title: str = "") -> str | None:
-    """Return what a sentence has and its passage has not, in words; None for nothing.
-
-    These are quoted words, numbers with their units, dates, times and names. A name may also stand
-    in the title. None does not mean that the passage supports the sentence.
-    """
+    """Return which quote, number, date, time or name a passage lacks, in words; None for none."""
     ours, there = sentence_of(sentence), passage_of(passage, title)
     if not there.sentences:
         return "cites a passage without a sentence"
@@ -56,10 +52,7 @@ def misquoted(sentence: str, passage: str, title: str = "") -> str | None:
 
 
 def verbatim(sentence: str, passage: str, title: str = "") -> bool:
-    """Return whether a passage has a sentence word for word.
-
-    The sentence is one of the passage's own, or consists of quotations.
-    """
+    """Return whether a passage has a sentence, or all its quotations, word for word."""
     ours, there = sentence_of(sentence), passage_of(passage, title)
     if not there.sentences:
         return False

@@ -212,11 +212,7 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _names(text: str, dated: bool) -> list[str]:
-    """Return the names and identifiers of a sentence: code, addresses, and words in capitals.
-
-    The first word of a sentence or a quotation has a capital anyhow. In German, where every noun
-    has one, only words in capitals that follow each other are a name.
-    """
+    """Return names, code and addresses; German capitals are names only beside each other."""
     names: list[str] = []
     matches = [*vocabulary.Words.pattern.finditer(text)]
     nouns = vocabulary.Language.of_words(each[0] for each in matches).has_capital_nouns

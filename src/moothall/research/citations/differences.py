@@ -15,10 +15,7 @@ _OF_LONGER: Final = 0.5
 
 
 def differing(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, str]]:
-    """Return pairs of cited sentences of different sources that differ, with a remark.
-
-    A page that was read twice may have changed in between: it is two sources.
-    """
+    """Return pairs of cited sentences of different sources that differ, with a remark."""
     first: dict[str, Citation] = {}
     for each in citations:
         first.setdefault(each.sentence, each)

@@ -27,10 +27,7 @@ def exact_support(sentence: str, passage: str, title: str = "") -> Support:
 
 
 def _rests_on(sentence: str, passage: PassageContent) -> tuple[float, tuple[int, int]]:
-    """Return the share of a sentence's words in the passage, and where it has most of them.
-
-    These are at most three neighbouring sentences, as few as have the most.
-    """
+    """Return the share of a sentence's words there, and the one to three sentences with most."""
     marked = MARKED.search(sentence)  # of a quote, the sentence that answers
     terms = sentence_of(marked[1] if marked else sentence).terms
     best, place = -1, (0, 0)

@@ -215,10 +215,7 @@ def _claims_nothing(text: str, start: int, end: int) -> bool:
 
 
 def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
-    """Number the footnotes from 1 in the order of the text.
-
-    One passage has one number, and so has a long text that several addresses have.
-    """
+    """Number footnotes from 1 in their order; a long text of several addresses has one."""
     passages = {each.number: each.passage for each in citations}
     new: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}

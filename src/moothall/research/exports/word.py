@@ -19,11 +19,7 @@ _LEVELS: Final = 3  # of lists, which have styles
 
 
 def word(report: Any) -> bytes:
-    """Return a `Report` as a Word document; each footnote leads to its passage at the end.
-
-    Links of the text are written out; only the sources themselves are linked, if they are of http
-    or https.
-    """
+    """Return a `Report` as a Word document; of its links, only those to sources are live."""
     MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
     import docx
 

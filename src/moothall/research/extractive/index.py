@@ -80,11 +80,7 @@ class QuestionWords:
         """Terms that follow each other in the question."""
 
     def _crossing(self) -> Iterator[str]:
-        """Yield pairs of characters that most often are no word, but end one and begin another.
-
-        No passage has them. They stand beside a pair of Chinese characters that one has, or are the
-        endings of Japanese.
-        """
+        """Yield unknown pairs of characters: endings of Japanese, or beside a known one."""
         counts = self._ranking.text_counts
         for pair in pairwise(self.words_by_term):
             for term, neighbour in (pair, pair[::-1]):

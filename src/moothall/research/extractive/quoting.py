@@ -55,11 +55,7 @@ class Quote(NamedTuple):
 def quoted(
     question: QuestionWords, answering: Candidate, spans: list[tuple[int, int]]
 ) -> Quote | None:
-    """Return the quote of a sentence with what stands around it; None if it cannot be quoted.
-
-    The `spans` of the passage that other quotes have are not shown again. A section whose titles
-    have much of the question is shown whole, if it is not long.
-    """
+    """Return a sentence's quote with what stands around it, beside `spans`; None if it has none."""
     _, passage, split, place, *_ = answering
     heads = (passage.text[each.start : each.end] for each in split[:place] if each.kind == "head")
     titles = question.terms_in(" ".join((titled(passage), *heads)))

@@ -146,11 +146,7 @@ def _of_best(values: Iterable[float]) -> float:
 
 
 def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
-    """Return the sentences that are quoted, the best first.
-
-    They are in turn the best sentence, of several pages rather than of one, and the best of the
-    passage that fits best: an answer in other words than the question has them around it.
-    """
+    """Return the quotes: in turn the best sentence, and the best of the passage that fits best."""
     ranked = sorted(candidates(question), key=lambda each: -each.score)
     # A sentence that repeats the question may have less than 0.
     least = min(_CUT * ranked[0].score, ranked[0].score) if ranked else 0.0

@@ -48,11 +48,7 @@ class FileRead(NamedTuple):
 
 
 def walk(root: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the regular files below a folder; put in `left_out` why and what is left out.
-
-    No link is followed, so there is no way out and no loop; a link's target inside is found at
-    its own place. If a link replaces a folder meanwhile, its files are refused on opening.
-    """
+    """Yield regular files; what is left out goes to `left_out`; links, which may lead out, do."""
 
     def note(error: OSError) -> None:
         left_out.append(("in folders that cannot be read", os.path.relpath(error.filename, root)))

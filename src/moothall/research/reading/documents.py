@@ -114,10 +114,7 @@ _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\
 
 
 def kind_of(name: str) -> str | None:
-    """Return a file's kind by its name: text without a suffix, None if it is not read.
-
-    `manual.html.gz` is of the kind of `manual.html`, and so is `manual.html.in`.
-    """
+    """Return a file's kind by its name, such as `manual.html.in.gz`; None if it is not read."""
     if name.lower().endswith(PACKED):
         name = name[: -len(PACKED)]
     suffixes = PurePosixPath(name).suffixes[-2:]

@@ -40,11 +40,7 @@ _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode
 
 
 def decoded(data: bytes, *declarations: str | None) -> str:
-    """Decode a text by its BOM, or else by the first encoding that fits.
-
-    Valid UTF-8 beyond ASCII is UTF-8, whatever is stated. Else those that are stated come first,
-    then UTF-8, also with a few wrong bytes; if no other is stated, what it looks like, and cp1252.
-    """
+    """Decode a text: by its BOM, as UTF-8, or by the first that fits of stated and guessed ones."""
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
     if b"\0" in data[:_BINARY_TEST_BYTES] and (wide := _utf16_without_bom(data, declarations)):
@@ -114,11 +110,7 @@ def declared(data: bytes, pattern: re.Pattern[bytes]) -> str | None:
 
 
 def plain_text(text: str) -> str:
-    """Return a text without control characters, lone surrogates and marks of direction.
-
-    Characters that no person sees are left out, such as soft hyphens and tags, and ligatures are
-    spelled out: nobody searches for words with them.
-    """
+    """Return a text with plain ends of lines, ligatures spelled out, without what is not seen."""
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
     for end in ("\r\n", "\r", "\f", "\v"):
         text = text.replace(end, "\n")

@@ -194,11 +194,7 @@ def _span(cell: Any, name: str) -> int:
 
 
 def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:
-    """Return the text of an element and its sections; the tree is changed.
-
-    Unless it is the marked main part, what stands beside the text is left out: menus, lists of
-    links, what a class or role says is no part of the text.
-    """
+    """Return an element's text and sections, without margins unless it is main; it is changed."""
     from lxml import etree
 
     for element in root.xpath(".//a[string-length(normalize-space()) < 2]"):

@@ -70,10 +70,7 @@ def without_hidden(text: str) -> str:
 
 
 def drop_hidden(tree: Any) -> None:
-    """Remove the elements of a page that no browser shows, as its own markup and styles say.
-
-    What is transparent stays if it is most of the page: then scripts fade it in.
-    """
+    """Remove what no browser shows; scripts fade in what is transparent, if it is most."""
     styles, faint, count = _StyleSheet(tree), dict[Any, None](), 0
     for element in tree.xpath(_CANDIDATES):
         style = styles.style_of(element)

@@ -86,11 +86,7 @@ def is_title_of(title: str, text: str) -> bool:
 
 
 def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:
-    """Return the text, sections and links of a page; `charset` is what the server states.
-
-    What no person sees is left out. A local file is read by its structure alone, faster, and has
-    no links.
-    """
+    """Return a page's text, sections and links; a local file is read by its structure alone."""
     MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
     subject = "it" if local else url  # a folder's files are named beside their fault
     text = plain_text(decoded(data, charset, declared(data[:4096].lower(), _CHARSET)))
@@ -127,11 +123,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
 
 
 def _parsed(text: str) -> tuple[Any, bool, str]:
-    """Return the tree of a page, whether it is nested deeply, and what of it is missing.
-
-    Elements that are never closed, such as `<font>`, are nested deeply. Trafilatura's time grows
-    with the square of the depth, so it is not asked then.
-    """
+    """Return the tree of a page, whether it is nested deeply, and what of it is missing."""
     import lxml.html
 
     for is_deep in (False, True):
@@ -219,10 +211,7 @@ def _anchors(tree: Any) -> Anchors:
 
 
 def _main(tree: Any) -> Any:
-    """Return the part of a page that is marked as the main one, if exactly one is.
-
-    An article beside more text than it has itself is none.
-    """
+    """Return the one part marked as main, if it is no article beside more text than its own."""
     for path in ("//*[@role='main']", "//article", "//main"):
         elements = tree.xpath(path)
         if len(elements) == 1 and (
@@ -310,11 +299,7 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
 
 
 def _tidy(tree: Any) -> None:
-    """Remove markup that misleads trafilatura about the text.
-
-    It moves code with emphasis in it to the paragraph's end, joins the lines of code in colours,
-    and leaves out headings in two divs, or after an empty link, and words by a class like `menu`.
-    """
+    """Remove what misleads trafilatura: emphasis in code, divs of headings, classes of words."""
     for element in list(tree.iter(*HEADINGS)):
         while (around := element.getparent()).tag == "div" and not around.attrib:
             if len(around) > 1 or _line(around) != _line(element):
@@ -331,10 +316,7 @@ def _tidy(tree: Any) -> None:
 
 
 def _extracted(tree: Any, fast: bool) -> Any:
-    """Return the main part that trafilatura finds, as HTML again; None if it finds none.
-
-    It leaves out elements by their ids and classes, and those with many links.
-    """
+    """Return the main part that trafilatura finds, as HTML again; None if it finds none."""
     import trafilatura
 
     config = trafilatura.settings.use_config()

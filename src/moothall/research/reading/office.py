@@ -282,10 +282,7 @@ def _separate_texts(element: Any) -> Iterator[Any]:
 
 
 def _blocks(body: Any) -> Iterator[Any]:
-    """Yield headings and paragraphs, and each row of a table as a list of cells.
-
-    Notes and text boxes come below the paragraph that has them.
-    """
+    """Yield headings, paragraphs with their notes below, and each row of a table as its cells."""
     for each in body:
         if _is_unshown(each):
             continue

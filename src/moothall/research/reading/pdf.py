@@ -37,10 +37,7 @@ _CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
 
 def read_pdf_bytes(data: bytes) -> Document:
-    """Return a PDF's title and text, with a section for each page with text.
-
-    A page that cannot be read is `missing`; the others are read.
-    """
+    """Return a PDF's title and text, a section for each page; a damaged page is `missing`."""
     MissingExtra.unless("reading PDF", "research", "pypdfium2")
     import pypdfium2
 
@@ -127,10 +124,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
 
 
 def _upright(page: Any) -> Any:
-    """Return the text of a page, turned so that most of its lines run from left to right.
-
-    PDFium breaks the words of other lines, and their numbers, into pieces.
-    """
+    """Return a page's text, turned as most lines run: PDFium breaks the words of others."""
     from pypdfium2 import PdfMatrix, raw
 
     of_page = page.get_textpage()
@@ -156,10 +150,7 @@ def _upright(page: Any) -> Any:
 
 
 def _visible_text(text: str, of_page: Any, page: Any) -> str:
-    """Return a text with spaces for the words that nobody sees: white on white, or not painted.
-
-    Over a picture or a colour they are kept: white heads of tables, and words under a scan.
-    """
+    """Return a text without words white on white or not painted; over pictures they are kept."""
     from ctypes import addressof
 
     from pypdfium2 import raw

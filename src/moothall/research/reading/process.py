@@ -149,10 +149,7 @@ def _expired(process: _ParserProcess) -> None:
 
 
 class ProcessReading:
-    """The reading of one document, which may be stopped from another thread.
-
-    `cpu_s` are the seconds of the processor that it may take; by default more for larger ones.
-    """
+    """The reading of one document, for `cpu_s` seconds, which another thread may stop."""
 
     def __init__(self, kind: str, data: bytes, cpu_s: int | None = None) -> None:
         self._kind, self._data = kind, data

@@ -256,10 +256,7 @@ def shown_number(value: float) -> str:
 
 
 def calculated(data: bytes) -> tuple[bytes, str]:
-    """Return a workbook without values that stand for those of a formula, and how many lack one.
-
-    A program that does not reckon stores nothing, or 0 and asks that all be reckoned once more.
-    """
+    """Return a workbook without values that nobody has reckoned, and how many formulas lack one."""
     packed, count, workbook = Packed(data, "spreadsheet"), 0, io.BytesIO()
     try:
         files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}

@@ -33,10 +33,7 @@ def by_lines(text: str) -> list[Section]:
 
 
 def _row_of_names(rows: list[list[str]]) -> int:
-    """Return which row names the columns: the first below titles, each alone in its row.
-
-    It is -1 if none does, as the first row begins with a number or a day.
-    """
+    """Return which row names the columns, below titles alone in their rows; -1 if none does."""
     for at, row in enumerate(rows):
         if any(row[1:]):
             are_names = all(

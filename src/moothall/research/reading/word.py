@@ -39,10 +39,7 @@ _NOT_WRITTEN: Final = frozenset(
 
 
 def read_docx(data: bytes) -> Document:
-    """Return a Word document's title and text, with a section for each heading.
-
-    What it hides or has deleted is left out, and so are comments, headers and footers.
-    """
+    """Return a Word document's title and text as shown, a section for each heading."""
     MissingExtra.unless("reading DOCX", "research", "lxml")
     packed = Packed(data, "DOCX")
     home = packed.main("word/document.xml")

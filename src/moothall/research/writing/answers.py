@@ -127,10 +127,7 @@ class Evaluation:
             raise UnreadableText(f"does not say what is answered of {cut(topics, 300)}")
 
     def _take(self, rating: Any, *, is_alone: bool) -> None:
-        """Note what an objective has reached, unless a later value of the answer has said so.
-
-        The only objective is meant whatever its name, such as in another language.
-        """
+        """Note what an objective has reached, unless it is noted; the only one has any name."""
         by_words = {words_of(each): each for each in self.topics}
         name = self.topics[0] if is_alone else _field(rating, "topic")
         topic = by_words.get(words_of(name)) if isinstance(name, str) else None

@@ -58,14 +58,7 @@ _VALUES: Final = re.compile(
 
 
 def with_footnotes(markdown: str, sources: Collection[int]) -> str:
-    """Return a text whose footnotes have the form `[^1^]`.
-
-    Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, each also with a link, as a list or as a range,
-    `(source 1)`, `<sup>1</sup>`, `¹` and `(Sources: [1], [2])`, if every number is that of a known
-    source; beside such, `[9]` is a footnote to a source that does not exist, and `1024²` a power. A
-    fence around the whole text is left out, since code cites nothing. `(1)` is none: it may count
-    something, or name a year, a section or a page of a manual.
-    """
+    """Return a text with the footnotes of known sources as `[^1^]`, in whatever form they are."""
     sources = frozenset(sources)
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]

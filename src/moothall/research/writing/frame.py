@@ -29,10 +29,7 @@ _BEGINNING: Final = 60  # characters of a passage
 
 
 def phrase(name: str, topic: str, **values: object) -> str:
-    """Return what a report says, in the language of a topic, else in English.
-
-    Of a phrase with two forms, the first is for one `n`.
-    """
+    """Return what a report says, in a topic's language or English; of two forms by `n`."""
     forms = _PHRASES.get(vocabulary.Words(topic).language, _PHRASES["en"])[name]
     form = forms if isinstance(forms, str) else forms[values["n"] != 1]
     by_name = {"topic": as_text(topic), **values}
@@ -102,10 +99,7 @@ def difference(first: Citation, second: Citation, remark: str, topics: str) -> s
 
 
 def sources(citations: list[Citation], topics: str) -> list[str]:
-    """Return a line for each footnote: the source, where it is, and when it was read.
-
-    A text that several addresses have is one source.
-    """
+    """Return a line for each source: its title, its addresses, and when it was read."""
     lines = []
     copies: dict[int, dict[str, Passage]] = {}
     for each in sorted(citations, key=lambda citation: citation.number):
@@ -171,10 +165,7 @@ def foot(
     usd: float | None,
     extractive: bool,
 ) -> str:
-    """Return how the report came about, with the counts of its marks.
-
-    `end` says why the run ended; None while it is under way.
-    """
+    """Return how a report came about; `end` says why it ended, None while it is under way."""
     counts, topics = _labels(citations), topics_of(progress)
 
     def say(name: str, **values: object) -> str:

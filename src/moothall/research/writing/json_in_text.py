@@ -43,11 +43,7 @@ def is_all_json(text: str) -> bool:
 
 
 def values_in(text: str) -> list[Any]:
-    """Return the JSON objects and lists in a model's text, in their order.
-
-    What stands after its thinking comes first; if there is nothing, the thinking is looked
-    through too. A comma too many and a missing end are put up with.
-    """
+    """Return the JSON in a model's text, else in its thinking; also with small faults."""
     text = _EXTRA.sub("", text[:_LONGEST])
     return [*_values(without_thinking(text))] or [*_values(text)]
 

@@ -84,11 +84,7 @@ def has_html(text: str) -> bool:
 
 
 def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = True) -> str:
-    """Return Markdown without images, HTML and hidden characters; only `cited` addresses are links.
-
-    The text of an image or link that is left out stays. Fenced code stays as it is. With `hosts`,
-    a link is followed by its host.
-    """
+    """Return Markdown whose only links are `cited`; with `hosts`, followed by their host."""
     addresses = frozenset(map(normalized, cited))
     lines: list[str] = []
     text: list[str] = []

@@ -58,10 +58,7 @@ def as_section(markdown: str, heading: str) -> str:
 
 
 def with_sections(markdown: str) -> str:
-    """Return a text whose sections begin with `## `, if it has several headings of another level.
-
-    A title at its beginning stays.
-    """
+    """Return a text whose sections begin with `## `, if it has several below its title."""
     lines, fence = markdown.split("\n"), ""
     levels: list[tuple[int, int]] = []
     for at, line in enumerate(lines):
