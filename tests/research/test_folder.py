@@ -408,6 +408,15 @@ def test_folder_file_is_read_once_its_extra_is_installed(
     assert names(search_folder(docs, index=index), "parliaments convene") == ["owls.html"]
 
 
+def test_folder_file_whose_name_is_a_title_in_capitals_is_read_whatever_its_suffix(
+    docs: Path, index: Path
+) -> None:
+    (docs / "README.source").write_text("The otter was patched by quilt.\n")
+    (docs / "otters.source").write_text("The otter was patched by hand.\n")
+    search = search_folder(docs, index=index)
+    assert names(search, "How was the otter patched?") == ["README.source"]
+
+
 def test_folder_packed_files_are_read_and_one_that_unpacks_to_much_is_named(
     docs: Path, index: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

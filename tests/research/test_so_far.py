@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from moothall import Action, Block, Journal, Researcher, ScriptedModel
+from moothall import Action, Block, ConfigError, Journal, Researcher, ScriptedModel
 from moothall.journal import Entry
 from moothall.research import Narrative, Report, ResourcePool
 from moothall.research.recording import report_so_far
@@ -118,3 +119,9 @@ def test_report_so_far_with_a_narrate_step_of_ones_own_is_not_extractive(tmp_pat
     report = report_so_far("R", entries, under_way=True)
     assert "Said by *my own* step." in report.markdown
     assert "extractive" not in report.markdown
+
+
+@pytest.mark.parametrize(("run_id", "entries"), ((5, []), ("R", 5), ("R", [5])))
+def test_report_so_far_of_what_is_no_run_is_refused_in_words(run_id: Any, entries: Any) -> None:
+    with pytest.raises(ConfigError, match=r"report_so_far: (run_id|entries) must be a .*, got"):
+        report_so_far(run_id, entries)

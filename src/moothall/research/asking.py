@@ -79,7 +79,9 @@ async def ask_async(
         Args:
             query: the question
         """
-        return _resources(passages if model is None else _best(passages, query))
+        ranked = [each.passage for each in QuestionWords(query, passages).best()]
+        best = list(dict.fromkeys([*ranked, *passages]))[:_MOST_PASSAGES]
+        return _resources(passages if model is None else best)
 
     steps: dict[str, Any] = {} if model is None else {"plan": _Look(), "evaluate": _Leave()}
     agent = Researcher("ask", model, [question.strip()], [find_passages], 1, **steps)
@@ -99,11 +101,6 @@ class _Leave(Block):
 
     async def forward(self, researcher: Any) -> Findings:
         return Findings(researcher.narrative.markdown, "", [])
-
-
-def _best(passages: list[Passage], query: str) -> list[Passage]:
-    ranked = [each.passage for each in QuestionWords(query, passages).best()]
-    return list(dict.fromkeys([*ranked, *passages]))[:_MOST_PASSAGES]
 
 
 def _resources(passages: list[Passage]) -> list[Resource]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -91,12 +90,10 @@ class Section:
     fetched_at: str | None = None
 
 
-_PLACE = re.compile(r"(?:page|line|row) \d+")
-
-
 def is_place(title: str) -> bool:
     """Return whether a section's title only says where it is, such as `page 3`."""
-    return bool(_PLACE.fullmatch(title))
+    kind, _, number = title.partition(" ")
+    return kind in ("page", "line", "row") and number.isdecimal()
 
 
 @dataclass
@@ -231,24 +228,28 @@ class Findings:
     generated_objectives: list[Objective]
 
 
+# By the step: the type of its results, a field that is checked, and whether there is one alone.
+_RESULTS: dict[str, tuple[type[Any], str, type[Any], bool]] = {
+    "plan": (ResearchTask, "args", dict, False),
+    "research": (ResearchResult, "args", dict, False),
+    "narrate": (Narrative, "markdown", str, True),
+    "evaluate": (Findings, "remark", str, True),
+}
+
+
 def check_result(step: str, result: Any) -> None:
     """Raise DefinitionError if a user's step returned neither its kind of result nor None."""
-    result_type = {"plan": ResearchTask, "research": ResearchResult}.get(step)
-    kind = result_type or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
-    each = result if result_type else [result]
-    is_list = isinstance(each, list | tuple)
-    if result is not None and not (is_list and all(isinstance(item, kind) for item in each)):
-        expected = f"a list of {kind.__name__}s" if result_type else f"a {kind.__name__}"
+    if result is None or step not in _RESULTS:
+        return
+    kind, name, field_type, is_one = _RESULTS[step]
+    each = [result] if is_one else result
+    if not isinstance(each, list | tuple) or not all(isinstance(item, kind) for item in each):
+        expected = f"a {kind.__name__}" if is_one else f"a list of {kind.__name__}s"
         raise DefinitionError(f"{step}= must return {expected}, got {result!r:.80}")
-    name, field_type = {"plan": ("args", dict), "narrate": ("markdown", str)}.get(
-        step, ("", object)
-    )
-    for item in each if name and result is not None else ():
-        if not isinstance(getattr(item, name), field_type):
-            raise DefinitionError(
-                f"{step}= must return {kind.__name__}s whose {name} is a {field_type.__name__}, "
-                f"got {getattr(item, name)!r:.80}"
-            )
+    for value in (getattr(item, name) for item in each):
+        if not isinstance(value, field_type):
+            expected = f"{kind.__name__}s whose {name} is a {field_type.__name__}"
+            raise DefinitionError(f"{step}= must return {expected}, got {value!r:.80}")
 
 
 SupportLabel: TypeAlias = Literal["supported", "partly", "unsupported", "not checked"]

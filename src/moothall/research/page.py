@@ -68,12 +68,13 @@ def page(
     sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
     if sources:
         sources = f'<h2>{heading}</h2>\n<ol class="sources">\n{sources}</ol>\n'
-    title = title_of(body)
+    title, topics = title_of(body), "\n".join(each.topic for each in report.objectives)
+    language = vocabulary.Words(topics).language
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     base, base_tag = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
     document = (
-        f'<!DOCTYPE html>\n<html lang="{_language_of(report)}">\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; {base}form-action 'none'\">\n"
         f'{GENERATOR}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -95,10 +96,6 @@ def parts_of(report: Any) -> tuple[str, str, dict[int, Passage], str]:
     if passages:  # what is made of it lists its own below, with the passages
         body = body.rpartition(f"\n\n## {heading}\n\n")[0] or body
     return body, foot, passages, heading
-
-
-def _language_of(report: Any) -> str:
-    return vocabulary.Words("\n".join(each.topic for each in report.objectives)).language
 
 
 def title_of(body: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moothall import MoothallError, Reply, Usage
+from moothall import ConfigError, MoothallError, Reply, Usage
 from moothall.build import Record, as_json, load_state
 from moothall.journal import Entry
 from moothall.research.calling import result_of
@@ -137,8 +137,14 @@ def _ended_with(end: dict[str, Any], run_id: str) -> Report:
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
     """Return the report of a run, or if it has none yet, one of all that was recorded.
 
-    Raises StateError if no researcher, or another version of moothall, recorded the run.
+    Raises StateError if no researcher, or another version of moothall, recorded the run;
+    ConfigError if the id is no text, or the entries are none of a journal's.
     """
+    if not isinstance(run_id, str):
+        raise ConfigError(f"report_so_far: run_id must be a text, got {run_id!r:.80}")
+    if not isinstance(entries, Sequence) or not all(isinstance(each, Entry) for each in entries):
+        got = f"got {entries!r:.80}: Journal.entries has those of a run"
+        raise ConfigError(f"report_so_far: entries must be a list of entries, {got}")
     record = Record.read(run_id, entries, Progress)
     if record.over is not None and "report" in record.over:
         return _ended_with(record.over, run_id)

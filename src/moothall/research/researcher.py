@@ -28,6 +28,7 @@ from moothall import model as model_by_name
 from moothall.agents import ReplyRequest
 from moothall.agents.replies.checked_parts import check_model, check_part
 from moothall.build import (
+    NULL_RECORD,
     Record,
     RecordedAgent,
     Stop,
@@ -446,7 +447,7 @@ class Researcher(RecordedAgent, ProgressView):
         finally:
             request.note_sources([each.url for each in bench.resources.get_all() if each.visited])
             bench.resources = resources  # what an iteration that was cut off found is found again
-            bench.end_run()
+            bench.running, bench.record = False, NULL_RECORD
 
     async def _research(
         self, bench: Workbench, request: ReplyRequest, record: Record[Progress]
@@ -558,7 +559,6 @@ class Researcher(RecordedAgent, ProgressView):
         for each in (each for result in bench.results for each in result.resources):
             bench.resources.add(each)
         progress.note_faults(bench.results)
-        bench.forget_passages()
         if self._is_extractive and bench.results:
             from moothall.research import rules
 

@@ -38,12 +38,18 @@ class Plan(Block):
         if not can_plan(researcher.model):
             return rules.plan(researcher)
 
+        def read(text: str) -> list[ResearchTask]:
+            tasks = tasks_in(text, researcher.tools)
+            if not (tasks or researcher.iteration > 1 or researcher.resources.get_all()):
+                raise UnreadableText("names no task, and nothing was read")
+            return tasks
+
         await researcher.find_context()
         await plan_outline(researcher)
         try:
             return await researcher.ask_until_usable(
                 prompts.plan(researcher),
-                lambda text: _tasks_in(text, researcher),
+                read,
                 prompts.plan_schema(researcher),
             )
         except Unusable as error:
@@ -52,15 +58,6 @@ class Plan(Block):
                 raise researcher.unreadable(error) from None
             researcher.replaced("the plan", error)
             return tasks
-
-
-def _tasks_in(text: str, researcher: Workbench) -> list[ResearchTask]:
-    """Return the tasks of a plan; the first one is of no use without a task."""
-    tasks = tasks_in(text, researcher.tools)
-    is_first = researcher.iteration == 1 and not researcher.resources.get_all()
-    if is_first and not tasks:
-        raise UnreadableText("names no task, and nothing was read")
-    return tasks
 
 
 class Research(Block):

@@ -103,11 +103,6 @@ class Workbench(ProgressView):
             raise AttributeError(name)
         return getattr(self.agent, name)
 
-    def end_run(self) -> None:
-        """Note that no run is under way."""
-        self.running = False
-        self.record = NULL_RECORD
-
     def begin(self, step: str) -> None:
         """Note that a step begins."""
         self.step, self._asks = step, 0
@@ -122,10 +117,6 @@ class Workbench(ProgressView):
         """Note what the user says during research, for the next step that asks the model."""
         self.progress.told.append(text)
         self.record.hear({"content": text})
-
-    def forget_passages(self) -> None:
-        """Cut the resources into passages anew, as they have changed."""
-        self._passages.clear()
 
     @property
     def tools(self) -> dict[str, Action]:
@@ -225,13 +216,10 @@ class Workbench(ProgressView):
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what was read since the last narrative."""
         read = [each for result in self.unnarrated for each in result.resources if each.visited]
-        titled = map(self._titled, read)
-        return list(dict.fromkeys(passage for each in titled for passage in passages_of(each)))
-
-    def _titled(self, resource: Resource) -> Resource:
-        """Return a resource; one without a title has that of the pool, such as a search gave it."""
-        stored = None if resource.description else self.resources.find(resource.url)
-        return resource if stored is None else replace(resource, description=stored.description)
+        for at, each in enumerate(read):  # one without a title has that of the pool
+            if not each.description and (stored := self.resources.find(each.url)):
+                read[at] = replace(each, description=stored.description)
+        return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""

@@ -50,7 +50,7 @@ _WORD = re.compile(
 )
 # What NFKC makes plain digits of: ½, the raised ones of 10⁶ and of notes, the lowered of 101₂.
 _SMALL_DIGITS = re.compile(
-    r"(?<!\d)(?P<whole>\d*)(?P<part>[¼½¾⅐-⅞])|(?<=\d)(?P<lowered>[₀-₉]+)"
+    r"(?<!\d)(?P<whole>(?:\d+ ?)?)(?P<part>[¼½¾⅐-⅞])|(?<=\d)(?P<lowered>[₀-₉]+)"
     r"|(?:(?<=\d)|(?<=[^\W\d_]{3}))(?P<raised>[\u2070¹²³\u2074-\u207b]+)"
 )
 _NO_WORDS = str.maketrans("™℠", "  ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
@@ -119,7 +118,7 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
-    figures = values.TextValues(text)
+    figures = values.TextValues(_IN_GROUPS.sub(_without_hyphens, text))
     names = [*_names(text, bool(figures.dates)), *_long_numbers(text)]
     return SentenceContent(text, figures, names, _spelled(text), _measured(text), _terms(text))
 
@@ -130,13 +129,16 @@ def passage_of(passage: str, title: str) -> PassageContent:
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
     text = plain(passage)
-    figures = values.TextValues(text)
+    figures = values.TextValues(_IN_GROUPS.sub(_without_hyphens, text))
     words = vocabulary.Words(f"{text} {title}")
     forms = {form for word in words for form in _forms(word)}.union(_long_numbers(text))
     for each in [each for each in forms if not each.isascii()]:
         forms |= {_without_accents(each), each.translate(_UMLAUTS)}
     evened = even(text)
-    places = [*_places(evened, [even(each).strip(ENDS) for each in texts])]
+    places, end = list[tuple[int, int]](), 0
+    for part in filter(None, (even(each).strip(ENDS) for each in texts)):
+        if (start := evened.find(part, end)) >= 0:
+            places.append((start, end := start + len(part)))
     return PassageContent(
         evened,
         spans,
@@ -158,14 +160,6 @@ def passage_of(passage: str, title: str) -> PassageContent:
     )
 
 
-def _places(text: str, parts: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield where the parts of a text stand in it, which are in order."""
-    end = 0
-    for part in filter(None, parts):
-        if (start := text.find(part, end)) >= 0:
-            yield start, (end := start + len(part))
-
-
 def _measured(text: str) -> frozenset[str]:
     return frozenset(_MEASURED.findall(" ".join(text.split())))
 
@@ -178,10 +172,15 @@ def _initials(words: list[str]) -> str:
     )
 
 
+def _without_hyphens(number: re.Match[str]) -> str:
+    """Return the digits of a number in groups, if more than a date has, such as an ISBN."""
+    digits = number[0].replace("-", "")
+    return digits if len(digits) > _DATE_DIGITS else number[0]
+
+
 def _long_numbers(text: str) -> list[str]:
-    """Return the digits of numbers in groups, more than a date has, such as an ISBN."""
-    numbers = (re.sub(r"\D", "", each) for each in _IN_GROUPS.findall(text))
-    return [each for each in numbers if len(each) > _DATE_DIGITS]
+    numbers = map(_without_hyphens, _IN_GROUPS.finditer(text))
+    return [each for each in numbers if each.isdecimal()]
 
 
 def _spelled(text: str) -> dict[str, str]:

@@ -29,11 +29,6 @@ _HIRAGANA: Final = re.compile("[\u3040-\u309f]{1,2}")
 _NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
 
-def _is_name(word: str, is_first: bool) -> bool:
-    """Return whether a word of a question names something: `Exim`, `3.11`, `max_size`."""
-    return bool(_NAME_LIKE.match(word)) or (word[:1].isupper() and not is_first)
-
-
 class RankedPassage(NamedTuple):
     """A passage that has words of a question."""
 
@@ -96,7 +91,8 @@ class QuestionWords:
         # Pairs of characters cross the borders of words, so some are always unknown.
         is_known = self._ranking.text_counts[term] or vocabulary.Words.is_unspaced(term)
         binds = 1 if is_known else 1 + _ABSENT * min(len(self._passages) / _MANY, 1)
-        return binds * (_NAME if _is_name(word, is_first) else 1)
+        is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and not is_first)
+        return binds * (_NAME if is_name else 1)  # of `Exim`, `3.11`, `max_size`
 
     def in_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""

@@ -275,15 +275,12 @@ class FolderIndex:
             self._index_files(
                 path
                 for path, status in readable.items()
-                if path not in stored or self._is_due(path, status, *stored[path])
+                if path not in stored
+                or not (_is_current(status, *stored[path]) or self._retry.get(path, 0.0) > start)
             )
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
-
-    def _is_due(self, path: str, status: os.stat_result, *indexed: int) -> bool:
-        """Whether to read a file again: it has changed, or could not be read for the time being."""
-        return not _is_current(status, *indexed) and self._retry.get(path, 0.0) <= time.monotonic()
 
     def _matches(self, path: str) -> bool:
         names = (path, os.path.basename(path))

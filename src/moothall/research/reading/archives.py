@@ -8,7 +8,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -16,7 +16,7 @@ from moothall import FileTooLarge, MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.html import Document, read_html
+from moothall.research.reading.html import Attached, Document, read_html
 
 _MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
@@ -29,6 +29,7 @@ _USUAL: Final = rb"http://schemas.openxmlformats.org/\1/2006/"
 FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 """What stands for a choice that has the same text."""
 _CHOICE: Final = FALLBACK.replace("Fallback", "Choice")
+_TITLE: Final = "{http://purl.org/dc/elements/1.1/}title"
 
 
 def unpacked(data: bytes, max_bytes: int) -> bytes:
@@ -45,6 +46,34 @@ def unpacked(data: bytes, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise FileTooLarge(f"it unpacks to more than {max_bytes // 2**20} MiB")
     return bytes(content)
+
+
+class SectionWriter:
+    """The text of a document as it is put together, with its sections."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.sections: list[Section] = []
+        self.length = 0
+
+    def section(self, anchor: str, title: str) -> None:
+        """Begin a section here."""
+        self.sections.append(Section(self.length, anchor, title))
+
+    def write(self, text: str) -> None:
+        """Add a paragraph."""
+        if text := plain_text(text).strip():
+            self._pieces.append(text)
+            self.length += len(text) + 2
+
+    def document(
+        self, kind: str, title: str = "", missing: str = "", attached: Sequence[Attached] = ()
+    ) -> Document:
+        """Return what was written."""
+        if not self._pieces:
+            raise UnreadableDocument(f"the {kind} has no text{f', {missing}' if missing else ''}")
+        text = "\n\n".join(self._pieces)
+        return Document(title, text, self.sections, missing=missing, attached=attached)
 
 
 class Related(NamedTuple):
@@ -116,6 +145,12 @@ class Packed:
                 each.tag = _CHOICE
         return tree
 
+    def title(self, name: str) -> str:
+        """Return the title that a file's metadata has; empty without one."""
+        tree = self.tree(name) if name in self.names else None
+        title = None if tree is None else tree.findtext(f".//{_TITLE}")
+        return " ".join(plain_text(title or "").split())
+
     def main(self, usual: str) -> str:
         """Return the name of the part of OOXML that names all others."""
         return next((e.name for e in self.related("") if e.kind == "officeDocument"), usual)
@@ -180,12 +215,9 @@ def read_epub(data: bytes) -> Document:
     root = packed.tree("META-INF/container.xml").find(".//{*}rootfile")
     home = "" if root is None else root.get("full-path") or ""
     book = packed.tree(home)
-    title_element = book.find(".//{http://purl.org/dc/elements/1.1/}title")
-    title = "" if title_element is None else " ".join(plain_text(title_element.text or "").split())
+    title = packed.title(home)
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
-    texts: list[str] = []
-    sections: list[Section] = []
-    length, missing = 0, list[str]()
+    writer, missing = SectionWriter(), list[str]()
     chapters = [*book.iter("{*}itemref")]
     for number, chapter in enumerate(chapters[:_CHAPTERS], 1):
         item = manifest.get(chapter.get("idref"))
@@ -193,27 +225,22 @@ def read_epub(data: bytes) -> Document:
             continue
         inside = unquote(item.get("href") or "")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(home), inside))
-        if path not in packed.names:
-            continue
-        page_bytes = packed.read(path)
+        page_bytes = packed.read(path) if path in packed.names else b""
         try:
             page = read_html(page_bytes, None, path, local=True)
         except UnreadableDocument:  # such as a cover that a script shows
-            missing.append(path.rpartition("/")[2])
+            missing += [path.rpartition("/")[2]] * bool(page_bytes)
             continue
-        text = page.text.strip("\n")
-        if not text.strip():
+        if not page.text.strip():
             continue
-        anchor = f"chapter={number}"
+        anchor, start = f"chapter={number}", writer.length
         if not page.sections or page.sections[0].start > 0:
-            sections.append(Section(length, anchor, page.title if page.title != title else ""))
-        sections += [Section(length + each.start, anchor, each.title) for each in page.sections]
-        texts.append(text)
-        length += len(text) + 2
-    if not texts:
-        raise UnreadableDocument("the EPUB has no text")
+            writer.section(anchor, page.title if page.title != title else "")
+        for each in page.sections:
+            writer.sections.append(Section(start + each.start, anchor, each.title))
+        writer.write(page.text)
     faults = [f"{counted(len(missing), 'page')} not read: {', '.join(missing[:10])}"]
     faults = faults * bool(missing)
     if len(chapters) > _CHAPTERS:
         faults.append(f"chapters beyond the first {_CHAPTERS:,}")
-    return Document(title, "\n\n".join(texts), sections, missing="; ".join(faults))
+    return writer.document("EPUB", title, "; ".join(faults))

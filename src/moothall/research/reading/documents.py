@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from mimetypes import guess_type
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -42,21 +43,14 @@ _MANUAL_SUFFIX: Final = re.compile(
 )
 _TITLE: Final = 300  # characters of a heading that are kept
 _LONGEST: Final = 20_000_000  # characters of a mail, beyond which no attachment is read
-
 _ESCAPED_IN: Final = re.compile(r"(?i)\.(?:jsonl?|properties)(?:\.gz)?\Z")
 _ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
-
-
 _ENTRY_BORDER: Final = re.compile(r"^(?:BEGIN|END):.*\n?", re.MULTILINE)
 _FIELD: Final = re.compile(r"^([\w.-]+)(?:;[^:\n]*)?:(.+)$", re.MULTILINE)
 _STAMP: Final = re.compile(r"\b(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\dZ?)?(?![^;\n])")
-
-
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
 _LONG: Final = 500  # bytes; longer lines on average were not written by a person
 _PRINTED: Final = 2000  # characters of an output in a notebook
-
-
 _DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
 
 _MARKDOWN = re.compile(
@@ -122,9 +116,11 @@ def kind_of(name: str) -> str | None:
         suffixes = suffixes[:1]
     if not suffixes or (suffixes[-1][1:].isdecimal() and len(suffixes[-1]) > 2):  # app.log.12
         return "text"
-    return (
-        "manual" if _MANUAL_SUFFIX.fullmatch(suffixes[-1]) else BY_SUFFIX.get(suffixes[-1].lower())
-    )
+    if _MANUAL_SUFFIX.fullmatch(suffixes[-1]):
+        return "manual"
+    stem = name.partition(".")[0]  # README.source and COPYING.LIB are texts
+    is_titled = stem.isalpha() and stem.isupper() and guess_type(name)[0] is None
+    return BY_SUFFIX.get(suffixes[-1].lower(), "text" if is_titled else None)
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
@@ -159,14 +155,10 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
             return table(text, "\t" if name.lower().endswith(".tsv") else None)
     if kind == "text":
         text = whole_words(text)
-    sections_of = {
-        "text": _manual,
-        "manual": by_lines,
-        "python": _python,
-        "source": by_lines,
-        "table": by_lines,
-    }.get(kind)
-    return Document("", text, sections_of(text) if sections_of else [])
+        return Document("", text, _manual(text))
+    if kind == "python":
+        return Document("", text, [Section(0, "L1"), *_by_matches(text, _PYTHON)])
+    return Document("", text, by_lines(text))
 
 
 def with_attached(document: Document) -> Document:
@@ -364,18 +356,16 @@ def _plain_document(text: str) -> Document:
     return _by_headings(text, headings, anchors)
 
 
+def _by_matches(text: str, pattern: re.Pattern[str], group: int = 0) -> list[Section]:
+    """Return a section for each match, from its line, called by its first group."""
+    sections, line, at = [], 1, 0
+    for match in pattern.finditer(text):
+        line, at = line + text.count("\n", at, match.start(group)), match.start(group)
+        sections.append(Section(at, f"L{line}", match[1].strip()))
+    return sections
+
+
 def _manual(text: str) -> list[Section]:
     """Return a section for each heading of a manual page: in capitals, above what is indented."""
-    sections, line, at = [], 1, 0
-    for match in _MANUAL.finditer(text):
-        line, at = line + text.count("\n", at, match.start(1)), match.start(1)
-        sections.append(Section(at, f"L{line}", match[1].strip()))
+    sections = _by_matches(text, _MANUAL, 1)
     return sections if len(sections) >= _FEWEST else []
-
-
-def _python(text: str) -> list[Section]:
-    sections, line, at = [Section(0, "L1")], 1, 0
-    for match in _PYTHON.finditer(text):
-        line, at = line + text.count("\n", at, match.start()), match.start()
-        sections.append(Section(at, f"L{line}", match[1]))
-    return sections

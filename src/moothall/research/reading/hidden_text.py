@@ -95,14 +95,9 @@ def _is_unsaid(element: Any) -> bool:
         return True
     if element.tag == "dialog" and element.get("open") is None:
         return True
-    return element.get("hidden") is not None and not _is_tab(element)
-
-
-def _is_tab(element: Any) -> bool:
-    """Return whether a click on its tab shows an element."""
-    if element.get("role") != "tabpanel":
-        return False
-    return bool(element.getroottree().xpath("boolean(//*[@role='tab'])"))
+    # A click on its tab shows a panel.
+    is_panel = element.get("role") == "tabpanel" and element.getroottree().xpath("//*[@role='tab']")
+    return element.get("hidden") is not None and not is_panel
 
 
 def _hides(style: str) -> bool:
@@ -121,16 +116,15 @@ def _is_invisible(element: Any, styles: _StyleSheet) -> bool:
     while ancestor is not None:
         colors = _colors(styles.style_of(ancestor))
         grounds = (colors.get(f"background{each}") for each in ("-image", "-color", ""))
-        background = next(filter(_is_ground, grounds), ancestor.get("bgcolor"))
+        background = next(
+            (each for each in grounds if each and not _NO_GROUND.match(each.strip())),
+            ancestor.get("bgcolor"),
+        )
         if background:
             ground = _color(background)
             return ground is not None and _is_close(color, ground)
         ancestor = ancestor.getparent()
     return _is_close(color, _WHITE)
-
-
-def _is_ground(background: str | None) -> bool:
-    return bool(background and not _NO_GROUND.match(background.strip()))
 
 
 def _colors(style: str) -> dict[str, str]:

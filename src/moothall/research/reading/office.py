@@ -7,7 +7,7 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from email import message_from_bytes
@@ -18,8 +18,8 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
-from moothall.research.reading.archives import Packed, drawings, outermost
-from moothall.research.reading.encodings import decoded, plain_text
+from moothall.research.reading.archives import Packed, SectionWriter, drawings, outermost
+from moothall.research.reading.encodings import decoded
 from moothall.research.reading.flow import mark_raised, raised
 from moothall.research.reading.html import Attached, Document, read_html
 from moothall.research.reading.sheet_formats import SheetLook, calculated, looks, shown_number
@@ -49,40 +49,12 @@ _MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
 
-class _SectionWriter:
-    """The text of a document as it is put together, with its sections."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.sections: list[Section] = []
-        self._length = 0
-
-    def section(self, anchor: str, title: str) -> None:
-        """Begin a section here."""
-        self.sections.append(Section(self._length, anchor, title))
-
-    def write(self, text: str) -> None:
-        """Add a paragraph."""
-        if text := plain_text(text).strip():
-            self._pieces.append(text)
-            self._length += len(text) + 2
-
-    def document(
-        self, kind: str, title: str = "", missing: str = "", attached: Sequence[Attached] = ()
-    ) -> Document:
-        """Return what was written."""
-        if not self._pieces:
-            raise UnreadableDocument(f"the {kind} has no text{f', {missing}' if missing else ''}")
-        text = "\n\n".join(self._pieces)
-        return Document(title, text, self.sections, missing=missing, attached=attached)
-
-
 def read_spreadsheet(data: bytes) -> Document:
     """Return the rows of each sheet that is shown, as `column: value; …`."""
     MissingExtra.unless("reading spreadsheets", "research", "python_calamine", "xlrd")
     from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
-    writer = _SectionWriter()
+    writer = SectionWriter()
     look_of, hidden = looks(data), Counter[str]()
     data, missing = calculated(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
     try:
@@ -160,7 +132,7 @@ def read_presentation(data: bytes) -> Document:
     packed = Packed(data, "presentation")
     if "content.xml" in packed.names:
         return _open_presentation(packed)
-    writer = _SectionWriter()
+    writer = SectionWriter()
     home = packed.main("ppt/presentation.xml")
     to = {each.id: each.name for each in packed.related(home)}
     slides = [to.get(e.get(f"{_R}id"), "") for e in packed.tree(home).iter(f"{_P}sldId")]
@@ -219,7 +191,7 @@ def _run(paragraph: Any) -> str:
 
 
 def _open_presentation(packed: Packed) -> Document:
-    writer = _SectionWriter()
+    writer = SectionWriter()
     for number, page in enumerate(_content(packed).iter(f"{_DRAW}page"), 1):
         if page.get(_HIDDEN) is None:
             writer.section(f"slide={number}", f"slide {number}")
@@ -231,7 +203,7 @@ def read_odt(data: bytes) -> Document:
     """Return an OpenDocument text, with a section for each heading."""
     packed = Packed(data, "ODT")
     body = _content(packed).find(f".//{_OFFICE}text")
-    writer, title, number = _SectionWriter(), "", 0
+    writer, title, number = SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
         text = _in_line(block)
         if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
@@ -326,7 +298,7 @@ def read_mail(data: bytes) -> Document:
     starts = [e.end() for e in _MAIL.finditer(data)][:_MAILS] if data.startswith(b"From ") else []
     ends = [*(each.start() for each in _MAIL.finditer(data)), len(data)][1:] if starts else []
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
-    writer, title = _SectionWriter(), ""
+    writer, title = SectionWriter(), ""
     attached: list[Attached] = []
     damaged = 0
     for number, each in enumerate(mails, 1):
@@ -352,7 +324,7 @@ def _header(mail: EmailMessage, name: str) -> str:
         return str(next(value for key, value in mail.raw_items() if key.lower() == name.lower()))
 
 
-def _write_mail(mail: EmailMessage, writer: _SectionWriter, attached: list[Attached]) -> None:
+def _write_mail(mail: EmailMessage, writer: SectionWriter, attached: list[Attached]) -> None:
     """Write a mail with those that it forwards, and collect what is attached."""
     headers = ((name, _header(mail, name)) for name in _MAIL_HEADERS)
     writer.write("\n".join(f"{name}: {value}" for name, value in headers if value))

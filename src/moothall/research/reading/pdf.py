@@ -160,7 +160,8 @@ def _visible_text(text: str, of_page: Any, page: Any) -> str:
         if not (painted := raw.FPDFText_GetTextObject(of_page, match.start())):
             continue
         if (key := addressof(painted.contents)) not in unseen:
-            unseen[key] = _is_unseen(painted)
+            mode = raw.FPDFTextObj_GetTextRenderMode(painted)
+            unseen[key] = mode == raw.FPDF_TEXTRENDERMODE_INVISIBLE or _is_white(painted)
         if unseen[key] and raw.FPDFText_GetUnicode(of_page, match.start()) == ord(match[0][0]):
             hidden.append(match)
     covered = _painted(page) if hidden else []
@@ -170,14 +171,6 @@ def _visible_text(text: str, of_page: Any, page: Any) -> str:
         if not any(a <= x <= c and b <= y <= d for a, b, c, d in covered):
             text = f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
     return text
-
-
-def _is_unseen(painted: Any) -> bool:
-    """Return whether a text is painted white or not at all."""
-    from pypdfium2 import raw
-
-    mode = raw.FPDFTextObj_GetTextRenderMode(painted)
-    return mode == raw.FPDF_TEXTRENDERMODE_INVISIBLE or _is_white(painted)
 
 
 def _is_white(painted: Any) -> bool:

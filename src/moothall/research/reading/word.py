@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from moothall import MissingExtra, UnreadableDocument
-from moothall.research.findings import Section
-from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
+from moothall import MissingExtra
+from moothall.research.reading.archives import (
+    FALLBACK,
+    Packed,
+    SectionWriter,
+    drawings,
+    outermost,
+)
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import formula_line, formula_part, raised
 from moothall.research.reading.html import Document, is_title_of
@@ -48,10 +53,8 @@ def read_docx(data: bytes) -> Document:
     parts |= {each.kind: each.name for each in packed.related(home)}
     styles = _styles(packed.tree(parts["styles"]) if "styles" in parts else ())
     notes = [packed.tree(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
-    texts: list[str] = []
-    sections: list[Section] = []
-    path: list[tuple[int, str]] = []
-    title, joined_text, length, number = "", "", 0, 0
+    writer, path = SectionWriter(), list[tuple[int, str]]()
+    title = joined_text = ""
     for block in chain.from_iterable(outermost(e, _P, _TABLE) for e in (packed.tree(home), *notes)):
         if block.tag == _TABLE:
             text = "\n".join(_rows(block, styles))
@@ -61,32 +64,19 @@ def read_docx(data: bytes) -> Document:
             if block.find(f"{_W}pPr/{_W}rPr/{_W}del") is not None:  # it goes on in the next one
                 joined_text = text
                 continue
-        text = plain_text(text).strip()
-        if not text:
-            continue
-        level = _level(block, styles.levels) if block.tag == _P else None
+        heading = " ".join(plain_text(text).split())[:_LONGEST_HEADING]
+        level = _level(block, styles.levels) if block.tag == _P and heading else None
         if level is not None:
-            heading = " ".join(text.split())[:_LONGEST_HEADING]
-            number += 1
             path = [each for each in path if each[0] < level] + [(level, heading)]
             title = title or heading
             headings = " – ".join(each for _, each in path if each != title)
-            sections.append(Section(length, f"heading={number}", headings))
-        texts.append(text)
-        length += len(text) + 2
-    last = (joined_text, *drawings(packed, home))
-    texts += filter(None, (plain_text(each).strip() for each in last))
-    if not texts:
-        raise UnreadableDocument("the DOCX has no text")
-    text, core_title = "\n\n".join(texts), _core_title(packed)
-    return Document(core_title if is_title_of(core_title, text) else title, text, sections)
-
-
-def _core_title(packed: Packed) -> str:
-    if "docProps/core.xml" not in packed.names:
-        return ""
-    element = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
-    return "" if element is None else " ".join(plain_text(element.text or "").split())
+            writer.section(f"heading={len(writer.sections) + 1}", headings)
+        writer.write(text)
+    for each in (joined_text, *drawings(packed, home)):
+        writer.write(each)
+    document, core_title = writer.document("DOCX", title), packed.title("docProps/core.xml")
+    is_own = is_title_of(core_title, document.text)
+    return document._replace(title=core_title) if is_own else document
 
 
 class _Styles(NamedTuple):

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from functools import partial
 from http.client import responses
 from typing import NamedTuple
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import urldefrag, urlencode, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
-from moothall import ConfigError, PageError
+from moothall import ConfigError, DefinitionError, PageError, SearchError
 from moothall.build import (
     AllowedHosts,
     HTTPClient,
@@ -36,6 +36,7 @@ _ROBOTS_BYTES = 2**20
 _ROBOTS_S, _NO_ROBOTS_S = 3600.0, 60.0
 _LONGEST_DELAY_S = 10.0
 _KEPT_BYTES = 64 * 2**20
+_SEARCH_BYTES = 4 * 2**20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"
 
 
@@ -220,6 +221,58 @@ def checked_url(url: str, base: str = "") -> str:
 def status_text(status: int) -> str:
     """Return a status in words."""
     return f"{status} ({responses[status]})" if status in responses else str(status)
+
+
+class SearchService:
+    """An interface of searches, asked by GET; a failure raises SearchError."""
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        url: str,
+        timeout_s: float,
+        delay_s: float = 0.0,
+        *,
+        argument: str = "url",
+        path: str = "",
+        allow_hosts: Iterable[str] = (),
+    ) -> None:
+        try:
+            url = checked_url(str(url)).rstrip("/")
+        except PageError as error:
+            raise DefinitionError(f"{name}: {argument}: {error}") from None
+        check_seconds(f"{name}: timeout_s", timeout_s)
+        check_seconds(f"{name}: delay_s", delay_s, zero=True)
+        self._delay_s = float(delay_s)
+        self._url = f"{url.removesuffix(path)}{path}"
+        self.label: str = f"{name}: {title} at {url.removesuffix(path)}"
+        self._next_s: dict[asyncio.AbstractEventLoop, float] = {}
+        self._client = HTTPClient(
+            name,
+            timeout_s=timeout_s,
+            max_bytes=_SEARCH_BYTES,
+            max_retries=1,
+            check_address=AllowedHosts([urlsplit(url).netloc, *allow_hosts]).check,
+            extra="research",
+        )
+
+    async def ask(self, params: Mapping[str, str], hint_of_403: str = "") -> bytes:
+        """Return what is answered; a refusal (403) is explained by the hint."""
+        loop = asyncio.get_running_loop()
+        begin = max(loop.time(), self._next_s.get(loop, 0.0))
+        self._next_s = {loop: begin + self._delay_s}
+        await asyncio.sleep(begin - loop.time())
+        url = f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(params)}"
+        headers = {"User-Agent": USER_AGENT, "Accept": "application/json,*/*;q=0.5"}
+        try:
+            response = await self._client.request("GET", url, headers=headers, redirects=5)
+        except HTTPError as error:
+            raise SearchError(f"{self.label}: {error}") from None
+        if not 200 <= response.status < 300:
+            hint = hint_of_403 * (response.status == 403)
+            raise SearchError(f"{self.label} answered {status_text(response.status)}{hint}")
+        return response.content
 
 
 def _content_type(header: str) -> tuple[str, str | None]:

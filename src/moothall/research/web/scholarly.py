@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from datetime import UTC, date, datetime
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
 
-from moothall import Action, DefinitionError, MissingExtra, PageError, SearchError
-from moothall.build import (
-    AllowedHosts,
-    HTTPClient,
-    HTTPError,
-    check_integer,
-    check_seconds,
-    fulltext,
-    one_line,
-    tracing,
-    vocabulary,
-)
+from moothall import Action, MissingExtra, SearchError
+from moothall.build import check_integer, fulltext, one_line, tracing, vocabulary
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import mark_raised
 from moothall.research.reading.html import DAY
 from moothall.research.scope import Scope
-from moothall.research.web.fetching import USER_AGENT, checked_url, status_text
+from moothall.research.web.fetching import SearchService
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
 CROSSREF: Final = "https://api.crossref.org/works"
-_MOST_BYTES: Final = 8 * 2**20
 _WORDS: Final = 12  # of a query
 _LONGEST: Final = 500
 _ABSTRACT: Final = 20_000
@@ -70,7 +58,7 @@ def search_arxiv(
     MissingExtra.unless("search_arxiv", "research", "aiohttp", "lxml")
     scope = Scope(since=since, prefix="search_arxiv: ")
     check_integer("search_arxiv: results", results)
-    ask = _ScholarlyService("search_arxiv", "arXiv", url, timeout_s, delay_s)
+    service = SearchService("search_arxiv", "arXiv", url, timeout_s, delay_s)
 
     @tracing.searches("arxiv")
     async def search(query: str) -> list[Resource]:
@@ -87,7 +75,7 @@ def search_arxiv(
                 first = (scope.since.replace("-", "") + "0101")[:8]
                 text = f"({text}) AND submittedDate:[{first}0000 TO 299912312359]"
             params = {"search_query": text, "max_results": str(results), "sortBy": "relevance"}
-            resources = _preprints(await ask(params), ask.label)
+            resources = _preprints(await service.ask(params), service.label)
             if resources:
                 break
         return [each for each in resources if scope.takes(each)][: 2 * results]
@@ -121,7 +109,7 @@ def search_crossref(
     MissingExtra.unless("search_crossref", "research", "aiohttp", "lxml")
     scope = Scope(since=since, prefix="search_crossref: ")
     check_integer("search_crossref: results", results)
-    ask = _ScholarlyService("search_crossref", "Crossref", url, timeout_s, 0.0)
+    service = SearchService("search_crossref", "Crossref", url, timeout_s)
 
     @tracing.searches("crossref")
     async def search(query: str) -> list[Resource]:
@@ -136,53 +124,14 @@ def search_crossref(
         if mailto:
             params["mailto"] = mailto
         try:
-            answer = json.loads(await ask(params))
+            answer = json.loads(await service.ask(params))
             items = answer["message"]["items"]
             resources = [_work(each) for each in items if isinstance(each, dict)]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise SearchError(f"{ask.label} answered without a list of works") from None
+            raise SearchError(f"{service.label} answered without a list of works") from None
         return [each for each in resources if each is not None and scope.takes(each)][:results]
 
     return Action("search_crossref", search, outside=True, idempotent=True)
-
-
-class _ScholarlyService:
-    """An interface that is asked by GET; a failure raises SearchError."""
-
-    def __init__(self, name: str, service: str, url: str, timeout_s: float, delay_s: float) -> None:
-        try:
-            self._url = checked_url(str(url))
-        except PageError as error:
-            raise DefinitionError(f"{name}: url: {error}") from None
-        check_seconds(f"{name}: timeout_s", timeout_s)
-        check_seconds(f"{name}: delay_s", delay_s, zero=True)
-        self._delay_s = float(delay_s)
-        self.label = f"{name}: {service} at {urlsplit(self._url).netloc}"
-        self._next_s: dict[asyncio.AbstractEventLoop, float] = {}
-        self._client = HTTPClient(
-            name,
-            timeout_s=timeout_s,
-            max_bytes=_MOST_BYTES,
-            max_retries=1,
-            check_address=AllowedHosts([urlsplit(self._url).netloc]).check,
-            extra="research",
-        )
-
-    async def __call__(self, params: dict[str, str]) -> bytes:
-        loop = asyncio.get_running_loop()
-        begin = max(loop.time(), self._next_s.get(loop, 0.0))
-        self._next_s = {loop: begin + self._delay_s}
-        await asyncio.sleep(begin - loop.time())
-        url = f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(params)}"
-        try:
-            response = await self._client.request(
-                "GET", url, headers={"User-Agent": USER_AGENT}, redirects=5
-            )
-        except HTTPError as error:
-            raise SearchError(f"{self.label}: {error}") from None
-        if not 200 <= response.status < 300:
-            raise SearchError(f"{self.label} answered {status_text(response.status)}")
-        return response.content
 
 
 def _words(query: str, tool: str) -> list[str]:

@@ -9,13 +9,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import date
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
-from moothall import Action, ConfigError, DefinitionError, MissingExtra, PageError, SearchError
+from moothall import Action, ConfigError, MissingExtra, PageError, SearchError
 from moothall.build import (
     AllowedHosts,
-    HTTPClient,
-    HTTPError,
     ServerURL,
     call_user,
     check_integer,
@@ -27,9 +24,8 @@ from moothall.build import (
 from moothall.research.findings import Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.scope import Scope
-from moothall.research.web.fetching import checked_url, status_text
+from moothall.research.web.fetching import SearchService, checked_url
 
-_SEARCH_BYTES = 4 * 2**20
 _LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
 
 
@@ -97,48 +93,27 @@ def search_web(
 def _searxng(
     searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float, time_range: str | None
 ) -> Any:
-    try:
-        address = checked_url(str(searxng)).rstrip("/").removesuffix("/search")
-    except PageError as error:
-        raise DefinitionError(f"search_web: searxng: {error}") from None
-    client = HTTPClient(
-        "search_web",
-        timeout_s=timeout_s,
-        max_bytes=_SEARCH_BYTES,
-        max_retries=1,
-        check_address=AllowedHosts([urlsplit(address).netloc, *allow_hosts]).check,
-        extra="research",
-    )
+    options: dict[str, Any] = {"argument": "searxng", "path": "/search", "allow_hosts": allow_hosts}
+    service = SearchService("search_web", "the SearXNG", searxng, timeout_s, **options)
     country, _, language = region.partition("-")
-    label = f"search_web: the SearXNG at {address}"
-    headers = {"Accept": "application/json"}
 
     async def ask(query: str) -> list[Any]:
         params = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
         if time_range is not None:
             params["time_range"] = time_range
-        url = f"{address}/search?{urlencode(params)}"
+        content = await service.ask(params, ": switch on its JSON format (search: formats)")
         try:
-            response = await client.request("GET", url, headers=headers, redirects=5)
-        except HTTPError as error:
-            raise SearchError(f"{label}: {error}") from None
-        if not 200 <= response.status < 300:
-            hint = ": switch on its JSON format (search: formats)" if response.status == 403 else ""
-            raise SearchError(f"{label} answered {status_text(response.status)}{hint}")
-        try:
-            answer = json.loads(response.content)
+            answer = json.loads(content)
         except (ValueError, RecursionError):
-            raise SearchError(
-                f"{label} did not answer in JSON: switch on its JSON format"
-            ) from None
+            hint = "switch on its JSON format"
+            raise SearchError(f"{service.label} did not answer in JSON: {hint}") from None
         entries = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(entries, list):
-            raise SearchError(f"{label} answered without a list of results")
+            raise SearchError(f"{service.label} answered without a list of results")
         failed_engines = answer.get("unresponsive_engines")
         if failed_engines and not entries:
-            raise SearchError(
-                f"{label} found nothing, as its engines failed: {_failures(failed_engines)}"
-            )
+            reasons = _failures(failed_engines)
+            raise SearchError(f"{service.label} found nothing, as its engines failed: {reasons}")
         fields = ("url", "title", "content")
         return [[each.get(name) for name in fields] for each in entries if isinstance(each, dict)]
 

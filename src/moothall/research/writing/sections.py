@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moothall.research.sentences import SENTENCE_END
@@ -24,10 +24,8 @@ def split_sections(markdown: str) -> tuple[str, dict[str, str]]:
     """Return what stands before the first `## ` of a narrative, and the text below each."""
     before: list[str] = []
     sections: dict[str, list[str]] = {}
-    now, fence = before, ""
-    for line in markdown.split("\n"):
-        fence = _fence(line, fence)
-        match = None if fence else _HEADING.fullmatch(line)
+    now = before
+    for line, match in _lines(markdown):
         if match is not None and len(match[1]) == 2 and match[2]:
             now = sections.setdefault(match[2], [])
         else:
@@ -44,27 +42,21 @@ def join_sections(text_before: str, sections: Iterable[tuple[str, str]]) -> str:
 
 def as_section(markdown: str, heading: str) -> str:
     """Return the text of a section: without its own heading, its subheadings below it."""
-    lines, fence, out = markdown.strip().split("\n"), "", []
-    for line in lines:
-        fence = _fence(line, fence)
-        match = None if fence else _HEADING.fullmatch(line)
+    out, words = list[str](), re.findall(r"\w+", heading.casefold())
+    for line, match in _lines(markdown.strip()):
         if match is None:
             out.append(line)
         elif not heading and len(match[1]) == 1 and not any(out):
             out.append(line)  # the title, before the first section
-        elif any(out) or not _is_same(match[2], heading):
+        elif any(out) or [*map(str.casefold, re.findall(r"\w+", match[2]))] != words:
             out.append(f"{'#' * max(len(match[1]), 3)} {match[2]}")
     return "\n".join(out).strip()
 
 
 def with_sections(markdown: str) -> str:
     """Return a text whose sections begin with `## `, if it has several below its title."""
-    lines, fence = markdown.split("\n"), ""
-    levels: list[tuple[int, int]] = []
-    for at, line in enumerate(lines):
-        fence = _fence(line, fence)
-        if not fence and (match := _HEADING.fullmatch(line)):
-            levels.append((at, len(match[1])))
+    lines = markdown.split("\n")
+    levels = [(at, len(match[1])) for at, (_, match) in enumerate(_lines(markdown)) if match]
     if levels and levels[0] == (0, 1):
         del levels[0]
     for level in (1, 2, 3):
@@ -75,18 +67,16 @@ def with_sections(markdown: str) -> str:
     return "\n".join(lines)
 
 
-def _fence(line: str, open: str) -> str:
-    """Return the fence that is open after a line."""
-    match = FENCE.match(line)
-    if match is None:
-        return open
-    if not open:
-        return match[1]
-    return "" if match[1].startswith(open) and not line.strip(open[0]).strip() else open
-
-
-def _is_same(heading: str, other: str) -> bool:
-    return re.findall(r"\w+", heading.casefold()) == re.findall(r"\w+", other.casefold())
+def _lines(markdown: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Yield each line with its match as a heading, which code has none of."""
+    fence = ""
+    for line in markdown.split("\n"):
+        match = FENCE.match(line)
+        if match and not fence:
+            fence = match[1]
+        elif match and match[1].startswith(fence) and not line.strip(fence[0]).strip():
+            fence = ""
+        yield line, None if fence else _HEADING.fullmatch(line)
 
 
 def whole_sentences(text: str) -> str:

@@ -42,13 +42,18 @@ _AND: Final = re.compile(r",? (?:(?:and|und|et|y) )?")  # between the parts of 1
 _UNIT_ALONE: Final = re.compile(rf"(?<!\w)(?:{any_of(words_of('articles'))}) ({_NAME})")
 _NONE: Final = any_of(words_of("none"))
 _PARTS: Final[dict[str, int]] = table_of("parts")
-# `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
+# `2 thirds`, `2/3`, `one in 4`, `a third of`; of a year, three quarters are months.
 _SHARE: Final = re.compile(
     r"(?<![\w./-])(?P<count>\d{1,2}) ?/ ?(?P<size>\d{1,2})(?![\w/.,]\S)"
+    r"|(?<![\w./-])(?P<one>one|1) (?:in|out of) (?P<among>\d{1,3})(?! ?[%:]|[\w/.,-]\S)"
     rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{any_of(_PARTS)})(?!\w)"
     r"(?P<of> (?:of|the|der|des|aller)\b)?"
 )
-_CROWNS: Final = frozenset(("sek", "nok", "dkk", "czk"))
+_ANY_OF: Final = {
+    "kr": frozenset(("sek", "nok", "dkk", "czk")),
+    "cent": frozenset(("usd", "eur", "cad", "aud", "nzd", "hkd", "sgd", "zar")),
+}
+"""What several currencies call theirs."""
 _BINARY: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
 
 
@@ -99,11 +104,19 @@ class Quantity(NamedTuple):
             if self._equals(self._shares, other._shares, size):
                 return True
         if (self.dimension and other.dimension) or self.dimension == "percent":
-            dimensions = {self.dimension, other.dimension}
-            is_same = len(dimensions) == 1 or (
-                "kr" in dimensions and not dimensions.isdisjoint(_CROWNS)
+            pair = (self.dimension, other.dimension)
+            is_same = pair[0] == pair[1] or any(
+                theirs in _ANY_OF.get(ours, ()) for ours, theirs in (pair, pair[::-1])
             )
-            return is_same and self._equals(self.values, other.values, 0 if compare else self.unit)
+            # 62 mph is 100 km/h; 1 hour is 60 minutes, and not 80.
+            is_converted = {
+                (self.unit / other.unit).denominator,
+                (other.unit / self.unit).denominator,
+            }
+            least = other.unit * Fraction(10) ** min(other.place, 0) / 2 * (1 not in is_converted)
+            return is_same and self._equals(
+                self.values, other.values, 0 if compare else self.unit, 0 if compare else least
+            )
         (before, after), (other_before, other_after) = self.words_around, other.words_around
         # As port 8080 and port 8081; but “housed 150 people” rounds “housed 148 people”.
         is_name = before and before == other_before and not (after and after == other_after)
@@ -118,12 +131,16 @@ class Quantity(NamedTuple):
         )
 
     def _equals(
-        self, ours: tuple[Fraction, ...], theirs: tuple[Fraction, ...], unit: Fraction | int
+        self,
+        ours: tuple[Fraction, ...],
+        theirs: tuple[Fraction, ...],
+        unit: Fraction | int,
+        least: Fraction | int = 0,
     ) -> bool:
         may_round = self.digits >= _LEAST_DIGITS or self.relation == "≈"
         most = unit * Fraction(10) ** self.place / 2 if may_round else 0
         return any(each in theirs for each in ours) or any(
-            abs(ours[0] - each) <= most for each in theirs
+            abs(ours[0] - each) <= max(most, least) for each in theirs
         )
 
 
@@ -194,14 +211,17 @@ def single_units_in(text: str) -> list[Quantity]:
 def _is_part(share: re.Match[str]) -> bool:
     """Return whether words or figures say a part of one, not months of a year or a date."""
     is_said = (
-        share["size"] or share["of"] or (share["many"] and _size_of(share) != _PARTS["quarter"])
+        share["size"]
+        or share["one"]
+        or share["of"]
+        or (share["many"] and _size_of(share) != _PARTS["quarter"])
     )
     return bool(is_said) and int(share["count"] or share["many"] or 1) < _size_of(share)
 
 
 def _size_of(part: re.Match[str]) -> int:
     """Return into how many parts one is cut: 3 of `2 thirds`."""
-    return int(part["size"] or _PARTS[part["part"]])
+    return int(part["size"] or part["among"] or _PARTS[part["part"]])
 
 
 def _part(share: re.Match[str]) -> Quantity:
