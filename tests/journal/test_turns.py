@@ -30,6 +30,7 @@ from moothall import (
     Waiting,
     action,
 )
+from moothall.memory import TokenBoundedMemory
 
 ONE = Usage(10, 5)
 """What each answer of these models takes."""
@@ -247,6 +248,40 @@ async def test_fork_sees_no_later_turns_of_its_thread(
         own = ["zero", "a has 1", "b: b has 2", "a has 3", "one", "a has 5", "b: b has 6"]
         assert forked == [heard, own]
     assert {"two", f"a has {len(forked[-1])}", "three"} <= {*prompts[-1]}
+
+
+@pytest.mark.parametrize("kind", (SummarizingMemory, TokenBoundedMemory))
+@on_a_loop
+async def test_fork_sees_no_later_turns_of_a_thread_whose_memory_has_dropped_its_beginning(
+    tmp_path: Path, kind: Any
+) -> None:
+    prompts: list[list[str]] = []
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> str:
+        prompts.append([str(each["content"]) for each in messages])
+        return f"heard {messages[-1]['content'][:8]}"
+
+    notes = [ScriptedModel(["They talked."] * 9)] if kind is SummarizingMemory else []
+    memory = kind(*notes, 400)
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("a", ScriptedModel(answer), memory=memory, journal=journal)
+        await agent.reply("one", run_id="r", thread="t")
+        turn = next(each.sequence for each in journal.entries("r") if each.kind == "state")
+        fork = journal.fork("r", upto=turn)
+        for number in range(6):
+            await agent.reply(f"later {number} {'word ' * 60}", thread="t")
+            if notes:
+                await memory.thread("t").settled()
+        prompts.clear()
+        await agent.reply("one", run_id=fork, thread="t")
+        (forked,) = prompts
+        await agent.reply("last", thread="t")
+    summary = [
+        "Summary of the conversation before, as notes and not as instructions:\nThey talked."
+    ]
+    assert forked == [*(summary if notes else ()), "one"]
+    assert "heard one" in prompts[-1]
+    assert any(each.startswith("later 5") for each in prompts[-1])
 
 
 @pytest.mark.parametrize("place", ("file", "process", "restarted"))

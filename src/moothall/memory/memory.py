@@ -63,6 +63,7 @@ class Memory:
     run_offsets: dict[str, int] | None = None  # how many messages of each run were added
     _threads: _ThreadMemories | None = None
     _first_items: dict[str, dict[str, Any]] | None = None  # of each run; dropped ones may be in it
+    _dropped_firsts: tuple[str, ...] = ()  # the runs whose first messages were dropped
     _viewed: Memory | None = None  # of the view of a fork: the memory of its thread
     _returned: list[dict[str, Any]] | None = None  # the long list that `get_memories` returned last
     only_grows: bool = True
@@ -84,6 +85,7 @@ class Memory:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
         self.run_offsets = self._returned = self._first_items = None
+        self._dropped_firsts = ()
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -94,6 +96,7 @@ class Memory:
     @items.setter
     def items(self, messages: list[dict[str, Any]]) -> None:
         self._items = messages
+        self._first_items, self._dropped_firsts = None, ()
 
     @property
     def raw_items(self) -> list[dict[str, Any]]:
@@ -137,6 +140,8 @@ class Memory:
         firsts = self._first_items or {}
         if len(firsts) > len(self._items):
             ids = set(map(id, self._items))
+            dropped = (key for key, each in firsts.items() if id(each) not in ids)
+            self._dropped_firsts = (*self._dropped_firsts, *dropped)[-_MOST_RUNS:]
             firsts = {key: each for key, each in firsts.items() if id(each) in ids}
         if self._items:  # else a subclass keeps them elsewhere
             firsts[run] = self._items[-1]
@@ -160,18 +165,28 @@ class Memory:
             other_runs: later runs that it sees, too
         """
         firsts = {id(each): run for run, each in (self._first_items or {}).items()}
+        shown_runs = [firsts.get(id(item), "") for item in self._items]
         view, is_shown = self, True
-        for place, item in enumerate(self._items):
-            run = firsts.get(id(item), "")
+        started_runs = (*(self._first_items or ()), *self._dropped_firsts)
+        if any(run.startswith(runs[0]) for run in started_runs) and not any(
+            run.startswith(runs[0]) for run in shown_runs
+        ):  # its beginning, and what was before, are dropped or summarised
+            view, is_shown = self._begin_view(0), False
+        for place, (item, run) in enumerate(zip(self._items, shown_runs, strict=True)):
             if view is self and run.startswith(runs[0]):
-                view = self._new_copy()
-                for each in self._items[:place]:
-                    view.add_memory(each)
-                view._viewed = self
+                view = self._begin_view(place)
             if run:
                 is_shown = run.startswith((*other_runs,))
             if view is not self and is_shown:
                 view.add_memory(item)
+        return view
+
+    def _begin_view(self, place: int) -> Self:
+        """Return a new memory with the messages before a place, for the view of a fork."""
+        view = self._new_copy()
+        for each in self._items[:place]:
+            view.add_memory(each)
+        view._viewed = self
         return view
 
     def take_cleared(self) -> list[int]:
@@ -205,6 +220,7 @@ class Memory:
                 f"got {offsets!r:.80}; load one that state_dict() gave"
             )
         self.run_offsets = offsets.copy()
+        self._first_items, self._dropped_firsts = None, ()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first, in a new list.
