@@ -83,6 +83,8 @@ def test_openai_client_reads_which_call_is_in_doubt_until_it_is_decided(
             responses.create(model="shop", input="And?", previous_response_id=id)
         with pytest.raises(openai.ConflictError, match="waiting for a decision"):
             responses.cancel(id)
+        with pytest.raises(openai.ConflictError, match="waiting for a decision"):
+            responses.delete(id)
         till.decide()
         asyncio.run(until(lambda: responses.retrieve(id).status == "completed"))
         assert responses.retrieve(id).output_text == "Paid."

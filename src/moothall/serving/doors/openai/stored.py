@@ -139,24 +139,25 @@ class StoredResponses:
     def _deleted(self, id: str, caller: str) -> None:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         try:
-            agent, _ = self._recorded(run_id, sender)
-            agent.journal.delete(run_id)
-        except RunHeld:
-            raise _under_way() from None
-        except (BadRequest, NoSuchRun):
+            agent, run = self._recorded(run_id, sender)
+        except BadRequest:
             if not self._chain.drop(run_id, sender):
                 raise
-        else:
-            self._chain.drop(run_id, sender)
+            return
+        _check_no_doubt(agent, run)
+        try:
+            with suppress(NoSuchRun):
+                agent.journal.delete(run_id)
+        except RunHeld:
+            raise _under_way() from None
+        self._chain.drop(run_id, sender)
 
     @_refusing_deleted()
     def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         if self._chain.response(run_id, sender) is None:
             agent, run = self._recorded(run_id, sender)
-            waits = agent.journal.waiting(run_id)
-            if run.state == "in_doubt" and waits:
-                raise _under_way(waiting_text(waits))
+            _check_no_doubt(agent, run)
             try:
                 agent.journal.waits.cancel(run_id, "the response was cancelled")
                 return self._load(id, caller)
@@ -232,6 +233,12 @@ def _named_by(item: Any) -> tuple[str, str] | None:
     id = item.get("id") if isinstance(item, dict) and kind_of(item) == "item_reference" else None
     match = ITEM.fullmatch(id) if isinstance(id, str) else None
     return None if match is None else (match[0], match[1])
+
+
+def _check_no_doubt(agent: Any, run: Outline) -> None:
+    """Refuse to end or delete a response of which a call is in doubt: its operator must know."""
+    if run.state == "in_doubt" and (waits := agent.journal.waiting(run.id)):
+        raise _under_way(waiting_text(waits))
 
 
 def _under_way(doing: str = "under way") -> BadRequest:
