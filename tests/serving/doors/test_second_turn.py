@@ -167,6 +167,34 @@ async def ended(journal: Journal, run_id: str) -> None:
         pass
 
 
+@pytest.mark.parametrize("servers", (1, 2))
+def test_ag_ui_run_sent_again_while_it_is_under_way_gets_the_same_reply(
+    serve: Serve, tmp_path: Path, servers: int
+) -> None:
+    begun, may = threading.Event(), threading.Event()
+
+    class Slow(Model):
+        name, context_tokens, max_tokens = "slow", None, 10
+
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            begun.set()
+            assert await asyncio.to_thread(may.wait, 20)
+            return ModelReply(f"Answer {messages[-1]['content']}")
+
+    path = tmp_path / "runs.db"
+    urls = [serve(asgi(ReActAgent("bot", Slow(), journal=path))) for _ in range(servers)]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, urls[0])
+        assert begun.wait(20)
+        again = pool.submit(run, urls[-1])
+        with httpx2.stream("POST", f"{urls[-1]}/ag-ui", json=BODY, timeout=30) as third:
+            assert "RUN_STARTED" in next(third.iter_lines())  # so has the one before it
+            may.set()
+        assert [texts(each.result()) for each in (first, again)] == ["Answer Buy tea."] * 2
+    with Journal(path) as journal:
+        assert len(journal.runs()) == 1
+
+
 @pytest.mark.parametrize("restarts", (False, True))
 def test_ag_ui_run_sent_again_gets_the_reply_of_its_first_run(
     serve: Serve, tmp_path: Path, restarts: bool

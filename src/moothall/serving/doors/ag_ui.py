@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
-from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, StateError
+from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, RunHeld, StateError
 from moothall.agents import ReplyRequest
 from moothall.build import json_text, log_failure
 from moothall.journal import REASONS, Entry
@@ -34,6 +34,8 @@ from moothall.serving.doors.served import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
+_LOOK_S: Final = 0.5
+"""Seconds between two looks whether another server still works on a run."""
 _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
 
@@ -131,11 +133,22 @@ class AGUIDoor:
             with self._served.calling(sender, job.agent, caller):
                 if before is not None:
                     await self._served.permit(sender, agent, request.content)
-                    for message in before:
+                while True:
+                    for message in before or ():
                         await agent.observe(message, own_thread)
-                async with ReplyStream(job.agent, request, agent.reply_to_request) as events:
-                    async for each in events:
-                        job.take_event(each)
+                    try:
+                        async with ReplyStream(
+                            job.agent, request, agent.reply_to_request
+                        ) as events:
+                            async for each in events:
+                                job.take_event(each)
+                        return
+                    except RunHeld as error:
+                        if error.run_id != job.run_id:
+                            raise
+                    # It was sent again while another server works on it: that has the reply soon.
+                    self._served.forget(agent, own_thread)
+                    await asyncio.sleep(_LOOK_S)
         except (MoothallError, ValueError, TypeError) as error:
             job.news.put_nowait(error)
         except Exception as error:  # of an agent of the user's own
