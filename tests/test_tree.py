@@ -209,6 +209,7 @@ FLOORS = {
         "loop",
         "dualact",
         "conversation",
+        "recorded_events",
         "ready",
         "skills",
         "notes",

@@ -27,6 +27,7 @@ from moothall import (
     Waiting,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
+from moothall.journal import Entry
 from moothall.models.protocol import Call
 
 SECRET = "the secret of anna"
@@ -122,12 +123,11 @@ def test_thread_in_a_file_whose_earlier_runs_are_deleted_goes_on(
             if number in (20, 21, 30):
                 gone = [each.id for each in operator.runs()]
                 assert operator.delete(*gone).runs == gone
-        from moothall.agents.loop.prompt_record import recorded_prompt
 
         for run in journal.runs():
             entries = journal.entries(run.id)
             answer = next(each for each in entries if each.kind == "ended")
-            given = recorded_prompt(entries, "", answer.sequence, journal.kept)
+            given = Entry.prompt_in(entries, answer.sequence, journal.kept)
             assert given is not None
             number = int(run.id[1:])
             said = [each["content"] for each in given["messages"]]

@@ -29,7 +29,6 @@ from moothall import (
     TokenBoundedMemory,
 )
 from moothall.actions import Action, action
-from moothall.agents.loop.prompt_record import recorded_prompt
 from moothall.agents.replies.events import (
     CallEnded,
     CallStarted,
@@ -42,6 +41,7 @@ from moothall.agents.replies.reply import Reply
 from moothall.build import cancel_run
 from moothall.foundation.errors import RequestCancelled
 from moothall.journal import Done as Ended
+from moothall.journal import Entry
 from moothall.models.protocol import Call, ModelReply
 
 
@@ -682,7 +682,7 @@ def test_prompts_are_recorded_as_what_is_new_in_the_thread(
             agent.reply_sync(f"Question {n}: " + "x" * 100, run_id=f"{n}")
             entries = journal.entries(f"{n}")
             given += [
-                recorded_prompt(entries, "", each.sequence, journal.kept)
+                Entry.prompt_in(entries, each.sequence, journal.kept)
                 for each in entries
                 if each.kind == "ended" and "prompt" in each.data
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from moothall.actions.provenance import Origin
+from moothall.actions.provenance.marks import bare, with_marks
 from moothall.foundation.errors import JournalError, NoSuchRun
+from moothall.foundation.jsonvalue import read_json
 from moothall.foundation.text import display
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
@@ -118,6 +121,57 @@ class Entry:
             for name, items in data["appended"].items():
                 state[name] = [*state.get(name, ()), *items]
         return state
+
+    @staticmethod
+    def messages_in(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+        """Return the messages that a run's own agent has saved, as its memory keeps them."""
+        state = Entry.state_in(entries) or {}
+        return with_marks(state.get("messages", ()), state.get("marks", ()))
+
+    @staticmethod
+    def prompt_in(
+        entries: Iterable[Entry],
+        sequence: int,
+        read_value: Callable[[str], bytes],
+        path: str = "",
+    ) -> dict[str, Any] | None:
+        """Return what a model was given for its answer; None where that is not known.
+
+        Args:
+            entries: those of the run, up to the answer at least
+            sequence: the number of the answer's entry, or of its failure
+            read_value: returns a stored value by its hash, as `journal.kept` does
+            path: the part of the run that the entry belongs to
+
+        Returns:
+            `messages`, `tools` and `schema`.
+        """
+        run_messages: list[Any] = []
+        before: list[Any] = []
+        offered: dict[str, Any] = {}
+        for entry in entries:
+            if entry.path != path:
+                continue
+            if entry.kind == "state":
+                run_messages += map(bare, entry.data.get("appended", {}).get("messages", ()))
+            prompt = entry.data.get("prompt")
+            if prompt is not None:
+                if "before" in prompt:
+                    before = read_json(prompt["before"])
+                if "earlier" in prompt:
+                    before += kept_list(prompt["earlier"], read_value)
+                if "gone" in prompt:
+                    first = int(before[0].get("role") == "system")
+                    del before[first : first + prompt["gone"]]
+                if "tools" in prompt:
+                    offered = {"tools": read_json(prompt["tools"]), "schema": prompt["schema"]}
+            if entry.sequence == sequence:
+                if prompt is None:
+                    return None
+                after = read_json(prompt.get("after", "[]"))
+                messages = [*before, *run_messages[slice(*prompt["own"])], *after]
+                return {"messages": [*map(bare, messages)], **offered}
+        return None
 
 
 def subpath(path: str, name: str) -> str:
@@ -295,3 +349,13 @@ def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, An
             for each in entry.data.get("copied", ())
         ]
         yield {**entry.data, "fingerprint": None, "copied": [*before, other]}
+
+
+def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
+    """Return a list that `keep_list` has kept; `read_value` returns a value by its hash."""
+    levels, _, hash = name.partition(":")
+    hashes = [hash]
+    for _ in range(int(levels)):
+        groups = [read_value(each).hex() for each in hashes]
+        hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
+    return [json.loads(read_value(each)) for each in hashes]

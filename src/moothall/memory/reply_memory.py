@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from moothall.foundation.jsonvalue import json_text
 from moothall.memory.memory import Memory
 
-MESSAGES_KEY: Final = "messages"
+_MESSAGES: Final = "messages"
 """The key of a block that stands for several messages of one request."""
 
 
@@ -23,13 +24,22 @@ class GivenMemory(Memory):
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a message, or those that it stands for."""
-        self.items.extend(meant_by(memory))
+        self.items.extend(split_message(memory))
 
 
-def meant_by(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages that a message stands for: mostly itself."""
+def join_messages(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return chat messages as the content of one request; `split_message` gives them back."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        content: str | list[dict[str, Any]] = messages[0]["content"]
+        return content
+    text = "\n".join(json_text(each["content"]) for each in messages)
+    return [{"type": "text", "text": text, _MESSAGES: messages}]
+
+
+def split_message(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the chat messages that a message stands for: mostly itself."""
     content = message.get("content")
-    if isinstance(content, list) and len(content) == 1 and MESSAGES_KEY in content[0]:
-        messages: list[dict[str, Any]] = content[0][MESSAGES_KEY]
+    if isinstance(content, list) and len(content) == 1 and _MESSAGES in content[0]:
+        messages: list[dict[str, Any]] = content[0][_MESSAGES]
         return messages
     return [message]

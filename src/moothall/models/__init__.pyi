@@ -9,6 +9,7 @@ from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder
 from moothall.models.local.local_model import LocalModel as LocalModel
 from moothall.models.named_models import ModelName as ModelName
 from moothall.models.named_models import budget_of as budget_of
+from moothall.models.named_models import check_model as check_model
 from moothall.models.named_models import chosen_model as chosen_model
 from moothall.models.named_models import made_model as made_model
 from moothall.models.names import model as model

@@ -26,7 +26,6 @@ from moothall import (
 )
 from moothall import model as model_by_name
 from moothall.agents import ReplyRequest
-from moothall.agents.replies.checked_parts import check_model, check_part
 from moothall.build import (
     NULL_RECORD,
     Record,
@@ -40,6 +39,7 @@ from moothall.build import (
     log_failure,
     refuse_on_loop,
 )
+from moothall.models import check_model
 from moothall.research import recording
 from moothall.research.calling import Tools, check_tools
 from moothall.research.findings import (
@@ -172,7 +172,7 @@ class Researcher(RecordedAgent, ProgressView):
         self.model = model
         self._models = self._models_of(models)
         if not isinstance(judge, bool | None):
-            check_model(judge, id, "judge")
+            check_model(f"agent {id!r}", judge, "judge")
         self._judge = judge
         self._tools = Tools(tools, searchers, (sites, exclude, since), id)
         check_integer(f"agent {id!r}: iterations=", iterations)
@@ -202,10 +202,10 @@ class Researcher(RecordedAgent, ProgressView):
             "evaluate": evaluate or Evaluate(),
         }
         for name, block in self.steps.items():
-            check_part(block, ("before_forward", "forward", "after_forward"), name, id)
+            self.check_part(name, block, "before_forward", "forward", "after_forward")
         self.blocks: list[Any] = [*self.steps.values(), *self.blocks]
         if budget is not None:
-            check_part(budget, ("reserve", "deadline"), "budget", id)
+            self.check_part("budget", budget, "reserve", "deadline")
             self.budget: Budget | None = budget
         self.journal = journal
         own_objectives = objectives_of(objectives, id)
@@ -220,7 +220,7 @@ class Researcher(RecordedAgent, ProgressView):
     @model.setter
     def model(self, model: Model | str | None) -> None:
         if model is not None:
-            check_model(model, self.id)
+            check_model(f"agent {self.id!r}", model)
         self.model_or_name = model
 
     @property
@@ -287,7 +287,7 @@ class Researcher(RecordedAgent, ProgressView):
                 f"agent {self.id!r}: models= must be models by step ({steps}), got {models!r:.80}"
             )
         for each in (each for each in (models or {}).values() if each is not None):
-            check_model(each, self.id)
+            check_model(f"agent {self.id!r}", each)
         return dict(models or {})
 
     @property

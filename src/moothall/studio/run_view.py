@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
-from moothall.agents.replies.reply_context import is_under_way
+from moothall.agents import is_under_way
 from moothall.build import shorten
 from moothall.journal import REASONS, Entry, Journal, Outline
 from moothall.studio.orders.order import order_line

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, MoothallError, NoSuchRun
-from moothall.agents.loop.prompt_record import recorded_prompt
 from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
-from moothall.journal import REASONS, Doubt, Outline
+from moothall.journal import REASONS, Doubt, Entry, Outline
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.orders.order import order_in, order_line
@@ -276,9 +275,8 @@ class RunsTab(Tab):
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
         journal = self._journal
-        return recorded_prompt(
-            journal.entries(run, 0, max(0, sequence)), path, sequence, journal.kept
-        )
+        entries = journal.entries(run, 0, max(0, sequence))
+        return Entry.prompt_in(entries, sequence, journal.kept, path)
 
     def find(self, text: str) -> list[str]:
         """Return the ids of runs that have all these words, also in steps, the newest first."""

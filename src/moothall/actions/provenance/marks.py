@@ -74,6 +74,18 @@ def marks_of(message: Mapping[str, Any]) -> Marks:
     return Marks(**{**lists, "sources": sources_of(message), "fault": bool(data.get("fault"))})
 
 
+def with_marks(
+    messages: Iterable[dict[str, Any]], marks: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return messages with the marks beside them, each of which has the number of its message."""
+    marked = [*messages]
+    for each in marks:
+        place = each["message"]
+        marked[place] = {**marked[place], **each}
+        del marked[place]["message"]
+    return marked
+
+
 def stored(message: dict[str, Any], marks: Marks | None) -> dict[str, Any]:
     """Return a message as a memory keeps it."""
     return {**message, FIELD: marks.json()} if marks else message

@@ -24,10 +24,10 @@ from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.context import CallChannel, Context, SystemPrompt
 from moothall.agents.loop.answer import OfferedActions, ToolCall
 from moothall.agents.loop.results import MAX_RESULT_CHARS
-from moothall.agents.replies.checked_parts import check_model, check_part
+from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.reply_context import kept_thread, sources_here
+from moothall.agents.replies.reply_context import sources_here
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions, block_actions
@@ -41,6 +41,7 @@ from moothall.foundation.errors import AskAgain, ConfigError, DefinitionError, I
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import awaited
 from moothall.memory.memory import AnyMemory, check_memories
+from moothall.models.named_models import check_model
 
 if TYPE_CHECKING:
     from moothall.agents.loop.telling_budget import TellingBudget
@@ -152,7 +153,7 @@ class Looping(RecordedAgent):
 
     @model.setter
     def model(self, model: Model | str) -> None:
-        check_model(model, self.id)
+        check_model(f"agent {self.id!r}", model)
         self.model_or_name = model
 
     def show_actions(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
@@ -357,7 +358,7 @@ def context_of(
         agent,
         run_id=request.run_id,
         thread=request.thread,
-        kept_thread=kept_thread(request.thread),
+        kept_thread=request.thread if request.fresh is None else request.fresh[0],
         sender=None if message is None else message["from"],
         budget=agent.budget if request.budget is None else request.budget,
         deps=agent.deps if request.deps is None else request.deps,

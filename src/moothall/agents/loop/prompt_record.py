@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from moothall.actions.capability import Action
-from moothall.actions.provenance.marks import bare
-from moothall.agents.replies.read_record import kept_list
-from moothall.foundation.jsonvalue import json_text, read_json
+from moothall.foundation.jsonvalue import json_text
+from moothall.journal.entry import kept_list
 
 if TYPE_CHECKING:
     from moothall.agents.loop.answer import OfferedActions
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.thread import Thread
-    from moothall.journal import Entry
     from moothall.journal.store.store import Store
 
 MAX_COPIED: Final = 8
@@ -89,38 +87,6 @@ def _place(prompt: list[Any], run_messages: list[Any]) -> tuple[int, int]:
     if not last:
         return len(prompt), len(prompt)
     return last - _alike(prompt[:last][::-1], run_messages[::-1]), last
-
-
-def recorded_prompt(
-    entries: Iterable[Entry], path: str, sequence: int, read_value: Callable[[str], bytes]
-) -> dict[str, Any] | None:
-    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
-    run_messages: list[Any] = []
-    before: list[Any] = []
-    offered: dict[str, Any] = {}
-    for entry in entries:
-        if entry.path != path:
-            continue
-        if entry.kind == "state":
-            run_messages += map(bare, entry.data.get("appended", {}).get("messages", ()))
-        prompt = entry.data.get("prompt")
-        if prompt is not None:
-            if "before" in prompt:
-                before = read_json(prompt["before"])
-            if "earlier" in prompt:
-                before += kept_list(prompt["earlier"], read_value)
-            if "gone" in prompt:
-                first = int(before[0].get("role") == "system")
-                del before[first : first + prompt["gone"]]
-            if "tools" in prompt:
-                offered = {"tools": read_json(prompt["tools"]), "schema": prompt["schema"]}
-        if entry.sequence == sequence:
-            if prompt is None:
-                return None
-            after = read_json(prompt.get("after", "[]"))
-            messages = [*before, *run_messages[slice(*prompt["own"])], *after]
-            return {"messages": [*map(bare, messages)], **offered}
-    return None
 
 
 # -- lists of earlier runs -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance import origins_of, sources_of, union
-from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of
+from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of, with_marks
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.results import error_of
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
@@ -69,15 +69,6 @@ class LoopTurn:
             "content": content,
         }
         self.add(message, marks, number)
-
-    def stored(self) -> list[dict[str, Any]]:
-        """Return the messages as a memory keeps them, with their marks."""
-        messages = [*self.messages]
-        for each in self.marks:
-            place = each["message"]
-            messages[place] = {**messages[place], **each}
-            del messages[place]["message"]
-        return messages
 
     def add_to(self, state: LoopState, ends: bool) -> None:
         """Append it to the turns so far. With `ends` it counts: else the run has it again."""
@@ -229,7 +220,8 @@ def remember(
 
 def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     """Add to a memory what it lacks of a run's messages."""
-    messages = record.state.stored() if record.state is not None else []
+    state = record.state
+    messages = [] if state is None else with_marks(state.messages, state.marks)
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
         after = record.known_count(memory, "messages") or overlap(

@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
-from moothall.actions.provenance.marks import Marks
+from moothall.actions.provenance.marks import Marks, with_marks
 from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
@@ -55,7 +55,7 @@ from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
 from moothall.memory.memory import Memory
-from moothall.memory.reply_memory import meant_by
+from moothall.memory.reply_memory import split_message
 from moothall.memory.results import LEAST_CHARS
 from moothall.models.base import answer_of, streamed_to, with_options
 from moothall.models.finish_reason import FINISH_REASONS, FinishReason
@@ -107,7 +107,7 @@ class LoopRun:
         self._own_model: Model = own_model
         self._ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
-            before = meant_by({"content": request.content})
+            before = split_message({"content": request.content})
             self._ids = call_ids([*(request.conversation or ()), *before])
         self._steering = Steering()
 
@@ -208,7 +208,8 @@ class LoopRun:
         if not answer.calls:
             reason = FINISH_REASONS.get(str(getattr(completion, "finish_reason", "")), _OTHER)
             cut, is_refusal = reason.detail, reason is _REFUSAL
-            answer.fault = answer.fault or self.request.demand
+            if self.request.must_call and not answer.fault:
+                answer.fault = self.request.demand
             if self.schema is not None and not answer.fault:
                 try:
                     value = self.schema.read(answer.text)
@@ -307,7 +308,7 @@ class LoopRun:
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             self.thread.defers, self.thread.found_actions = self.state.defers, (*self.state.joined,)
-            messages = self.state.stored()
+            messages = with_marks(self.state.messages, self.state.marks)
             if self.thread.last_checked is None:  # its earlier replies count, too
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
             self.long.remember(messages, self.state)
@@ -497,7 +498,7 @@ class LoopRun:
         for place, stop in waits.items():
             answer.calls[place].result = {"result": str(stop)}
         self._keep(turn, answer, calls, waits)
-        self.state.open = {"messages": turn.stored(), "waits": list(waits)}
+        self.state.open = {"messages": with_marks(turn.messages, turn.marks), "waits": list(waits)}
         self.record.save(self.state)
 
     # -- memory ------------------------------------------------------------------------------------
@@ -517,12 +518,13 @@ class LoopRun:
 
     def _remember(self, turn: LoopTurn, first: int) -> None:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""
-        new = turn.stored() if turn.marks else turn.messages
+        new = with_marks(turn.messages, turn.marks) if turn.marks else turn.messages
         try:
             if (
                 self._is_forgotten()
             ):  # else the thread would have a reply's end without its question
-                new, first = self.state.stored()[: first + len(new)], 0
+                saved = with_marks(self.state.messages, self.state.marks)
+                new, first = saved[: first + len(new)], 0
             if self.record is not None:
                 remember(self.memory, self.record, new, first)
                 self._remembered = first + len(new)

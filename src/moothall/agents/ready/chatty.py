@@ -114,7 +114,8 @@ class ChattyAI(Threaded):
                 getattr(self.model, "count_tokens", None),
             )
         message = self.current_message
-        context: Context[Any] = Context(self, message=message, thread=thread.id, deps=self.deps)
+        in_thread: dict[str, Any] = {"thread": thread.id, "kept_thread": thread.id}
+        context: Context[Any] = Context(self, message=message, deps=self.deps, **in_thread)
         system = await self.prompt_for(context)
         request = {"role": "user", "content": content}
         before = conversation.get_memories()

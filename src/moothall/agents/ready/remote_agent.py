@@ -20,7 +20,6 @@ from moothall import (
     event_of_json,
 )
 from moothall.agents import ReplyRequest
-from moothall.agents.replies.checked_parts import check_part
 from moothall.build import (
     CallerContext,
     Thread,
@@ -55,7 +54,7 @@ class RemoteAgent(ConversationalAgent):
 
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)
-        check_part(via, ("request",), "via", self.id)
+        self.check_part("via", via, "request")
         check_seconds(f"agent {self.id!r}: timeout=", timeout, optional=True)
         self._member = via
         self._timeout = timeout

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType, MethodType
-from typing import Any, Final, Protocol
-from weakref import WeakSet
+from typing import Any, Protocol
 
 from moothall.actions import Action
 from moothall.actions.message import address
-from moothall.foundation.arguments import can_take, check_function, is_async
-from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
+from moothall.foundation.arguments import check_function, is_async
+from moothall.foundation.errors import ConfigError, DefinitionError
 
 
 class Replier:
@@ -65,7 +62,6 @@ _EXAMPLES = {
     "budget": "Budget(usd=1)",
     "environment": "Environment()",
     "memory": "Memory(), or the path of a file",
-    "model": "ScriptedModel([…]), or the name of a model",
 }
 
 
@@ -127,36 +123,6 @@ def memory_of_thread(memory: Any, thread: str | None, id: object) -> Any:
             "no thread(id)"
         )
     return memory.thread(thread)
-
-
-_FITTING: Final[WeakSet[FunctionType]] = WeakSet()
-"""The functions behind methods `complete` that fit: reading a signature takes 25 µs an agent."""
-
-
-def check_model(model: object, id: object, name: str = "model") -> None:
-    """Refuse what is neither a model nor the name of one, without importing or loading a model."""
-    if not isinstance(model, str):
-        complete: Any = getattr(model, "complete", None)
-        of_it = type(complete) is MethodType and complete.__self__ is model
-        method: Any = complete.__func__ if of_it else None
-        plain = type(method) is FunctionType  # another object's hash and equality are its own
-        if plain and method in _FITTING:
-            return
-        check_part(model, ("complete",), name, id)
-        if not can_take(complete, 1, actions=None):
-            raise DefinitionError(
-                f"agent {id!r}: its {name} must have complete(messages, actions=None, "
-                f"schema=None), got complete{inspect.signature(complete)}"
-            )
-        if plain:
-            _FITTING.add(method)
-        return
-    from moothall.models.names import check_name
-
-    try:
-        check_name(model)
-    except ModelError as error:
-        raise type(error)(f"agent {id!r}: {error}") from None
 
 
 def check_actions(actions: Iterable[Any], id: object) -> None:

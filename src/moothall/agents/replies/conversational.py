@@ -21,7 +21,6 @@ from moothall.agents.agent import CURRENT, leads_to
 from moothall.agents.replies.charging import (
     MAX_NESTED_MODEL_CALLS,
     budget_of_caller,
-    check_reply_budget,
 )
 from moothall.agents.replies.checked_parts import checked_trusted
 from moothall.agents.replies.hooks import (
@@ -495,14 +494,14 @@ class ConversationalAgent(Threaded):
 
     def reply_to_request(self, request: ReplyRequest) -> Awaitable[Reply]:
         """Reply; call it in the task that gives the reply."""
-        setup = ASK_CONTEXT.get().setup
+        setup, request.fresh = (context := ASK_CONTEXT.get()).setup, context.fresh
         if setup is not None and setup[0] is self:
             # They apply to this reply alone, not to nested ones.
             request.record, request.offered, request.step = setup.part, setup.offered, setup.step
             request.before, request.results = setup.before, setup.results
-            ASK_CONTEXT.set(ASK_CONTEXT.get()._replace(setup=None))
+            ASK_CONTEXT.set(context._replace(setup=None))
         if request.budget is not None:
-            check_reply_budget(self, request.budget)
+            self.check_budget(request.budget)
         if self.shared and request.thread is not None:
             request.content = request.original_content = marked_with(
                 request.thread, request.content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from weakref import finalize
@@ -302,16 +302,6 @@ class ReadRecord(Generic[S]):
             past_step.result, past_step.result_hash = data.get("result"), data.get("kept")
         else:
             past_step.error = data["error"]
-
-
-def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
-    """Return a list that `keep_list` has kept; `read_value` returns a value by its hash."""
-    levels, _, hash = name.partition(":")
-    hashes = [hash]
-    for _ in range(int(levels)):
-        groups = [read_value(each).hex() for each in hashes]
-        hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
-    return [json.loads(read_value(each)) for each in hashes]
 
 
 def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from moothall.actions.approval import Later
 from moothall.agents.replies.charging import charge_spent, spending
-from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, kept_list
+from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.step import StepHandle
@@ -26,6 +26,7 @@ from moothall.foundation.errors import InDoubt, JournalError, MoothallError, Sta
 from moothall.foundation.jsonvalue import as_json, deep_json
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import is_cancelled, is_closing
+from moothall.journal.entry import kept_list
 from moothall.journal.stop_reason import REASONS, cut_off
 from moothall.journal.wait import in_words
 

@@ -156,7 +156,7 @@ _UNDER_WAY: Final[dict[tuple[str, object], UnderWay]] = {}
 
 
 def is_under_way(run_id: str, journal: Journal) -> bool:
-    """Return whether a reply of a run is under way in this process."""
+    """Return whether a reply of a run is under way in this process, so that it can be cancelled."""
     return (run_id, journal.file.identity) in _UNDER_WAY
 
 
@@ -187,12 +187,6 @@ def own_reply(agent: Any) -> ReplyRequest | None:
         if each.agent is agent and each.open:
             return each.request
     return None
-
-
-def kept_thread(thread: str | None) -> str | None:
-    """Return the thread that what is kept belongs to: of a fresh call, that of its caller."""
-    fresh = ASK_CONTEXT.get().fresh
-    return thread if fresh is None else fresh[0]
 
 
 def deps_of(agent: Any) -> Any:

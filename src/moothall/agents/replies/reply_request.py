@@ -128,6 +128,8 @@ class ReplyRequest:
         self.outside: list[str] | tuple[str, ...] = ()
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
         self.allowed: list[str] = []  # values from outside that a person has permitted in it
+        # Where its thread lasts for one reply and is kept in no file: the thread of the caller.
+        self.fresh: tuple[str | None] | None = None
         self.resumed = False  # whether it resumes a stopped reply
         self.nested = False  # whether an action of another agent asks for it
 

@@ -14,9 +14,10 @@ from moothall.actions.message import REPLYING, Envelope, Message
 from moothall.actions.provenance import with_sources
 from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.context import check_system_prompt, checked_prompt
+from moothall.agents.replies.charging import check_reply_budget
 from moothall.agents.replies.checked_parts import (
     Replier,
-    check_model,
+    check_part,
     has_threads,
     memory_of_thread,
     memory_part,
@@ -29,11 +30,13 @@ from moothall.foundation.errors import ConfigError, DefinitionError, MailboxFull
 from moothall.foundation.threads import WORKERS, awaited, context_value, guard
 from moothall.memory.memory import Memory, MemoryPart
 from moothall.models.base import prepare
+from moothall.models.named_models import check_model
 
 if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.agents.context import Context, SystemPrompt
     from moothall.agents.replies.events import Event
+    from moothall.budget import Budget
     from moothall.models.protocol import Model
 
 _USED_BY_REPLIES: Final = (
@@ -162,13 +165,21 @@ class Threaded(Replier, Agent):
             DefinitionError: one of them cannot be used
         """
         if model is not None:
-            check_model(model, self.id)
+            check_model(f"agent {self.id!r}", model)
             self.model_or_name = model
         if memory is not None:
             self._memory = memory_part(memory, self.id)
         if system_prompt is not None:
             check_system_prompt(system_prompt, self.id)
             self.system_prompt = system_prompt
+
+    def check_part(self, name: str, part: object, *attributes: str) -> None:
+        """Refuse an argument that lacks attributes early: it would fail during a reply."""
+        check_part(part, attributes, name, self.id)
+
+    def check_budget(self, budget: Budget) -> None:
+        """Raise ConfigError if no reply may have it: its own, or a member's, is no part of it."""
+        check_reply_budget(self, budget)
 
     def memory_for(self, thread: str | None) -> Any:
         """Return the memory of a thread in the memory that the agent was given; None without it."""

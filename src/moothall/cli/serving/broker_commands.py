@@ -178,7 +178,7 @@ def serve_over_broker(
 async def _serve(
     agent: Agent, space: AMQPSpace, broker: BrokerOptions, grace: float, shared: bool
 ) -> int:
-    from moothall.agents.replies.sub_agents.going_on import keep_resuming
+    from moothall.agents import keep_resuming
 
     stopped = asyncio.Event()
     serving = False

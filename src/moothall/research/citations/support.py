@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from moothall import DefinitionError, Model, ModelError
 from moothall import model as model_by_name
-from moothall.agents.replies.checked_parts import check_model
 from moothall.build import (
     AnswerSchema,
     UnreadableText,
@@ -22,6 +21,7 @@ from moothall.build import (
     refuse_on_loop,
     shorten,
 )
+from moothall.models import check_model
 from moothall.research.citations.checks import misquoted, verbatim
 from moothall.research.citations.exact import exact_support
 from moothall.research.citations.footnotes import Verdict, as_one_text
@@ -94,7 +94,7 @@ def support(
     claim = Claim(sentence, {1: Passage.of("", passage, "", title)})
     if judge is None or is_decided(claim):
         return result
-    check_model(judge, "support()", "judge")
+    check_model("support()", judge, "judge")
     refuse_on_loop("support(…, judge=…)", "asyncio.to_thread(support, …)")
     model = model_by_name(judge) if isinstance(judge, str) else judge
     verdicts: dict[int, dict[str, Any]] = {}

@@ -22,7 +22,7 @@ from moothall import (
     MoothallError,
     RunDamaged,
 )
-from moothall.agents.replies.sub_agents.going_on import who_resumes
+from moothall.agents import who_resumes
 from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
 from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace

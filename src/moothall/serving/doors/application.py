@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from moothall import Agent, ConfigError, DefinitionError, MissingExtra
-from moothall.agents.replies.sub_agents.going_on import keep_resuming
+from moothall.agents import keep_resuming
 from moothall.build import check_text, log_failure, nearest
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_records import is_task

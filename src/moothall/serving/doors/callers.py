@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded
-from moothall.agents.replies.charging import check_reply_budget
 from moothall.budget import LIMITS
-from moothall.build import check_function, check_integer, guard
+from moothall.build import Threaded, check_function, check_integer, guard
 from moothall.serving.doors.checks import Scope
 
 if TYPE_CHECKING:
@@ -119,8 +118,8 @@ class Callers:
         Raises:
             ConfigError: it, or a member of it, has a budget that this one is no part of
         """
-        if callable(getattr(self._budget_source, "child", None)):
-            check_reply_budget(agent, cast("Budget", self._budget_source))
+        if isinstance(agent, Threaded) and callable(getattr(self._budget_source, "child", None)):
+            agent.check_budget(cast("Budget", self._budget_source))
 
     def name_of(self, token_bytes: bytes) -> str | None:
         """Return the caller of a token, or None; the time does not depend on which one it is."""

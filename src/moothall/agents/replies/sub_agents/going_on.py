@@ -77,7 +77,11 @@ def _asked_by(agent: Any) -> list[Any]:
 
 
 def who_resumes(agent: Any) -> list[Any]:
-    """Return whom to call `resume_decided` of, for an agent of any kind to go on: it, or others."""
+    """Return the agents that resume what an agent of any kind has begun.
+
+    It is the agent itself if its replies are recorded, else those with journals that its actions
+    ask. Each has `resume_runs` and `resume_decided`.
+    """
     agents = agents_that_resume(agent)
     return [agent] if agents and is_recording(agent) else agents
 
@@ -119,7 +123,16 @@ async def keep_resuming(
     seconds: float,
     is_wanted: Callable[[Outline], bool] | None = None,
 ) -> None:
-    """Resume what can go on of some agents every few seconds, until it is cancelled."""
+    """Resume what can go on of some agents every few seconds, until it is cancelled.
+
+    It is for a server of agents. A reply that comes late goes to the sender of its message. What
+    fails is logged, and looked at again.
+
+    Args:
+        find: returns the agents, of any kind, at each look
+        seconds: how long it waits between two looks
+        is_wanted: returns whether a run is resumed here; all are, if it is left out
+    """
     tasks: set[asyncio.Task[Any]] = set()
     try:
         while True:

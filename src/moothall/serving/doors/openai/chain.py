@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall import ConversationalAgent, NoSuchRun, Reply
-from moothall.agents.loop.recording import LoopState
 from moothall.build import Thread
+from moothall.journal import Entry
 from moothall.serving.doors.asks import RESTS, waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
@@ -209,21 +209,19 @@ def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[di
     if not Reply.gives_text(agent, run.state):
         raise _unanswered(response_id, run.state)
     task: Any = None
-    state = LoopState()
     text = ""
     for entry in entries:
         if entry.path:
             continue
         if entry.kind == "begun":
             task = entry.data["task"]
-        elif entry.kind == "state":
-            state.messages += entry.data["appended"].get("messages", ())
-            state.marks += entry.data["appended"].get("marks", ())
         elif entry.kind == "over":
             text = entry.data["text"]
     # The members of a group have its messages.
     return without_pending(
-        state.stored() if hasattr(agent, "max_iterations") else question_and_answer(task, text)
+        Entry.messages_in(entries)
+        if hasattr(agent, "max_iterations")
+        else question_and_answer(task, text)
     )
 
 

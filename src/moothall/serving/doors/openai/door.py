@@ -24,6 +24,7 @@ from moothall import (
 )
 from moothall.agents import ReplyRequest
 from moothall.build import Thread, log_failure
+from moothall.memory import join_messages
 from moothall.serving.doors.asks import RESTS, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
@@ -43,7 +44,6 @@ from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     body_of_request,
     chat_completion,
-    content_for,
     mended,
     without_pending,
 )
@@ -272,7 +272,7 @@ def parted(
             new = answers[-1] + 1 if answers else 0
             while messages[new]["role"] == "system":
                 new += 1
-        return messages[:new], content_for(messages[new:])
+        return messages[:new], join_messages(messages[new:])
     if request_read.tools or messages[-1]["role"] != "user":
         raise BadRequest(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
     return agent.as_sent_back(messages[:-1]), messages[-1]["content"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall import Action, DefinitionError
 from moothall.build import UnreadableText, json_text, read_json, safe_names, shorten
-from moothall.memory.reply_memory import MESSAGES_KEY, meant_by
+from moothall.memory import split_message
 from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.openai.content import BadRequest, content_of, text_in
 
@@ -64,21 +64,12 @@ class OpenAIRequest:
             call["name"] = taken_by.get(call["name"], call["name"])
 
 
-def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return the new messages of a request as the content of one reply."""
-    if len(messages) == 1 and messages[0]["role"] == "user":
-        content: str | list[dict[str, Any]] = messages[0]["content"]
-        return content
-    text = "\n".join(json_text(each["content"]) for each in messages)
-    return [{"type": "text", "text": text, MESSAGES_KEY: messages}]
-
-
 def without_pending(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of a run as the conversation has them, without results to come."""
     return [
         each
         for message in messages
-        for each in meant_by(message)
+        for each in split_message(message)
         if not (each["role"] == "tool" and each["content"] == Action.LEFT_TO_CALLER)
     ]
 

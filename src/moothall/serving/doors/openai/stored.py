@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from moothall import NoSuchRun, Reply, RunHeld, StateError, Usage
 from moothall.build import json_text
 from moothall.journal import Outline
-from moothall.memory.reply_memory import meant_by
+from moothall.memory import split_message
 from moothall.models import BLOCKS
 from moothall.serving.doors.asks import RESTS, waiting_text
 from moothall.serving.doors.callers import sender_of
@@ -178,7 +178,7 @@ class StoredResponses:
             task = next(
                 (e.data["task"] for e in agent.journal.entries(run_id) if e.kind == "begun"), ""
             )
-            messages = meant_by({"role": "user", "content": task})
+            messages = split_message({"role": "user", "content": task})
         items = [item for each in messages for item in _items_of(each)]
         return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]
 
