@@ -209,7 +209,7 @@ FLOORS = {
         "loop",
         "dualact",
         "conversation",
-        "recorded_events",
+        "run_events",
         "ready",
         "skills",
         "notes",
