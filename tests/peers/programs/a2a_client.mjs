@@ -14,7 +14,7 @@ await play((way, streamed) => {
   return async (question) => {
     client ??= await factory.createFromUrl(`${url}/a2a/clerk/`);
     const parts = [{ content: { $case: "text", value: question }, filename: "", mediaType: "" }];
-    const messageId = `m${asked.size}`;
+    const messageId = crypto.randomUUID();
     const message = { messageId, contextId, taskId: "", role: 1, parts, extensions: [], referenceTaskIds: [] };
     const request = { tenant: "", message };
     let task;

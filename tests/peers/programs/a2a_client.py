@@ -1,5 +1,7 @@
 """`a2a-sdk`: a task in each turn of one context; earlier ones are looked up again."""
 
+import uuid
+
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
@@ -21,7 +23,7 @@ def begin(way, streamed):
             known["client"] = ClientFactory(config).create(card)
         client = known["client"]
         message = pb.Message(
-            message_id=f"m{len(tasks)}",
+            message_id=uuid.uuid4().hex,
             role=pb.ROLE_USER,
             parts=[pb.Part(text=question)],
             context_id=known.get("context", ""),
