@@ -74,7 +74,7 @@ def steps_of(length: int, days: float | None, steps: int | None) -> int:
 
 
 def agents_of(
-    citizens: Any, city: Any, seed: int, people: PeopleParams = USUAL_PEOPLE
+    citizens: object, city: Any, seed: int, people: PeopleParams = USUAL_PEOPLE
 ) -> Iterable[Agent]:
     """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
     if not isinstance(people, PeopleParams):

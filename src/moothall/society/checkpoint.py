@@ -296,7 +296,7 @@ def _used(values: Array) -> Array:
     return values[:, :last]
 
 
-def _put(population: Population, arrays: dict[str, Any]) -> None:
+def _put(population: Population, arrays: dict[str, Array]) -> None:
     """Restore saved columns into a population. Raises StateError: they are of another."""
     population.note_change()
     saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
@@ -328,14 +328,14 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
             population.arrays[name] = values.copy()  # a column of several values has grown
 
 
-def _network_of(population: Population, arrays: dict[str, Any], nodes: Any) -> Network | None:
+def _network_of(population: Population, arrays: dict[str, Array], nodes: Any) -> Network | None:
     """Return the network of a state: the first one, or one that a step has put in its place."""
     if "network.starts" not in arrays:
         return population.first_network
     return Network.of_json(nodes, arrays["network.starts"], arrays["network.others"])
 
 
-def _put_ids(population: Population, arrays: dict[str, Any]) -> None:
+def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
     """Restore who there is in a population, where some have come or left."""
     first = population.first_ids
     ids = arrays["ids"].copy() if "ids" in arrays else first
@@ -350,7 +350,7 @@ def _put_ids(population: Population, arrays: dict[str, Any]) -> None:
     settle_ids(population, ids)
 
 
-def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
+def _put_answers(books: Any, arrays: dict[str, Array]) -> None:
     """Restore saved answers and messages into books."""
     tables: dict[str, dict[str, Any]] = {}
     if "message.receiver" in arrays:
@@ -369,7 +369,7 @@ def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
         books.answers[kind_of_want] = Table(kind_of_want, sender, parts, reason, value, has_value)
 
 
-def _array_rows(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[Any]]:
+def _array_rows(arrays: dict[str, Array], keep: Callable[[bytes], str]) -> list[list[Any]]:
     """Return each array as its name, dtype, shape and parts, which `keep` gives a text for."""
     rows: list[list[Any]] = []
     for name, values in arrays.items():

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moothall import BROADCAST, ConfigError, StateError
+from moothall import BROADCAST, Agent, ConfigError, StateError
 from moothall.society import checkpoint
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
-from moothall.society.kernel.router import SocietyMailbox
+from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.variables import is_ours
-from moothall.society.kernel.wants import answer_json, id_order
+from moothall.society.kernel.wants import Answer, answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
@@ -119,7 +119,7 @@ class Citizens(Sequence[Any]):
                 return mailbox.agent if at == before else self._society.agent_of_row(at - number)
         return self._society.agent_of_row(at - len(mailboxes_beside(self._society)))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Agent]:
         self._society.make_agents()
         return iter([mailbox.agent for mailbox in self._society.mailboxes])
 
@@ -187,7 +187,7 @@ def everyone(society: Any) -> Iterator[tuple[str | int, str | None, dict[str, An
             yield id, name_of(population, row), status
 
 
-def members(society: Any) -> Iterator[tuple[str, Any]]:
+def members(society: Any) -> Iterator[tuple[str, Agent]]:
     """Yield the id of each citizen, and the agent that it is or would be."""
     population: Population = society.population
     as_agent = CitizenAgent(0, blocks=_blocks_of(population))
@@ -222,7 +222,7 @@ def _status_of(society: Any, row: int) -> dict[str, Any]:
     return status
 
 
-def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:
+def _inbox_of(society: Any, row: int) -> tuple[Sequence[Answer], Sequence[Sent]]:
     """Return the answers and the messages of a row, which it has no more after its turn."""
     if society.want_tables is not None or row in society.population.agents:
         return (), ()

@@ -56,7 +56,7 @@ def make(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> None:
 
 def items_of(
     self: CitizenBlock, rows: Rows, ids: Array, day: Day, home: Array, duty: Array, is_child: Array
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[tuple[Array, Array]]:
     """Yield the items of a day's plans, by slots: who has an item there, and the items.
 
     Sleep, meals, work or school at their hours, and drawn pieces in the time that is left: a
@@ -94,7 +94,7 @@ def items_of(
             key[later] += count  # skip spans that belong to an earlier item
 
 
-def _clear(arrays: Any, rows: Array, slot: int) -> None:
+def _clear(arrays: dict[str, Array], rows: Array, slot: int) -> None:
     """Clear the slots from `slot` on that the previous plans used."""
     while slot < SLOTS and len(rows):
         column = arrays["plan"][:, slot]

@@ -49,7 +49,7 @@ def buys_after(block: object, blocks: Iterable[object]) -> bool:
 # -- the rules, for whole numbers or arrays of them ------------------------------------------------
 
 
-def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
+def budget_of(income: WholeNumber, wealth: WholeNumber, of_income: int, of_wealth: int) -> Any:
     """Return the cents to spend in a day: thousandths of income, millionths of wealth, or all."""
     return smaller(wealth, (income * of_income + wealth // 1000 * of_wealth) // 1000)
 
@@ -61,7 +61,7 @@ def income_after(income: WholeNumber, earned: WholeNumber, days: WholeNumber = 1
     return income
 
 
-def to_save(money: Any, savings: Any, budget: Any, cash_days: int) -> Any:
+def to_save(money: WholeNumber, savings: WholeNumber, budget: WholeNumber, cash_days: int) -> Any:
     """Return the cents to deposit (below 0: withdraw) so that cash lasts for `cash_days`."""
     return larger(money - budget * cash_days, -savings)
 
@@ -205,7 +205,7 @@ class EconomyBlock(CitizenBlock):
         rows.want(Save, again & (cents != 0), cents=cents)
         rows["paid_day"] = day
 
-    def _buy_in_passing(self, rows: RowOrRows, cents: Any) -> None:
+    def _buy_in_passing(self, rows: RowOrRows, cents: WholeNumber) -> None:
         """Buy where citizens are: the time for an errand was over when they arrived."""
         good = where(rows["errand"] == _EAT, rows.word("food"), rows.word("goods"))
         rows["errand"] = 0

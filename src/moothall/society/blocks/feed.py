@@ -10,7 +10,7 @@ from pydantic import Field
 
 from moothall import BlockParams
 from moothall.build import object_schema
-from moothall.society.arrays import Array, Numbers, any_of, np, smaller
+from moothall.society.arrays import Array, Numbers, WholeNumber, any_of, np, smaller
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
@@ -23,7 +23,7 @@ _ACTS: Final = Numbers(map(code, ("browse", "leisure")), "uint8")
 """The act of who reads the feed, and of who is too young to."""
 
 
-def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
+def likes(interest: WholeNumber, relation: WholeNumber, likes_of_1000: int) -> Any:
     """Return the thousandths of a chance to like a post, of interest and relation of 0 … 1000."""
     return smaller(1000, likes_of_1000 * (interest + relation) // 1000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import Array, WholeNumber, is_place, larger, np
+from moothall.society.arrays import Array, PlaceOrPlaces, WholeNumber, is_place, larger, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, now_of
 from moothall.society.blocks.columns import HOUSEHOLDS, PLANNED, code
@@ -108,7 +108,7 @@ def step_rows(self: CitizenBlock, rows: RowOrRows) -> None:
             set_out(self, some, some.column("item_where"))
 
 
-def _seekers(rows: RowOrRows) -> Iterator[tuple[Any, str]]:
+def _seekers(rows: RowOrRows) -> Iterator[tuple[RowOrRows, str]]:
     """Yield rows whose item is at a kind of place, and the kind."""
     if rows.is_single:
         kind = plan_of(rows).kind_sought()
@@ -122,7 +122,7 @@ def _seekers(rows: RowOrRows) -> Iterator[tuple[Any, str]]:
                 yield some, kind
 
 
-def _is_open(rows: RowOrRows, place: Any, seconds: Any) -> Any:
+def _is_open(rows: RowOrRows, place: PlaceOrPlaces, seconds: WholeNumber) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
     steps = larger(1, -(-seconds // rows.seconds))
     arrives = now_of(rows) % DAY_S + steps * rows.seconds
@@ -134,7 +134,7 @@ def _is_open(rows: RowOrRows, place: Any, seconds: Any) -> Any:
 # -- setting out -----------------------------------------------------------------------------------
 
 
-def set_out(self: CitizenBlock, rows: RowOrRows, to: Any) -> Any:
+def set_out(self: CitizenBlock, rows: RowOrRows, to: PlaceOrPlaces) -> Any:
     """Ask to move to places; return who does: none to whom a way is missing, or closed."""
     if rows.is_single and to not in rows.city:
         plan_of(rows).get_stuck(f"there is no place {to}", True)
@@ -194,7 +194,7 @@ def _mode(params: object, rows: RowOrRows, names: Sequence[str | None], times: A
     return number
 
 
-def _drawn_mode(params: Any, rows: RowOrRows, codes: Any, times: Any) -> Any:
+def _drawn_mode(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any:
     """Draw the mode of each from a way's times, by what one has; habit draws the same each day."""
     has = {name: np.atleast_1d(rows.column(name)) for name in (*_HAS, "age", "household")}
     shares = (has["cars"] == 1) & ~_ALONE[has["household"]]

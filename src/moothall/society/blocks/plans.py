@@ -59,7 +59,7 @@ class Plans:
 
     def __init__(self, rows: Rows) -> None:
         self.rows: Rows = rows
-        self.arrays: dict[str, Any] = rows.population.arrays
+        self.arrays: dict[str, Array] = rows.population.arrays
         self.index: Any = rows.at
 
     @cached_property
@@ -196,7 +196,7 @@ class Plans:
         avoided[wary] = self.arrays["plan_avoid"][self.index[wary]] - 1
         return avoided
 
-    def avoids(self, place: Any) -> Any:
+    def avoids(self, place: Array) -> Any:
         """Return whether places have turned them away in their items."""
         return (self.avoided() == place[:, None]).any(axis=1) & (place >= 0)
 
@@ -333,7 +333,7 @@ def _ends(items: Array) -> Array:
     return (items >> UNTIL).astype("int32")
 
 
-def _items(arrays: Any, rows: Array, slots: Any) -> Any:
+def _items(arrays: dict[str, Array], rows: Array, slots: Array) -> Any:
     """Return the plan items of rows in these slots, one number each."""
     plan = arrays["plan"]
     return plan.T.reshape(-1).take(slots * len(plan) + rows)

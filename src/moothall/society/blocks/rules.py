@@ -52,7 +52,7 @@ SPARE: Final = ("social", "leisure", "browse")
 """What gives way to an errand that is late."""
 
 
-def gravity(attraction: Any, seconds: Array, wait: int = 300) -> Any:
+def gravity(attraction: Array, seconds: Array, wait: int = 300) -> Any:
     """Return the weight of a place, 1 or more: attraction ÷ (seconds + wait)²."""
     return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
@@ -286,7 +286,7 @@ def set_bought(rows: RowOrRows, where: Flag, bought: bool) -> None:
     arrays["plan"][at] = item | BOUGHT if bought else without(item, BOUGHT)
 
 
-def stay_home(rows: RowOrRows, where: Any) -> None:
+def stay_home(rows: RowOrRows, where: Flag) -> None:
     """Let the current items of some citizens continue at home, without a kind of place."""
     if rows.is_single:
         if where and (item := rows.item) is not None:

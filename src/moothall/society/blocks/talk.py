@@ -276,7 +276,7 @@ class Topics:
             lambda: np.array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
         )
 
-    def text(self, greeting: Any, topic: Any) -> Any:
+    def text(self, greeting: Array, topic: Array) -> Any:
         """Return the word numbers of messages by rule on topics."""
         topics, number = self._topics, self._rows.population.word_numbers
         words = self._rows.once(
@@ -287,7 +287,7 @@ class Topics:
         view = np.searchsorted(least, self.opinion(topic), side="right") - 1
         return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
 
-    def word(self, topic: Any) -> Any:
+    def word(self, topic: Array) -> Any:
         """Return the word numbers of topics."""
         number = self._rows.population.word_numbers
         return np.array([number[each] for each in ("", *self._topics)])[topic + 1]

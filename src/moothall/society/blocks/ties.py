@@ -101,7 +101,7 @@ class Ties:
         self._index = rows.at if at is None else rows.at[at]
         self._mask = STRENGTH if names[0] == "friends" else 0xFFFF
 
-    def slots(self, at: Any = ...) -> Iterator[tuple[int, Any, Any, Any]]:
+    def slots(self, at: Any = ...) -> Iterator[tuple[int, Any, Any, Array]]:
         """Yield each slot, positions and population rows of those that use it, and their codes."""
         index = self._index[at]
         positions = np.arange(len(index))
@@ -114,7 +114,7 @@ class Ties:
                 positions, index, codes = positions[some], index[some], codes[some]
             yield slot, positions, index, codes
 
-    def strengths(self, slot: int, index: object) -> Any:
+    def strengths(self, slot: int, index: Array | slice) -> Array:
         """Return the strengths of rows of the population in a slot."""
         return self._friendship[:, slot][index] & self._mask
 

@@ -134,7 +134,7 @@ class Roads:
         return way[::-1]
 
 
-def dijkstra(graph: Any, **options: Any) -> Any:
+def dijkstra(graph: object, **options: object) -> Any:
     """Return scipy's shortest lengths over a sparse graph."""
     return import_package("scipy.sparse.csgraph").dijkstra(graph, **options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, ArrayLike, import_package, np
@@ -58,7 +58,7 @@ class OtherCitizens(RowPart):
             return None
         return position, mine.sender, mine.topic, mine.opinion, mine.text
 
-    def heard_in_turn(self) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def heard_in_turn(self) -> Iterator[tuple[Self, Array, Array, Array]]:
         """Yield rows that heard something, each its first message, then its second and so on.
 
         Yields:

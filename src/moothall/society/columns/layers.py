@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import Column
 
 
@@ -28,7 +28,7 @@ class Layers(Mapping[str, Any]):
     ) -> None:
         if not isinstance(declared, Mapping | None):
             raise ConfigError(f"layers= must be a dict of Column by name, got {declared!r:.80}")
-        self.arrays: dict[str, Any] = {}
+        self.arrays: dict[str, Array] = {}
         for name, column in (declared or {}).items():
             if not isinstance(column, Column) or column.slots or column.key or column.own:
                 raise ConfigError(f"layer {name!r} must be a Column of plain values, got {column}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from moothall.society.arrays import Array, larger, np, smaller
+from moothall.society.arrays import Array, WholeNumber, larger, np, smaller
 from moothall.society.columns.register import Register
 
 BRACKETS: Final[tuple[tuple[int, int], ...]] = (
@@ -111,7 +111,7 @@ class ServiceLedger:
 
     def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
         self.services = services
-        self.arrays: dict[str, Any] = {
+        self.arrays: dict[str, Array] = {
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
         }
         purses, places = books.balances, books.population.place_numbers
@@ -149,7 +149,7 @@ def afforded(cents: Array, payer: Array, has: Array, order_of: Callable[[Any], A
     return able
 
 
-def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
+def tax_on(income: WholeNumber, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     """Return the tax in cents on a day's income; each bracket's part is rounded down."""
     starts, rates = (list(each) for each in zip(*brackets, strict=True))
     before = [0]  # the full tax of the brackets below
@@ -172,7 +172,7 @@ def pension_of(skill: Array, wage: int) -> Any:
 
 
 def withheld(
-    gross: Any, income: Array, paid: Any, brackets: Sequence[tuple[int, int]], days: int = 1
+    gross: Array, income: Array, paid: Array, brackets: Sequence[tuple[int, int]], days: int = 1
 ) -> Any:
     """Return the tax to withhold from wages of some days, given the earlier income and tax."""
     total = income + gross
@@ -180,7 +180,7 @@ def withheld(
     return smaller(gross, larger(0, tax - paid))
 
 
-def credited(deposits: Array, interest: int, own: int, order_of: Callable[[Any], Any]) -> Any:
+def credited(deposits: Array, interest: int, own: int, order_of: Callable[[Any], object]) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000

@@ -53,7 +53,7 @@ class Lists:
             there[order[turn]] = hit
         return there
 
-    def parts(self, at: Array) -> Iterator[tuple[int, Any, Any]]:
+    def parts(self, at: Array) -> Iterator[tuple[int, Array, Array]]:
         """Yield each slot, the positions in `at` of the lists that reach it, and their numbers."""
         count, which = self.count[at], np.arange(len(at))
         for slot, numbers in enumerate(self._slots):
@@ -83,7 +83,7 @@ def turns(numbers: Array) -> list[Any]:
     return list(np.split(order, np.cumsum(np.bincount(turn))[:-1]))
 
 
-def turn_of(numbers: Any) -> Any:
+def turn_of(numbers: Array) -> Any:
     """Return for each of sorted numbers how often it came before."""
     begins = np.ones(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])

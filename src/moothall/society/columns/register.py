@@ -44,7 +44,7 @@ class Register:
     def __init__(
         self, ids: Array, city: Any, blocks: tuple[object, ...], seed: int, network: Network | None
     ) -> None:
-        self.ids: Any = ids
+        self.ids: Array = ids
         self.names: list[str] = []  # the ids in words: of the last rows, in order of id
         self.city: Any = city
         self.blocks: tuple[Any, ...] = blocks
@@ -68,7 +68,7 @@ class Register:
         self.base: int = 0
         self.until: int = len(ids)
         """The rows that `arrays` has: all, but in a worker of an engine."""
-        self.arrays: dict[str, Any] = {
+        self.arrays: dict[str, Array] = {
             name: column.new_array(len(ids)) for name, column in self.declared.items()
         }
 

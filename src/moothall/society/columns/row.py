@@ -111,7 +111,7 @@ class Row:
             return None if name == "item_where" else 0
         return item["where" if name == "item_where" else "until"]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         parent, key, default, _, _, words = self._fields[name]
         if words:
             value = words[value]
@@ -146,7 +146,7 @@ class Row:
 
     # -- wants, and what became of them ------------------------------------------------------------
 
-    def want(self, kind: type[Want], /, where: bool = True, **fields: Any) -> None:
+    def want(self, kind: type[Want], /, where: bool = True, **fields: object) -> None:
         """Make a want."""
         if where:
             self._block.want(kind(**fields))

@@ -110,7 +110,7 @@ def near(rows: Rows, place: Array, kind: str, limit: int, mode: str | None) -> t
     return numbers_near, seconds
 
 
-def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
+def ways(rows: Rows, place: Array, to: Array, modes: list[str | None]) -> Any:
     """Return the seconds from `place` to `to` by each mode; int64, (n, modes), −1: no way."""
     city = rows.city
     if hasattr(city, "ways_rows"):

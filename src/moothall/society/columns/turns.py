@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, ArrayLike, np
@@ -33,7 +32,7 @@ class RowTurns(RowPart):
 
     def turns(
         self, purpose: str | None, links: tuple[ArrayLike, ArrayLike] | None = None
-    ) -> Iterator[Any]:
+    ) -> Iterator[Array]:
         """Give the positions of these rows by turns, as if each acted alone in a drawn order.
 
         No two rows of a turn are linked, and each row comes after those linked to it that come
@@ -76,7 +75,7 @@ class RowTurns(RowPart):
         return _by_turns(rank, first, later)
 
 
-def _by_turns(rank: Array, first: Array, later: Array) -> Iterator[Any]:
+def _by_turns(rank: Array, first: Array, later: Array) -> Iterator[Array]:
     """Give who waits for nobody, then who waits only for those, and so on."""
     # A loop over the links: arrays for each turn take several times as long.
     turn = [0] * len(rank)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.layers import Layers
 from moothall.society.kernel.wants import PLACE, id_order
 
@@ -25,7 +25,7 @@ class Balances(Mapping[str, int]):
         self.at: dict[str, int] = {id: at for at, id in enumerate(ordered)}
         self.cents: Any = np.array([services[id] for id in ordered], "int64")
 
-    def purse(self, id: object) -> tuple[Any, int] | None:
+    def purse(self, id: object) -> tuple[Array, int] | None:
         """Return the array and the index of somebody's money; None for nobody."""
         if not isinstance(id, str):
             return None

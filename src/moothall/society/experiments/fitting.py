@@ -175,7 +175,7 @@ class Priors:
         columns = [each.ppf(units[:, at]) for at, each in enumerate(self._by_name)]
         return np.column_stack(columns)
 
-    def density(self, points: Any) -> Any:
+    def density(self, points: Array) -> Any:
         """Return the density of points."""
         return np.prod([each.pdf(points[:, at]) for at, each in enumerate(self._by_name)], axis=0)
 
@@ -206,7 +206,7 @@ async def fit(
     keep = max(2, int(points * _KEPT_PART))
     scales: list[float] = []
 
-    async def simulated(rows: Array, number: int) -> tuple[Any, Any]:
+    async def simulated(rows: Array, number: int) -> tuple[Array, Array]:
         folder = None if out is None else out / f"round-{number}"
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -261,7 +261,9 @@ def _measured(results: Results, targets: list[Target], number: int) -> list[floa
     ]
 
 
-def _moved(rows: Any, weights: Any, prior: Priors, count: int, random: Any) -> tuple[Any, Any]:
+def _moved(
+    rows: Array, weights: Array, prior: Priors, count: int, random: np.random.Generator
+) -> tuple[Array, Array]:
     """Return new points near others, drawn by weight, and their weights by importance."""
     size, weights = rows.shape[1], weights / weights.sum()
     spread = 2 * np.atleast_2d(np.cov(rows.T, aweights=weights))

@@ -46,7 +46,9 @@ _KIN: Final = (  # of a member of the household (row), what another is to it
 )
 
 
-def households(home: Any, household: Any = None, age: Any = None) -> tuple[Any, Any, Any, Any, Any]:
+def households(
+    home: Array, household: Array | None = None, age: Any = None
+) -> tuple[Array, Array, Array, Array, Array]:
     """Return each one's head, second member (else the head), rank and size; all by household.
 
     `household` has the number that a table gives, −1 for none; its adults come first,
@@ -83,7 +85,7 @@ def households(home: Any, household: Any = None, age: Any = None) -> tuple[Any, 
 
 def roles(
     params: PeopleParams, seed: int, head: Array, rank: Array, size: Array
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return the kind of each person's household and its role, by the id of the head."""
     kinds = np.array(params.household_kinds)
     sums = kinds.cumsum(axis=1)[np.minimum(size, len(kinds)) - 1]
@@ -132,7 +134,7 @@ def by_age(
     other_role = np.where(level == 1, CHILD, np.where(level == -1, ELDER, MATE))
     role[order] = np.where(eldest, HEAD, np.where(pair, PARTNER, other_role))
 
-    def flagged(flags: Any) -> Any:
+    def flagged(flags: Array) -> Any:
         return np.add.reduceat(flags, np.flatnonzero(first))[np.cumsum(first) - 1] > 0
 
     has_pair, children = flagged(pair.astype(int)), flagged((level == 1).astype(int))
@@ -225,7 +227,7 @@ def links(
     role: Array,
     age: Array | None,
     household: Array | None = None,
-) -> Iterator[tuple[Any, Any, Any, Any]]:
+) -> Iterator[tuple[Array, Array, Array, Array]]:
     """Yield links of persons: both positions, and what each is to the other, as `friendship`."""
     head, _, rank, _, order = lives
     order, count = order.astype(np.int32), len(ids)

@@ -154,7 +154,7 @@ def _cell(parts: list[str], value: object) -> tuple[Any, ...]:
     return tuple(categories)
 
 
-def _check_overlaps(name: str, values: list[Any], cells: list[tuple[Any, ...]]) -> None:
+def _check_overlaps(name: str, values: list[object], cells: list[tuple[Any, ...]]) -> None:
     for at, cell in enumerate(cells):
         for other in range(at):
             if all(_meets(a, b) for a, b in zip(cell, cells[other], strict=True)):
@@ -206,7 +206,7 @@ def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[Any, ...], Margin]]:
     if len(parts) == 1:
         return [((), margin)]
     at = parts.index(own)
-    cells: dict[tuple[object, ...], list[tuple[str, float]]] = {}
+    cells: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
     for value, share in zip(margin.values, margin.shares, strict=True):
         cells.setdefault((*value[:at], *value[at + 1 :]), []).append((value[at], share))
     return [(cell, Margin(margin.name, *zip(*some, strict=True))) for cell, some in cells.items()]
@@ -288,7 +288,7 @@ def category_counts(homes: Households, margins: Sequence[Margin]) -> Array:
     return counts
 
 
-def _is_in_cell(has: list[Any], cell: tuple[Any, ...]) -> bool:
+def _is_in_cell(has: list[object], cell: tuple[Any, ...]) -> bool:
     return all(
         str(each) == want if isinstance(want, str) else want[0] <= each <= want[1]
         for each, want in zip(has, cell, strict=True)

@@ -39,7 +39,7 @@ class Attribute(NamedTuple):
     draw: Callable[[PeopleParams, int, Members], Any]
 
 
-def skills(params: PeopleParams, seed: int, ids: Array, education: Any) -> Any:
+def skills(params: PeopleParams, seed: int, ids: Array, education: Array) -> Any:
     """Return the skills of adults, by ids and indices in `EDUCATION`."""
     spread = np.array(params.skill_spread)[draw_below(20, seed, ids, 0, "people.skill")]
     return np.array(params.skill)[education] * spread // 1000
@@ -114,7 +114,7 @@ def sought_since(params: PeopleParams, seed: int, ids: Array) -> Any:
 
 
 def usual_income(
-    params: PeopleParams, pay: Array, skill: Array, is_pensioner: Array, rents: Any
+    params: PeopleParams, pay: Array, skill: Array, is_pensioner: Array, rents: Array
 ) -> Any:
     """Return the cents a day that one expects, by the dollars of a year or a pension, less rent."""
     of_work = np.maximum(pay * params.usual // 365, 0).astype(np.int64)

@@ -38,7 +38,7 @@ class AgentRegister(Register):
     def __init__(self, city: Any, seed: int, services: Mapping[str, Any]) -> None:
         super().__init__(np.zeros(0, np.uint64), city, (), seed, None)
         self.declared: dict[str, Column] = {**MONEY, **PLACES, **_READ}
-        self.arrays: dict[str, Any] = {
+        self.arrays: dict[str, Array] = {
             name: each.new_array(0) for name, each in self.declared.items()
         }
         self.services: list[str] = sorted(services, key=id_order)

@@ -243,7 +243,7 @@ class RowBooks(AgentBooks):
     one_by_one = one_by_one
     settle_alone = settle_alone
 
-    def column(self, name: str, rows: Any, default: int) -> Any:
+    def column(self, name: str, rows: Array, default: int) -> Any:
         """Return a column of some citizens as it is now; `default` if there is no such column."""
         population = self.population
         column = population.declared.get(name)
@@ -326,7 +326,7 @@ class RowBooks(AgentBooks):
         no = (".".join(path) for path in paths if rows and path not in handled)
         return [f"the population has no column for {each}" for each in no]
 
-    def rows_with(self, values: Mapping[str, Any]) -> Array:
+    def rows_with(self, values: Mapping[str, object]) -> Array:
         """Return the rows whose status has these values. ConfigError: no status can."""
         population = self.population
         fits = ~population.full

@@ -77,7 +77,11 @@ def leave_row(society: Any, id: str) -> None:
 
 
 def rearrange(
-    society: Any, staying: Array, new_ids: Any = (), new: Mapping[str, Any] = _NONE, name: str = ""
+    society: Any,
+    staying: Array,
+    new_ids: Any = (),
+    new: Mapping[str, object] = _NONE,
+    name: str = "",
 ) -> None:
     """Let all rows leave but those that stay, and new ones come, one of them under a name."""
     population: Population = society.population

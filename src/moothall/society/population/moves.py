@@ -202,7 +202,7 @@ def _take_along(books: Any, movers: Array) -> None:
     _set(books, "tour", kids, np.array(codes)[np.maximum(modes, 0) - 1])
 
 
-def _parents(population: Any, kids: Array) -> tuple[Any, Any]:
+def _parents(population: Any, kids: Array) -> tuple[Array, Array]:
     """Return pairs of a position in `kids` and the row of a parent."""
     arrays, pairs = population.arrays, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     if "friends" not in arrays:
@@ -235,7 +235,7 @@ def _set(books: Any, name: str, rows: Array, values: Array | bool) -> None:
             column.to_status(name, population.status_of(row), array[row], population.places)
 
 
-def seconds_of(books: Any, place: Array, to: Array, mode: Any) -> Array:
+def seconds_of(books: Any, place: Array, to: Array, mode: Array) -> Array:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     seconds = np.where(place < 0, 0, np.int64(-1))
     is_same = (mode == mode[:1]).all()

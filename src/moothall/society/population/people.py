@@ -75,7 +75,7 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         arrays["income"][...] = means.usual_income(params, pay, skill, old, arrays["rents"])
 
 
-def _of_table(arrays: Any) -> Array:
+def _of_table(arrays: dict[str, Array]) -> Array:
     """Return the number of each row's household in a table, by its first row; −1 for none."""
     ids = arrays["household_id"]
     _, first, number = np.unique(ids, return_index=True, return_inverse=True)
@@ -86,7 +86,7 @@ def _of_table(arrays: Any) -> Array:
 
 
 def _lives(
-    arrays: Any, of_table: Any, age: Array | None
+    arrays: dict[str, Array], of_table: Array | None, age: Array | None
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return who belongs to whose household, as `household.households`."""
     if of_table is None:
@@ -113,7 +113,11 @@ def _homes(population: Register, of_table: Array | None) -> Array:
 
 
 def _some_persons(
-    population: Register, params: PeopleParams, part: slice, lives: Any, missing: set[str]
+    population: Register,
+    params: PeopleParams,
+    part: slice,
+    lives: tuple[Array, Array, Array, Array, Array],
+    missing: set[str],
 ) -> None:
     """Draw profiles for some rows, as `generator._gather` and `generator._draw` do."""
     seed, arrays, every = population.seed, population.arrays, population.ids

@@ -244,7 +244,7 @@ class Population(Register):
             raise ConfigError(f"citizen {id} is not a full agent")
         self._there(self.demote_row, row)
 
-    def _there(self, function: Callable[..., Any], *args: object) -> Any:
+    def _there(self, function: Callable[..., object], *args: object) -> Any:
         return function(*args) if self.society is None else self.society.on_loop(function, *args)
 
     def demote_row(self, row: int) -> None:

@@ -57,7 +57,9 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
     return wants
 
 
-def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int, Any]]:
+def _chosen(
+    rows: Rows, blocks: Iterable[Any], awake: Array | None
+) -> Iterable[tuple[int, Array | None]]:
     """Return the rows of each block: a row runs the block that fits best, of equals the first."""
     best: Any = 0.0
     which: Any = -1

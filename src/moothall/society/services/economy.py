@@ -29,6 +29,7 @@ from moothall.society.columns.ledger import (
     withheld,
 )
 from moothall.society.columns.register import Register, nobody
+from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
 from moothall.society.kernel.wants import Save, Want
@@ -94,7 +95,7 @@ class Bank(Service):
         payer = sender if cents > 0 else self.id
         return f"{payer} has {books.balances.get(payer, 0)} cents, not {abs(cents)}"
 
-    def settle_rows(self, books: Any, table: Any, entries: Array) -> None:
+    def settle_rows(self, books: Any, table: Table, entries: Array) -> None:
         """Settle the wants of many citizens, as heard; one by one if a citizen has several."""
         deposits = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]

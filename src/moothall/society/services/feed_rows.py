@@ -212,7 +212,7 @@ class RowFeed:
         return hottest
 
     # `about` has the column of `interest` for the topic of each post, the last for no topic.
-    def shown_rows(self, agents: Any, interest: Any, about: Any, limit: int) -> Array:
+    def shown_rows(self, agents: Array, interest: Array, about: Array, limit: int) -> Array:
         """Return the numbers of `Feed.shown` for rising rows, then 0."""
         at = self.place(agents)
         hot, of_author = self.hottest()

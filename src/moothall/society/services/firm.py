@@ -9,6 +9,7 @@ from moothall.build import check_integer
 from moothall.society.arrays import Array, np
 from moothall.society.columns import town
 from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded
+from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Buy, Want, Work
 
@@ -89,7 +90,7 @@ class Firm(Service):
         self.asked = self.sold = self.paid = self.worked = 0
         self.month_asked = self.month_sold = 0
 
-    def settle_rows(self, books: Any, table: object, entries: Array) -> None:
+    def settle_rows(self, books: Any, table: Table, entries: Array) -> None:
         """Pay wages, or sell goods."""
         self.settle_together(books, table, entries, self.ledger, np.full(len(entries), self.at))
 
@@ -133,7 +134,7 @@ class Firm(Service):
             ledger.arrays[name] = np.array([getattr(each, name) for each in firms], bool)
 
     @staticmethod
-    def settle_together(books: Any, table: Any, entries: Array, ledger: Any, of: Array) -> None:
+    def settle_together(books: Any, table: Table, entries: Array, ledger: Any, of: Array) -> None:
         """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
         sender, place = table.sender[entries], ledger.place[of]
         here = np.ones(len(sender), bool)
@@ -243,7 +244,9 @@ def _pay_in_turn(
             able[at] = False
 
 
-def _sell_rows(books: Any, table: Any, entries: Array, ledger: Any, of: Array, here: Array) -> bool:
+def _sell_rows(
+    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, here: Array
+) -> bool:
     """Sell; return False, without effect, if the numbers are too large for columns."""
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     columns = ledger.arrays

@@ -253,7 +253,7 @@ def _seeking(offer: dict[str, Any]) -> Any:
     return (offer["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (offer["jobless"] != -1)
 
 
-def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any, Any]]:
+def _jobs(books: Any, firms: list[Firm]) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the staff of each place at most, and what pays it.
 
     That is the wage of a day, and the money it is paid from; where the government pays, its wage of

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.society import math
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 
 DECADE_S: Final = 45_000  # the seconds of recency that ten times the likes are worth
 INTEREST_S: Final = 45_000  # the seconds of recency that a topic of full interest is worth
@@ -17,7 +17,7 @@ AUTHORS: Final = 50
 """The number of followed authors whose posts are candidates: those followed last."""
 
 
-def heat(likes: Any, posted: Any) -> Any:
+def heat(likes: WholeNumber, posted: WholeNumber) -> Any:
     """Return a post's heat: its time in seconds since the start, plus the worth of its likes."""
     if type(likes) is int:
         return posted + int(DECADE_S * math.log(max(likes, 1)) / math.log(10) + 0.5)
