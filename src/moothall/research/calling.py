@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -32,9 +31,6 @@ from moothall.build import (
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.scope import Scope
-
-_OF_URLS = re.compile("ur[il]", re.IGNORECASE)
-"""What the name of a parameter has that takes an address."""
 
 
 class Tools:
@@ -103,7 +99,8 @@ def taking(tools: dict[str, Action], parameter: str) -> Iterator[tuple[str, str]
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
         is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
-        kind = "url" if is_text and _OF_URLS.search(needed[0]) else "query"
+        is_url = is_text and any(each in needed[0].lower() for each in ("url", "uri"))
+        kind = "url" if is_url else "query"
         if is_text and kind == parameter and not tool.origin.named_values:
             yield name, needed[0]
 

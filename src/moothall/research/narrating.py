@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from moothall.research.citations.footnotes import without_list
 from moothall.research.extractive.index import QuestionWords, similarity_scores
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import can_plan
+from moothall.research.sentences import NOTE
 from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.frame import phrase, topics_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Numbered = tuple[int, Passage]
 """A passage with the number by which it is cited."""
 
-_NUMBER: Final = re.compile(r"\[\^(\d+)\^\]")
 _AT_ONCE: Final = 4  # sections that are written side by side
 _PASSAGE_OVERHEAD_TOKENS: Final = 40  # tokens beside its text
 
@@ -126,11 +125,11 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
 
 def _keeping(bench: Workbench, so_far: str, read: Callable[[str], str]) -> Callable[[str], str]:
     """Return a reader of improved texts that adds one to `so_far` if it has only what is new."""
-    own_notes = {*_NUMBER.findall(so_far)}
+    own_notes = {*NOTE.findall(so_far)}
 
     def read_improved(text: str) -> str:
         improved = read(text)
-        cited = {*_NUMBER.findall(with_footnotes(improved, bench.numbered))}
+        cited = {*NOTE.findall(with_footnotes(improved, bench.numbered))}
         if own_notes and not cited:
             raise UnreadableText("has no footnote: give the whole text, with what is new")
         return improved if cited & own_notes or not own_notes else f"{so_far}\n\n{improved}"

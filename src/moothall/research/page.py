@@ -13,6 +13,7 @@ from moothall.build import display, one_line, vocabulary
 from moothall.research.citations.exact import MARKED
 from moothall.research.reading.encodings import CONTROL
 from moothall.research.reading.own_reports import GENERATOR
+from moothall.research.sentences import NOTE
 from moothall.research.writing.frame import phrase
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
   .sources > li { break-inside: avoid } }
 """
 _EXTERNAL: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
-NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
-_OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
-LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+LINKS: Final = ("https://", "http://")
+"""How the address of a page of the web begins."""
 
 
 def page(
@@ -64,7 +64,7 @@ def page(
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     content = markdown.render(body)
-    opens = _OPENS if files else LINKS
+    opens = (*LINKS, "file:///") if files else LINKS
     sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
     if sources:
         sources = f'<h2>{heading}</h2>\n<ol class="sources">\n{sources}</ol>\n'
@@ -148,10 +148,10 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
 
 
 def _source(
-    number: int, passage: Passage, uses: int, opens: re.Pattern[str], citations: list[Citation]
+    number: int, passage: Passage, uses: int, opens: tuple[str, ...], citations: list[Citation]
 ) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
-    if opens.match(passage.url):
+    if passage.url.lower().startswith(opens):
         name = f'<a href="{url}" {_EXTERNAL}>{name}</a>'
     link = f"<br>{url}" if passage.title else ""
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))

@@ -11,7 +11,11 @@ from urllib.parse import urlsplit
 from moothall import ConfigError
 from moothall.research.findings import Publication, Resource
 
-_DAY = re.compile(r"[0-9]{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12][0-9]|3[01]))?)?")
+DAY: Final = re.compile(
+    r"([12]\d{3})(?:[-/](0[1-9]|1[0-2])(?:[-/](0[1-9]|[12]\d|3[01]))?)?(?!\d)", re.ASCII
+)
+"""A day, month or year: its parts as ISO 8601 has them."""
+DOI: Final = re.compile(r"10\.[0-9]{4,9}/\S+")
 _RANGES: Final = (("day", 1), ("week", 7), ("month", 31), ("year", 366))
 
 
@@ -31,7 +35,8 @@ class Scope:
         self.exclude: tuple[str, ...] = _hosts(exclude, f"{prefix}exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]
-        if since is not None and (not isinstance(since, str) or not _DAY.fullmatch(since)):
+        is_day = isinstance(since, str) and DAY.fullmatch(since) and "/" not in since
+        if not (since is None or is_day):
             raise ConfigError(f"{prefix}since must be a day such as 2024-05-01, got {since!r:.80}")
         self.since = since
         try:

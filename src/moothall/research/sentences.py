@@ -32,6 +32,8 @@ COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
 """What a line of a manual explains, such as a code or an option, with the gap after it."""
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
+NOTE = re.compile(r"\[\^(\d{1,6})\^\]")
+"""A footnote of a report, with its number."""
 SENTENCE_END = re.compile(
     rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
     rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"

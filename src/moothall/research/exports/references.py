@@ -11,12 +11,12 @@ from urllib.parse import quote, unquote, urlsplit
 from moothall.build import one_line
 from moothall.research.findings import Publication
 from moothall.research.reading.encodings import plain_text
+from moothall.research.scope import DAY, DOI
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage
 
 _LONGEST: Final = 1000
-_DOI = re.compile(r"https?://(?:dx\.)?doi\.org/(10\.[0-9]{4,9}/.+)", re.IGNORECASE)
 _LATEX: Final = {
     **{sign: f"\\{sign}" for sign in "&%$#_"},
     "{": r"\textbraceleft{}",  # BibTeX counts braces that are escaped, too
@@ -26,7 +26,6 @@ _LATEX: Final = {
     "\\": r"\textbackslash{}",
 }
 _SAFE: Final = "!$&'()*+,;=:@/~-._?%#[]"
-_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?(?:-([0-9]{2}))?")
 
 
 def bibtex(report: Any) -> str:
@@ -48,7 +47,8 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
         passage = citation.passage
         url = passage.url.partition("#")[0]
         publication = passage.publication or Publication()
-        doi = publication.doi or (doi[1] if (doi := _DOI.match(url)) else "")
+        is_doi = urlsplit(url).hostname in ("doi.org", "dx.doi.org")
+        doi = publication.doi or (doi[0] if is_doi and (doi := DOI.search(url)) else "")
         publication = replace(publication, doi=unquote(doi))
         # A publisher's page, a preprint and doi.org may have the same work.
         work = publication.doi.lower() or re.sub(r"^https?://(?:www\.)?", "", url)
@@ -80,7 +80,7 @@ def _entry(id: str, passage: Passage, publication: Publication) -> str:
     url = quote(plain_text(passage.url.partition("#")[0]), safe=_SAFE)
     day = passage.fetched_at[:10]
     year, month, _ = (
-        match.groups("") if (match := _DATE.match(publication.published)) else ("", "", "")
+        match.groups("") if (match := DAY.match(publication.published)) else ("", "", "")
     )
     fields = {
         "title": f"{{{_latex(_title(passage))}}}",
@@ -128,7 +128,7 @@ def _item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]
     if publication.authors:
         item["author"] = [_csl_name(each) for each in publication.authors]
     for name, day in (("issued", publication.published), ("accessed", passage.fetched_at[:10])):
-        if match := _DATE.match(day):
+        if match := DAY.match(day):
             item[name] = {"date-parts": [[int(each) for each in match.groups() if each]]}
     if publication.doi:
         item["DOI"] = publication.doi

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MissingExtra
 from moothall.build import display
-from moothall.research.page import LINKS, NOTE, parts_of, sanitized, title_of
+from moothall.research.page import LINKS, parts_of, sanitized, title_of
 from moothall.research.reading.own_reports import AUTHOR
+from moothall.research.sentences import NOTE
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage
@@ -175,7 +176,7 @@ class _WordWriter:
             self._paragraph._p.append(mark)
         self._run(f"{number} {passage.title or passage.url}", bold=True)
         self._run("\n")
-        if LINKS.match(passage.url):
+        if passage.url.lower().startswith(LINKS):
             self._link(passage.url, url=sanitized(passage.url))
         else:
             self._run(passage.url)

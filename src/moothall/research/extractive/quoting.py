@@ -11,7 +11,7 @@ from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage, is_place
 from moothall.research.writing.safe_markdown import has_html
-from moothall.research.writing.verbatim import OF_MARKDOWN
+from moothall.research.writing.verbatim import is_markdown
 
 QUOTE_CHARS: Final = 500  # characters that a quote has, if its neighbours are so long
 MOST_QUOTE_CHARS: Final = 600
@@ -136,7 +136,7 @@ def _markdown_of(question: QuestionWords, answering: Candidate, start: int, end:
 def _line(text: str, url: str) -> str:
     """Return a text in one line, without the signs of lines and of what is strong."""
     text = _FENCE.sub(" … ", _COMMENTED.sub("\n", text)).translate(_SIGNS)
-    if OF_MARKDOWN.search(url):
+    if is_markdown(url):
         text = _STRONG.sub("", text)
     return " ".join(text.split())
 

@@ -6,7 +6,6 @@ that stand together, the heading, and the passage's rank. One rule refuses.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -37,8 +36,7 @@ _BEST: Final = 3  # quotes of which the share is the mean
 # How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
 # `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
 _WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
-_CODE, _HEADS, _ASKS, _REPEATS, _ENTRY, _SOURCE, _VERSION = 0.5, 1.5, 1.0, 2.0, 8.0, 1.0, 1.0
-_NUMBERED: Final = re.compile(r"\W*v?\d+\.\d+[^a-zA-Z]*")  # the heading of a change
+_CODE, _HEADS, _ASKS, _REPEATS, _ENTRY, _SOURCE = 0.5, 1.5, 1.0, 2.0, 8.0, 1.0
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -59,7 +57,6 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
     above, title = question.terms_in(heading), question.terms_in(titles_of(passage))
     every = title.union(*has)
     is_source = kind_of(passage.url.partition("#")[0]) in ("source", "python")
-    is_version = bool(_NUMBERED.fullmatch(heading)) and not above
     repeats = any(question.is_in(text[u.start : u.end]) for u in split if u.kind != "head")
     for place, unit in enumerate(split):
         if unit.kind == "head":
@@ -97,7 +94,6 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
             - _REPEATS * question.is_in(sentence)
             - _ENTRY * (unit.kind == "entry")
             - _SOURCE * is_source
-            - _VERSION * is_version
         )
         yield Candidate(score, passage, split, place, near | lead | above | title, repeats)
 
@@ -134,6 +130,8 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     share = _of_best(map(question_words.likely, there))
     share *= _PAIRS if question_words.is_unspaced else 1.0
     share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
+    if (terms := question_words.degree_terms) and not any(terms & each for each in there[:1]):
+        share = min(share, SURE - 0.01)  # its length says not how deep a lake is
     evidence = 0.0 if question_words.is_unspaced else _of_best(map(question_words.evidence, there))
     missing = question_words.missing(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)

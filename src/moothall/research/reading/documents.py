@@ -43,7 +43,6 @@ _MANUAL_SUFFIX: Final = re.compile(
 )
 _TITLE: Final = 300  # characters of a heading that are kept
 _LONGEST: Final = 20_000_000  # characters of a mail, beyond which no attachment is read
-_ESCAPED_IN: Final = re.compile(r"(?i)\.(?:jsonl?|properties)(?:\.gz)?\Z")
 _ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
 _ENTRY_BORDER: Final = re.compile(r"^(?:BEGIN|END):.*\n?", re.MULTILINE)
 _FIELD: Final = re.compile(r"^([\w.-]+)(?:;[^:\n]*)?:(.+)$", re.MULTILINE)
@@ -87,7 +86,6 @@ _INLINE: Final = re.compile(
 )
 _BREAKING_TAGS: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
 _AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
-_CONTENTS = re.compile(r"(?i)(?:table of )?contents")  # titles no file
 # Keys with values, and what is indented below: no text between two rules.
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*[\w\"'])"
@@ -139,7 +137,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     text = plain_text(decoded(data, *declarations))
     if kind == "notebook":
         return _notebook(text)
-    if _ESCAPED_IN.search(name):
+    if name.lower().endswith((".json", ".jsonl", ".properties")):
         text = _ESCAPED.sub(_unescaped, text)
     if kind == "manual" and is_manual(text):
         return process.ProcessReading(kind, text.encode()).read()
@@ -328,7 +326,7 @@ def _markdown(text: str) -> Document:
             headings.append(_DocumentHeading(match.start(), level, title))
     document = _by_headings(text, headings, _github_anchors(headings))
     first = next((each.title for each in headings if each.level == 1), document.title)
-    if _CONTENTS.fullmatch(first):
+    if first.lower() in ("contents", "table of contents"):
         first = ""
     return document._replace(title=front_title[1].strip("\"' ") if front_title else first)
 

@@ -27,7 +27,6 @@ _CUT = re.compile(
     rf"({_LETTERS})(?=([-\u2010](?!\n))?)"
 )
 _IN_WORDS = re.compile("[\ufb00-\ufb06]")
-_BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
 _SAMPLE_BYTES = 65_536  # bytes of a text, from its start, by which its encoding is guessed
 _FOREIGN = re.compile(rb"[\x80-\xff]{3,}")
 _BINARY_TEST_BYTES = 8192  # bytes at the start of a text; with a NUL among them it is binary
@@ -58,7 +57,8 @@ def decoded(data: bytes, *declarations: str | None) -> str:
         with suppress(UnicodeError):
             return data.decode(each)
         text = data.decode(each, "replace")
-        if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
+        beyond_ascii = sum(map("\x7f".__lt__, text))
+        if each == "utf-8" and beyond_ascii > 2 * text.count("\ufffd"):
             return text
     return data.decode(codecs_to_try[0], "replace")
 

@@ -24,6 +24,7 @@ from moothall.research.reading.flow import (
     show_formulas,
 )
 from moothall.research.reading.hidden_text import drop_hidden
+from moothall.research.scope import DAY, DOI
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200
@@ -46,12 +47,7 @@ _META_NAMES = (
     "citation_doi dc.identifier dcterms.identifier",
     "citation_journal_title og:site_name",
 )
-DAY = re.compile(
-    r"[12][0-9]{3}(?:[-/](?:0[1-9]|1[0-2])(?:[-/](?:0[1-9]|[12][0-9]|3[01]))?)?(?![0-9])"
-)
-_DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>{}\\]+")
 _AUTHORS = 50
-_WORD = re.compile(r"\w+")
 
 _REFRESH = re.compile(r"\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s]+)", re.IGNORECASE)
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
@@ -81,7 +77,7 @@ class Document(NamedTuple):
 
 def is_title_of(title: str, text: str) -> bool:
     """Return whether a title that a file states is its own, not of the template or the program."""
-    words = _WORD.findall(title.casefold())
+    words = re.findall(r"\w+", title.casefold())
     return 2 * sum(each in text.casefold() for each in words) >= len(words) > 0
 
 
@@ -255,7 +251,7 @@ def _publication(tree: Any) -> Publication | None:
     if name.endswith("author") and name != "citation_author":  # that has one, `Family, Given`
         authors = [person for each in authors for person in _persons(each)]
     day = next(filter(None, map(DAY.match, dates)), None)
-    doi = next(filter(None, map(_DOI.search, dois)), None)
+    doi = next(filter(None, map(DOI.search, dois)), None)
     if not authors and day is None and doi is None:
         return None
     published = "" if day is None else day[0].replace("/", "-")

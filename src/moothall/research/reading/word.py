@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -24,7 +23,6 @@ _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _WHITE: Final = frozenset(("FFFFFF", "FEFEFE", "FDFDFD"))
 _FALSE_VALUES: Final = ("0", "false", "off")
-_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _HEIGHTS: Final = {"superscript": "^", "subscript": "_"}
 _P: Final = f"{_W}p"
 _TABLE: Final = f"{_W}tbl"
@@ -90,10 +88,11 @@ class _Styles(NamedTuple):
 def _styles(listed: Any) -> _Styles:
     styles = _Styles({}, set(), set())
     for style in listed:
-        name, id = style.find(f"{_W}name"), style.get(f"{_W}styleId") or ""
-        value = "" if name is None else name.get(f"{_W}val") or ""
-        if match := _HEADING.fullmatch(value):
-            styles.levels[id] = int(match[1])
+        name_element, id = style.find(f"{_W}name"), style.get(f"{_W}styleId") or ""
+        value = "" if name_element is None else name_element.get(f"{_W}val") or ""
+        name, _, level = value.lower().partition(" ")
+        if name == "heading" and level.isdecimal() and len(level) == 1:
+            styles.levels[id] = int(level)
         elif value.lower() == "title":
             styles.levels[id] = 0
         if any(map(_is_dark, style.iter(f"{_W}shd"))):

@@ -13,8 +13,7 @@ from moothall.build import check_integer, fulltext, one_line, tracing, vocabular
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import mark_raised
-from moothall.research.reading.html import DAY
-from moothall.research.scope import Scope
+from moothall.research.scope import DAY, DOI, Scope
 from moothall.research.web.fetching import SearchService
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
@@ -28,7 +27,6 @@ _IN_WORDS: Final = frozenset(
 )
 _ATOM: Final = "{http://www.w3.org/2005/Atom}"
 _ARXIV_ID = re.compile(r"https?://arxiv\.org/abs/([\w./-]{4,40})")
-_DOI = re.compile(r"10\.[0-9]{4,9}/\S+")
 
 
 def search_arxiv(
@@ -175,7 +173,7 @@ def _preprints(answer: bytes, label: str) -> list[Resource]:
         authors = [_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
         day = DAY.match(entry.findtext(f"{_ATOM}published") or "")
         namespace = "{http://arxiv.org/schemas/atom}"
-        doi = _DOI.search(entry.findtext(f"{namespace}doi") or "")
+        doi = DOI.search(entry.findtext(f"{namespace}doi") or "")
         journal = _line(entry.findtext(f"{namespace}journal_ref"))
         publication = Publication(
             tuple(filter(None, authors[:_AUTHORS])),
@@ -193,7 +191,7 @@ def _preprints(answer: bytes, label: str) -> list[Resource]:
 
 def _work(item: dict[str, Any]) -> Resource | None:
     """Return a work of Crossref's answer; None if it has no DOI or title."""
-    doi = _DOI.fullmatch(str(item.get("DOI") or ""))
+    doi = DOI.fullmatch(str(item.get("DOI") or ""))
     title = _line(_text_of(str(_first(item.get("title")) or "")))
     if doi is None or not title:
         return None

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Collection
 from typing import Final
 
+from moothall.research.sentences import NOTE
+
 _LONGEST_RANGE: Final = 20
 _SMALL: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"  # 0 to 9, raised
 _MAX_NUMBERS: Final = 20  # numbers of one list
@@ -33,7 +35,6 @@ _NOTE: Final = re.compile(
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_FOOTNOTE: Final = re.compile(r"\[\^\d{1,4}\^\]")
 _IN_EMPHASIS: Final = re.compile(r"((?:\[\^\d{1,4}\^\])+)(\*{1,3}|_{1,3})(?=\s|\Z)")
 # `(Sources: [1], [2])`, `(Quelle: [1])`, `([1] and [2])`: brackets around footnotes alone.
 _WRAPPED: Final = re.compile(
@@ -77,7 +78,8 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
         return "".join(f"[^{each}^]" for each in numbers) or match[0]
 
     text = _WRAPPED.sub(
-        lambda wrapped: "".join(_FOOTNOTE.findall(wrapped[1])), _NOTE.sub(note, markdown)
+        lambda wrapped: "".join(each[0] for each in NOTE.finditer(wrapped[1])),
+        _NOTE.sub(note, markdown),
     )
     return _IN_EMPHASIS.sub(r"\2\1", text)
 

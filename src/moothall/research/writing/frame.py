@@ -23,8 +23,6 @@ _PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
 )
 _NOTES: Final = 12  # that are shown
 _MISSING: Final = 5  # words of a topic that are named
-_SIGNS: Final = re.compile(r"\A[\W_]+")
-_FIELD: Final = re.compile(r"\{(\w+)\}")
 _BEGINNING: Final = 60  # characters of a passage
 
 
@@ -32,8 +30,7 @@ def phrase(name: str, topic: str, **values: object) -> str:
     """Return what a report says, in a topic's language or English; of two forms by `n`."""
     forms = _PHRASES.get(vocabulary.Words(topic).language, _PHRASES["en"])[name]
     form = forms if isinstance(forms, str) else forms[values["n"] != 1]
-    by_name = {"topic": as_text(topic), **values}
-    return _FIELD.sub(lambda match: str(by_name[match[1]]), form)
+    return form.format(**{"topic": as_text(topic), **values})
 
 
 def lacks(missing: list[str], topic: str) -> str:
@@ -114,7 +111,7 @@ def sources(citations: list[Citation], topics: str) -> list[str]:
         place += "".join(phrase("also", topics, place=_linked(each)) for each in other_passages)
         if counts[passage.title, passage.url] > 1:  # of one section
             content = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
-            start = as_text(one_line(_SIGNS.sub("", content), _BEGINNING))
+            start = as_text(one_line(re.sub(r"\A[\W_]+", "", content), _BEGINNING))
             place += phrase("begins", topics, text=start)
         day = passage.fetched_at[:10]
         read = phrase("read" if day else "unknown_day", topics, day=day)

@@ -14,11 +14,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from moothall.research.pool import normalized
+from moothall.research.reading.encodings import plain_text
 
-_HIDDEN: Final = re.compile(  # control and bidirectional characters, and those without a width
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    "\ud800-\udfff\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"
-)
 _REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
 FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")
 # Viewers draw these, with links and pictures in them.
@@ -71,10 +68,12 @@ _DEFINES: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTIL
 
 def visible(text: str) -> str:
     """Return a text without characters that are not seen, or turn its direction."""
-    unescaped = _REFERENCE.sub(
-        lambda match: "" if _HIDDEN.search(html.unescape(match[0])) else match[0], text
-    )
-    return _HIDDEN.sub("", unescaped.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def keep_visible(reference: re.Match[str]) -> str:
+        character = html.unescape(reference[0])
+        return reference[0] if plain_text(character) == character else ""
+
+    return plain_text(_REFERENCE.sub(keep_visible, text))
 
 
 def has_html(text: str) -> bool:

@@ -10,7 +10,6 @@ from moothall.research.findings import Citation
 from moothall.research.writing.safe_markdown import safe_markdown
 
 _ESCAPED: Final = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
-OF_MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
 _SPAN: Final = r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"  # footnotes and code
 _OPENS: Final = r"<(?=[A-Za-z/!?])(?![^\s<>]+[@:])"  # no address
 # What Markdown would not show as it stands in a quote: `*args`, `__init__`, `<div>`.
@@ -21,6 +20,11 @@ _CHANGED: Final = re.compile(
 _CHANGED_OF_MARKDOWN: Final = re.compile(rf"{_SPAN}|(?<!\\)({_OPENS})")
 
 
+def is_markdown(url: str) -> bool:
+    """Return whether a file is Markdown, whose marks stay in quotes."""
+    return url.partition("#")[0].lower().endswith((".md", ".markdown", ".ipynb"))
+
+
 def as_text(text: str) -> str:
     """Return a text in one line, as Markdown that shows it as it is."""
     return safe_markdown(_ESCAPED.sub(r"\\\1", one_line(text, 10_000)))
@@ -28,7 +32,7 @@ def as_text(text: str) -> str:
 
 def verbatim(narrative: str, citations: list[Citation]) -> str:
     """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
-    marked = {f"[^{c.number}^]" for c in citations if OF_MARKDOWN.search(c.passage.url)}
+    marked = {f"[^{c.number}^]" for c in citations if is_markdown(c.passage.url)}
     lines = narrative.split("\n")
     for at, line in enumerate(lines):
         if line.startswith(("## ", "### ")):
