@@ -47,7 +47,6 @@ from moothall.agents.loop.calls import ToolCalls as ToolCalls
 from moothall.actions.approval import approve as approve
 from moothall.actions.approval import answer as answer
 from moothall.actions.signature.schema import SchemaValidator as SchemaValidator
-from moothall.actions.signature.schema import WrongSchema as WrongSchema
 from moothall.actions.provenance import with_sources as with_sources
 
 # http
@@ -59,13 +58,13 @@ from moothall.foundation.http.server_url import ServerURL as ServerURL
 
 # stores
 from moothall.foundation.sqlite import SQLiteFile as SQLiteFile
-from moothall.foundation.sqlite import Migration as Migration
 from moothall.foundation.sqlite import SQLitePool as SQLitePool
 from moothall.foundation.sqlite import fulltext as fulltext
 
 # files
 from moothall.foundation.files import written_whole as written_whole
 from moothall.foundation.files import read_yaml as read_yaml
+from moothall.foundation.files.field_names import FieldFault as FieldFault
 from moothall.foundation.files.csv_dialect import stated_delimiter as stated_delimiter
 from moothall.foundation.files.state_folder import state_file as state_file
 
@@ -98,6 +97,7 @@ from moothall.foundation.text import values as values
 from moothall.foundation.arguments import check_boolean as check_boolean
 from moothall.foundation.arguments import check_function as check_function
 from moothall.foundation.arguments import check_integer as check_integer
+from moothall.foundation.arguments import check_path as check_path
 from moothall.foundation.arguments import check_seconds as check_seconds
 from moothall.foundation.arguments import check_text as check_text
 from moothall.foundation.arguments import names_checked as names_checked

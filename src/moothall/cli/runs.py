@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.build import counted, escaped
+from moothall.build import check_text, counted, escaped
 from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, print_doubts
 from moothall.cli.screen import typed_command
@@ -23,7 +23,6 @@ from moothall.cli.shared_options import (
     print_json,
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
-from moothall.foundation.arguments import unknown_value_error
 from moothall.journal import ATTRIBUTES, REASONS, Entry, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, has_resume, order_line, order_of
 
@@ -269,10 +268,10 @@ def _duration(seconds: float) -> str:
 
 def _check_kind(journal: Journal, kind: str) -> None:
     """Raise for a class without runs that is not a class that records them."""
-    if journal.sums(kind=kind).runs == 0 and kind not in KINDS:
+    if journal.sums(kind=kind).runs == 0:
         kinds = {each.kind for each in journal.runs()}
         with as_usage_error():
-            raise unknown_value_error("--kind", sorted({*KINDS, *kinds}), kind)
+            check_text("--kind", kind, sorted({*KINDS, *kinds}))
 
 
 def _list(

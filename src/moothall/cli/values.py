@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.foundation.arguments import unknown_value_error
+from moothall.build import nearest
 
 
 class NumberType(click.FloatRange):
@@ -55,7 +55,9 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Return the error text."""
-        return str(unknown_value_error("", [*map(str, self.choices)], str(value))).lstrip()
+        *most, last = names = [*map(str, self.choices)]
+        near = nearest(str(value), names)
+        return f"must be {', '.join(most)} or {last}, got {str(value)!r:.80}{near}"
 
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

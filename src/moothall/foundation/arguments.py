@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from moothall.foundation.errors import ConfigError, DefinitionError
@@ -271,10 +271,14 @@ def is_path(value: object) -> bool:
         return False
 
 
-def check_text(name: str, value: object, *, optional: bool = False) -> None:
-    """Raise ConfigError unless a value is 1–255 printable characters."""
+def check_text(
+    name: str, value: object, choices: Collection[str] = (), *, optional: bool = False
+) -> None:
+    """Raise ConfigError unless a value is 1–255 printable characters; of choices, one of them."""
     if value is None and optional:
         return
+    if choices and value not in choices:
+        raise unknown_value_error(name, [*choices], value)
     if not isinstance(value, str) or not 0 < len(value) <= 255 or not value.isprintable():
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
 
@@ -283,4 +287,5 @@ def unknown_value_error(name: str, choices: Sequence[str], value: object) -> Con
     """Return the error for an unknown value; it names the known ones."""
     *but_last, last = choices
     words = f"{', '.join(but_last)} or {last}" if but_last else last
-    return ConfigError(f"{name} must be {words}, got {value!r:.80}{nearest(str(value), choices)}")
+    text = f"{name} must be {words}, got {value!r:.80}{nearest(str(value), choices)}"
+    return ConfigError(text.lstrip())

@@ -23,6 +23,7 @@ from uuid import UUID
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.text import error_text, json_type, printable, render_path, shorten
 from moothall.foundation.text.arrays import plain_data
+from moothall.foundation.text.words import escaped_json
 
 # A copy may be some levels deeper than a conversion: a returned value is wrapped in a message.
 _DEEPEST_VALUE = 100
@@ -282,9 +283,10 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def json_line(value: Any) -> str:
-    """Return a value as JSON on one line; what has no JSON form stands there as a text."""
-    return readable(json.dumps(value, ensure_ascii=False, default=str))
+def json_line(value: Any, *, escapes: bool = False) -> str:
+    """Return a value as JSON on one line, the rest as texts; `escapes` what does not print."""
+    text = escaped_json(value) if escapes else json.dumps(value, ensure_ascii=False, default=str)
+    return readable(text)
 
 
 def json_text(value: Any) -> str:
@@ -375,10 +377,8 @@ def read_json(text: str) -> Any:
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise UnreadableText(
-            f"not JSON: {error.msg} at character {error.pos}: "
-            f"{printable(shorten(text[max(0, error.pos - 20) :], 60))}"
-        ) from None
+        near, where = text[max(0, error.pos - 20) :], f"{error.msg} at character {error.pos}"
+        raise UnreadableText(f"not JSON: {where}: {printable(shorten(near, 60))}") from None
     except RecursionError:
         raise UnreadableText("nested too deep") from None
     except ValueError as error:

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from moothall.actions.signature.work import MAX_SCHEMA, MAX_STEPS, CheckWork, expressions_of
 from moothall.foundation.jsonvalue import NotJSON, copy_json
@@ -49,11 +49,22 @@ def object_schema(**properties: Any) -> dict[str, Any]:
     }
 
 
+class SchemaFault(NamedTuple):
+    """The first thing that is wrong in a value: its path in the value, and what it is."""
+
+    path: list[str | int]
+    reason: str
+
+    def place(self, start: str = "") -> str:
+        """Return the path as text, such as `a[2]`, after what the value itself is called."""
+        return render_path(self.path, start)
+
+
 class SchemaValidator:
     """Checks values by a JSON schema, of the draft that it states, else 2020-12.
 
     Raises:
-        WrongSchema: the schema, or a reference in it, is wrong
+        ValueError: the schema, or a reference in it, is wrong
     """
 
     max_chars: ClassVar[int] = MAX_SCHEMA
@@ -76,7 +87,7 @@ class SchemaValidator:
     @staticmethod
     @lru_cache(maxsize=64)
     def of_json(schema: str) -> SchemaValidator:
-        """Return that of a schema given as JSON; WrongSchema if it cannot be used."""
+        """Return that of a schema given as JSON; ValueError if it cannot be used."""
         # A service or a dual act is given the same schema each time.
         return SchemaValidator(json.loads(schema))
 
@@ -93,8 +104,8 @@ class SchemaValidator:
         """Whether a check of a value is little enough work; `wrong` refuses any other."""
         return self._work.allows(value)
 
-    def wrong(self, value: Any) -> tuple[list[str | int], str] | None:
-        """Return the path of the first thing that is wrong in a value, and what; else None.
+    def wrong(self, value: Any) -> SchemaFault | None:
+        """Return the first thing that is wrong in a value; None if nothing is.
 
         Of a union it tells what the one member says that the value is meant for, or which members
         there are.
@@ -103,13 +114,15 @@ class SchemaValidator:
             # A value that is nested too deep would end the process, not the check.
             value = copy_json(value)
         except NotJSON as error:
-            return [error.path] if error.path else [], error.reason
+            return SchemaFault([error.path] if error.path else [], error.reason)
         if not self.measures(value):
-            return [], f"it takes more than {MAX_STEPS:,} steps to check it by the schema"
+            reason = f"it takes more than {MAX_STEPS:,} steps to check it by the schema"
+            return SchemaFault([], reason)
         if self._checks.is_valid(value):
             return None
         if not self._work.tells(value):
-            return [], "it does not follow the schema, and has too many parts to tell where"
+            reason = "it does not follow the schema, and has too many parts to tell where"
+            return SchemaFault([], reason)
         errors = self._checks.iter_errors(value)
         # A union's own error says little, so what is wrong beside it comes first.
         wrong = min(errors, key=lambda e: (len(e.instance_path), _is_union(e)), default=None)
@@ -118,15 +131,15 @@ class SchemaValidator:
             members = wrong.kind.context
             of_type = [next((e for e in m if _is_of_type(e, at)), None) for m in members]
             if None not in of_type:
-                return wrong.instance_path, self._must_be(wrong.instance, of_type)
+                return SchemaFault(wrong.instance_path, self._must_be(wrong.instance, of_type))
             if of_type.count(None) > 1:
                 break
             wrong = min(members[of_type.index(None)], key=lambda e: len(e.instance_path))
         if wrong is None:
             return None
         if wrong.kind.name == "type" and len(wrong.kind.types) > 1:
-            return wrong.instance_path, self._must_be(wrong.instance, [wrong])
-        return wrong.instance_path, _message(wrong)
+            return SchemaFault(wrong.instance_path, self._must_be(wrong.instance, [wrong]))
+        return SchemaFault(wrong.instance_path, _message(wrong))
 
     def _must_be(self, value: Any, errors: list[Any]) -> str:
         """Return that a value is of no type that these errors name."""

@@ -17,12 +17,12 @@ from moothall.build import (
     WORKERS,
     check_boolean,
     check_function,
+    check_path,
     counted,
     cut,
     json_text,
     names_checked,
 )
-from moothall.foundation.arguments import check_path
 
 By = str | Callable[[Context[Any]], str]
 OWN_THREAD: Final = "default"

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar
 from moothall import ConfigError, FileError, NoSuchFile, NotAFile, OutsideFolder
 from moothall.agents.ready import text_file
 from moothall.agents.ready.text_file import MAX_LINE, quoted
-from moothall.build import SQLiteFile
-from moothall.foundation.arguments import check_path
+from moothall.build import SQLiteFile, check_path
 
 T = TypeVar("T")
 

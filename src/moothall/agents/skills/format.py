@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from moothall import ConfigError, FileError
 from moothall.agents import Folder
-from moothall.build import read_yaml
-from moothall.foundation.arguments import check_path
+from moothall.build import check_path, read_yaml
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
 MAX_NAME: Final = 64

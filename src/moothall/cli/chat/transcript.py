@@ -10,9 +10,8 @@ from typing import Any, Final
 import click
 
 from moothall import InvalidMessage, SlashError, format_slash
-from moothall.build import escaped
+from moothall.build import escaped, json_line
 from moothall.cli.screen import INDENT, Screen, folded, width_of
-from moothall.foundation.text import escaped_json
 
 MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""
@@ -41,7 +40,7 @@ def shown_message(screen: Screen, message: dict[str, Any], own_id: str) -> str:
     if name == "error":
         head += screen.styled("error:", "red") + " "
     if not isinstance(value, str):
-        text = "(nothing)" if value is None else escaped_json(value)
+        text = "(nothing)" if value is None else json_line(value, escapes=True)
     return screen.lines(head, (shown_text(text), ""))
 
 
@@ -89,7 +88,7 @@ def _typed_form(id: str, name: str, described: Any) -> str:
     try:
         line = format_slash({"to": id, "action": {"name": name}})
     except InvalidMessage:  # another program may offer any name
-        line = f"/{escaped_json(id)}.{escaped_json(name)}"
+        line = f"/{json_line(id, escapes=True)}.{json_line(name, escapes=True)}"
     return escaped(" ".join((line, *names)))[:MAX_SHOWN]
 
 

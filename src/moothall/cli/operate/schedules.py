@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moothall import ConfigError
-from moothall.build import counted, escaped
+from moothall.build import check_text, counted, escaped
 from moothall.cli.operate.waiting import as_option, user_name
 from moothall.cli.shared_options import as_usage_error, json_data_option, made_journal, print_json
 from moothall.cli.values import MomentType
-from moothall.foundation.arguments import unknown_value_error
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
@@ -41,8 +40,7 @@ def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict
         }
         if not schedules:
             raise ConfigError(f"{file} has no schedules")
-        if name is not None and name not in schedules:
-            raise unknown_value_error("SCHEDULE", sorted(schedules), name)
+        check_text("SCHEDULE", name, sorted(schedules), optional=True)
     journal_name = settings.journal or ""
     path = (
         journal_name if "://" in journal_name else str(Path(file).resolve().parent / journal_name)

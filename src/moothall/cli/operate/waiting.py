@@ -10,7 +10,7 @@ import click
 
 from moothall import ChangedArgs, ConfigError
 from moothall.actions import DECISION_KINDS
-from moothall.build import UnreadableText, escaped, read_json
+from moothall.build import UnreadableText, escaped, json_line, read_json
 from moothall.cli.recorded_runs import next_lines
 from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import (
@@ -22,7 +22,6 @@ from moothall.cli.shared_options import (
     open_journal,
     print_json,
 )
-from moothall.foundation.text import escaped_json
 from moothall.journal import Journal, Wait, Waits
 
 _HASH_CHARS: Final = 12
@@ -202,9 +201,9 @@ def show(group_journal: str | None, hash: str, journal: str | None) -> None:
     for name, each in {**fields, "action": wait.action}.items():
         click.echo(f"  {name}: {'–' if each is None else escaped(str(each))}")
     for name, each in wait.args.items():
-        click.echo(f"  {escaped(name)} = {escaped_json(each)}")
+        click.echo(f"  {escaped(name)} = {json_line(each, escapes=True)}")
         for origin in wait.origins.get(name, ()):
-            click.echo(f"    from {escaped_json(origin)}")
+            click.echo(f"    from {json_line(origin, escapes=True)}")
 
 
 @approvals.command(short_help="Permit a call.")

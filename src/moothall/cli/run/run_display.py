@@ -21,11 +21,10 @@ from moothall import (
     Reply,
     TextPiece,
 )
-from moothall.build import counted, escaped, json_text
+from moothall.build import counted, escaped, json_line, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code, hint, unsuccessful
 from moothall.cli.screen import Screen
-from moothall.foundation.text import escaped_json
 from moothall.journal import REASONS
 
 MAX_LINES: Final = 12
@@ -316,7 +315,7 @@ class RunDisplay:
 
 
 def _argument(value: Any) -> str:
-    text = escaped_json(value)
+    text = json_line(value, escapes=True)
     return text if len(text) <= MAX_ARG else f"{text[:MAX_ARG]} … ({len(text):,} characters)"
 
 

@@ -57,8 +57,8 @@ def escaped(text: str, *, lines: bool = False) -> str:
 
 
 def escaped_json(value: Any) -> str:
-    """Return a JSON value on one line, as JSON with unprintable characters escaped."""
-    text = json.dumps(value, ensure_ascii=False)
+    """Return a value as JSON on one line with unprintable characters escaped; else as a text."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
     if text.isprintable():
         return text
     # Unprintable characters can only be in a string.

@@ -10,7 +10,6 @@ from mimetypes import guess_type
 from typing import Any, Final
 
 from moothall.build import SchemaValidator, json_text, shorten
-from moothall.foundation.text import render_path
 from moothall.models import BLOCKS
 
 VERSION: Final = "1.0"
@@ -156,8 +155,8 @@ def check_params(method: str, params: Any) -> dict[str, Any]:
         raise A2AFault("INVALID_PARAMS", "params is nested too deep") from None
     wrong = _checks(method).wrong(params)
     if wrong is not None:
-        where = render_path(wrong[0], "params")
-        raise A2AFault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong[1], 200)}")
+        text = f"{wrong.place('params')} is wrong: {shorten(wrong.reason, 200)}"
+        raise A2AFault("INVALID_PARAMS", text)
     checked: dict[str, Any] = params
     return checked
 

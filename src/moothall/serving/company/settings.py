@@ -34,9 +34,7 @@ from pydantic import (
 
 from moothall import AMQPOptions, ConfigError, MoothallError
 from moothall.budget import LIMITS, Per
-from moothall.build import Space, address, nearest, read_yaml
-from moothall.foundation.arguments import unknown_value_error
-from moothall.foundation.files.field_names import FieldFault
+from moothall.build import FieldFault, Space, address, check_text, nearest, read_yaml
 from moothall.serving.company.durations import Seconds, Wait
 from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
@@ -203,8 +201,7 @@ class HTTPSettings(_SettingsPart):
 
 
 def _known_kind(kind: str) -> str:
-    if kind not in KINDS:
-        raise ValueError(str(unknown_value_error("", [*KINDS], kind)).lstrip())
+    check_text("", kind, KINDS)
     return kind
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MCPServerError
-from moothall.build import SchemaValidator, WrongSchema, one_line
+from moothall.build import SchemaValidator, one_line
 
 if TYPE_CHECKING:
     import mcp
@@ -209,7 +209,7 @@ def _fault(data: dict[str, Any], size: int) -> str:
             return f"its {key} must be an object"
         try:
             SchemaValidator(checked_schema(schema))
-        except WrongSchema as error:
+        except ValueError as error:
             return f"its {key} is no JSON schema that can be used: {one_line(str(error), 200)}"
         if key == "inputSchema" and _has_hidden(schema):
             return "a name or a value in its inputSchema has characters that nobody sees"

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.build import UnreadableText, read_json, shorten, written_whole
-from moothall.foundation.text import escaped_json
+from moothall.build import UnreadableText, json_line, read_json, shorten, written_whole
 from moothall.serving.mcp.listing import Definition
 
 _VERSION: Final = 1
@@ -94,4 +93,4 @@ class DefinitionLock:
 
 
 def _value_text(value: Any) -> str:
-    return "left out" if value is _ABSENT else shorten(escaped_json(value), 2000)
+    return "left out" if value is _ABSENT else shorten(json_line(value, escapes=True), 2000)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from moothall.build import SchemaValidator, WrongSchema, one_line
+from moothall.build import SchemaValidator, one_line
 from moothall.serving.mcp.listing import checked_schema
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def answer_of_person(
             name: SchemaValidator(field if isinstance(field, dict) else {})
             for name, field in list(fields.items())[:20]
         }
-    except WrongSchema:
+    except ValueError:
         return ElicitResult(action="decline")
     if not fields:
         line = await ask(f"{question} (yes or no)")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall import ActionError
-from moothall.build import SchemaValidator, WrongSchema, shorten
-from moothall.foundation.text import render_path
+from moothall.build import SchemaValidator, shorten
 from moothall.serving.mcp.listing import checked_schema
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
@@ -43,17 +42,18 @@ def value_of(result: Any, label: str, schema: Any = None) -> Any:
 
 def _check(structured: Any, schema: Any, label: str) -> None:
     """Refuse structured content that its schema does not allow; what is too much is not checked."""
-    if (wrong := _wrong(structured, checked_schema(schema), label)) is not None:
-        at = render_path(wrong[0])
+    checks = _checks(structured, checked_schema(schema), label)
+    if checks is not None and (wrong := checks.wrong(structured)) is not None:
+        at = wrong.place()
         text = f"it ended, with a result that its output schema does not allow{at and f' at {at}'}"
-        raise ActionError("ToolError", shorten(f"{text}: {wrong[1]}", 500), label)
+        raise ActionError("ToolError", shorten(f"{text}: {wrong.reason}", 500), label)
 
 
-def _wrong(structured: Any, schema: Any, label: str) -> tuple[list[str | int], str] | None:
-    """Return the path of what a schema does not allow, and why; None, logged, if it is too much."""
+def _checks(structured: Any, schema: Any, label: str) -> SchemaValidator | None:
+    """Return the checks of a result by a schema; None, logged, if they are too much."""
     checks = SchemaValidator.of_json(json.dumps(schema))
     if checks.measures(structured):
-        return checks.wrong(structured)
+        return checks
     logger.warning("%s: its result is too large to be checked by its output schema", label)
     return None
 
@@ -105,7 +105,7 @@ class ResultSchema:
                 returned["$defs"] = definitions
         try:
             SchemaValidator.of_json(json.dumps(returned))
-        except WrongSchema:  # a type of the user's own says so
+        except ValueError:  # a type of the user's own says so
             return None
         return cls(returned, wraps)
 
@@ -116,12 +116,15 @@ class ResultSchema:
             ActionError: the schema does not allow it; `label` names the tool
         """
         structured: dict[str, Any] = {"result": value} if self.wraps else value
-        wrong = _wrong(structured, self.schema, label)
+        checks = _checks(structured, self.schema, label)
+        wrong = None if checks is None else checks.wrong(structured)
         if wrong is None:
             return structured
-        path = ".".join(map(str, wrong[0]))
+        path = ".".join(map(str, wrong.path))
         at = f" at {path}" if path else ""
-        text = f"it ended, with a value that its return annotation does not allow{at}: {wrong[1]}"
+        text = (
+            f"it ended, with a value that its return annotation does not allow{at}: {wrong.reason}"
+        )
         raise ActionError("TypeError", shorten(text, 500), label)
 
 

@@ -8,8 +8,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from moothall.build import nearest
-from moothall.foundation.files.field_names import FieldFault
+from moothall.build import FieldFault, nearest
 from moothall.society.experiments.workflow import FieldPath
 
 _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))

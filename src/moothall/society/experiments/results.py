@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall import ConfigError
-from moothall.build import counted, display, error_text, one_line
-from moothall.foundation.arguments import unknown_value_error
+from moothall.build import check_text, counted, display, error_text, one_line
 from moothall.society.arrays import import_package
 from moothall.society.tables import arrow, trajectories_path, write_whole, writing_errors
 from moothall.society.trajectories import Trajectories
@@ -162,8 +161,7 @@ class Results:
         if self._draw is None:  # the experiment knows labels and how long a step is
             raise ConfigError(f"{self.path} has no labels: plot what experiment.run(out=…) returns")
         name = self.metrics[0] if metric is None else metric
-        if name not in self.metrics:
-            raise unknown_value_error("metric", self.metrics, name)
+        check_text("metric", name, self.metrics)
         return self._draw(self, name, path)
 
     def answers(self, survey: str | None = None) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ from pydantic import (
 )
 
 from moothall import ConfigError
-from moothall.build import counted
-from moothall.foundation.text import render_path
+from moothall.build import counted, excerpt
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.models import Source, function_of
 from moothall.society.kernel.intervention import CHANGES, Intervention
@@ -44,7 +43,11 @@ def shown_faults(lines: list[str]) -> str:
 
 def field_path(place: FieldPath) -> str:
     """Return a path as a person writes it, such as `workflow[2].run.days`."""
-    return render_path(list(place)) or "it"
+    names = (
+        f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{excerpt(part)}]"
+        for part in place
+    )
+    return "".join(names).removeprefix(".") or "it"
 
 
 class DesignPart(BaseModel):
