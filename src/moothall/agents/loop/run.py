@@ -99,6 +99,7 @@ class LoopRun:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self._clears = hasattr(memory, "take_cleared")
+        self._forgets = hasattr(memory, "forgettings")
         self.state: LoopState = LoopState(
             allowed=request.allowed, joined=[*self.thread.found_actions]
         )
@@ -319,7 +320,8 @@ class LoopRun:
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
-        self._is_forgotten()
+        if self._forgets:
+            self._is_forgotten()
         await restore_asked(record, self.budget, self.showing.action)
 
     # -- being interrupted -------------------------------------------------------------------------
@@ -520,9 +522,8 @@ class LoopRun:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""
         new = with_marks(turn.messages, turn.marks) if turn.marks else turn.messages
         try:
-            if (
-                self._is_forgotten()
-            ):  # else the thread would have a reply's end without its question
+            # Else the thread would have a reply's end without its question.
+            if self._forgets and self._is_forgotten():
                 saved = with_marks(self.state.messages, self.state.marks)
                 new, first = saved[: first + len(new)], 0
             if self.record is not None:
@@ -541,7 +542,8 @@ class LoopRun:
 
     def _is_forgotten(self) -> bool:
         """Return whether its thread was forgotten since this was called last."""
-        before, self._forgettings = self._forgettings, getattr(self.memory, "forgettings", None)
+        memory: Any = self.memory
+        before, self._forgettings = self._forgettings, memory.forgettings
         return before not in (None, self._forgettings)
 
     def _add_faults(self, turn: LoopTurn, answer: ModelAnswer, faults: str) -> None:
