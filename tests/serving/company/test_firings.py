@@ -193,10 +193,10 @@ async def begun(journal: Journal, run_id: str) -> None:
     """Record what a process leaves that was killed during the call of a firing."""
     part = await journal.begin(run_id, "Schedule", "tick", "Clock.tick")
     about = {"kind": "Schedule", "agent": "tick", "task": "Clock.tick"}
-    from moothall.agents.replies.read_record import fingerprint
+    from moothall.build import Record
 
     program = {"to": "Clock", "action": "tick"}
-    part.note("begun", {**about, "fingerprint": fingerprint(**program)})
+    part.note("begun", {**about, "fingerprint": Record.fingerprint(**program)})
     call = {"key": "call", "about": {"action": "Clock.tick"}, "asks": True}
     part.note("started", {**call, "args": {"at": run_id.rpartition("@")[2]}})
     await part.commit()
