@@ -18,13 +18,13 @@ def of_provider(provider, name, api_key, **options):
 """
 ROW = (
     (
-        '        "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),\n',
-        """        "acme": Provider(
-            *("Acme's", "https://api.acme.example/v1", "ACME_API_KEY"),
-            otel="acme.cloud",
-            form="acme.AcmeModel",
-            families=("anvil",),
-        ),
+        '    "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),\n',
+        """    "acme": Provider(
+        *("Acme's", "https://api.acme.example/v1", "ACME_API_KEY"),
+        otel="acme.cloud",
+        form="acme.AcmeModel",
+        families=("anvil",),
+    ),
 """,
     ),
 )

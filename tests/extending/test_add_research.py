@@ -42,7 +42,7 @@ LISTED = (
     ),
     ("    crossref: bool = False\n", "    pubmed: bool = False\n"),
 )
-DOI = '_DOI = re.compile(r"10\\.[0-9]{4,9}/\\S+")\n'
+ARXIV_ID = '_ARXIV_ID = re.compile(r"https?://arxiv\\.org/abs/([\\w./-]{4,40})")\n'
 NAMED = "from moothall.research.web.scholarly import search_{0} as search_{0}\n"
 TOOL = """
 def search_pubmed(*, since: date | str | None = None) -> Action:
@@ -76,7 +76,7 @@ def test_search_tool_of_a_catalogue_is_known_to_orders_command_and_page(added: A
     run = added(
         {
             "research/web/catalogues.py": LISTED,
-            "research/web/scholarly.py": ((DOI, f"\n{TOOL}"),),
+            "research/web/scholarly.py": ((ARXIV_ID, f"\n{TOOL}"),),
             "research/__init__.pyi": ((NAMED.format("crossref"), NAMED.format("pubmed")),),
         }
     )
