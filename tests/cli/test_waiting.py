@@ -251,7 +251,9 @@ def test_runs_cancel_ends_a_run_that_waits_in_the_name_of_who_did_it(folder: Pat
     assert (cancelled.stdout, cancelled.stderr) == ("run r is cancelled\n", "")
     assert "Nothing waits." in moothall("waiting", cwd=folder).stdout
     shown = moothall("runs", "r", cwd=folder).stdout
-    assert "cancelled: eva cancelled it while waiting for the approval of pay(coins=" in shown
+    (line,) = [each for each in shown.splitlines() if each.startswith("  cancelled: ")]
+    assert line.startswith("  cancelled: eva cancelled it while waiting for ")
+    assert " the approval of pay(coins=3) " in line
     assert moothall("runs", "cancel", "r", cwd=folder).returncode == 0
     with Journal(folder / "runs.db") as journal:
         ReActAgent("clerk", ScriptedModel(["Done."]), journal=journal).reply_sync(

@@ -627,21 +627,3 @@ def test_answers_report_has_headings_in_the_language_of_the_question(
     assert report.citations
     for each in headings:
         assert each in report.markdown
-
-
-def test_answers_question_of_a_depth_is_answered_for_sure_where_the_first_quote_says_deep(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "lake.md").write_text(
-        "# The lake\n\nThe lake lies between two hills. It is 4 km long.\n"
-    )
-    (tmp_path / "castle.md").write_text(
-        "# The castle\n\nThe well is 30 m deep. From the tower one sees the lake.\n"
-    )
-    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
-    sure = {
-        asked: "The answer may be here"
-        not in Researcher("r", None, asked, tools).report_sync().markdown
-        for asked in ("How deep is the well?", "How long is the lake?", "How deep is the lake?")
-    }
-    assert [*sure.values()] == [True, True, False]

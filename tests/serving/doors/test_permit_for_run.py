@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,8 @@ def test_ag_ui_resume_for_run_permits_the_next_call_of_the_action_unasked(
 ) -> None:
     def answered(payload: Any) -> list[dict[str, Any]]:
         url = serve(asgi(shop(*SCRIPT, **options(kept, tmp_path))))
-        (interrupt,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+        new = {"runId": secrets.token_hex(8)}  # the same would go on with its run
+        (interrupt,) = run(url, user("Buy."), **new)[-1]["outcome"]["interrupts"]
         schema = interrupt["responseSchema"]
         assert schema["properties"]["for"] == {"type": "string", "enum": [*OFFERED]}
         assert (schema["required"], schema["additionalProperties"]) == (["approved"], False)

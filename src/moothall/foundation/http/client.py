@@ -172,7 +172,7 @@ class HTTPClient:
                     stream = False
                     response = self._response(error.history[-1], str(error.history[-1].url))
             if stream:
-                response.keep_open(slots, (limit.when() or 0.0) - loop.time())
+                response.keep_open(self, slots, (limit.when() or 0.0) - loop.time())
                 left_open = True
             return response
         except MoothallError:

@@ -61,6 +61,7 @@ class HTTPResponse:
         self._left_bytes = max_bytes
         self._left_s = timeout_s
         self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
+        self._client: object = None  # a client that nobody holds closes its connections
 
     @property
     def may_pass(self) -> bool:
@@ -125,9 +126,9 @@ class HTTPResponse:
             raise TooLarge(f"the answer has more than {self._max_bytes} bytes")
         return data
 
-    def keep_open(self, slots: asyncio.Semaphore, left_s: float) -> None:
-        """Hold a slot until a streamed body is closed; it may wait so many seconds for more."""
-        self._slots, self._left_s = slots, left_s
+    def keep_open(self, client: object, slots: asyncio.Semaphore, left_s: float) -> None:
+        """Hold client and slot until a streamed body is closed, which may wait these seconds."""
+        self._client, self._slots, self._left_s = client, slots, left_s
 
     async def begin(self, stream: bool) -> None:
         """Read the first bytes of the body, or all of it."""

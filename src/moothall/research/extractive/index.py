@@ -60,10 +60,8 @@ class QuestionWords:
             for previous, following in pairwise(question_words)
             if degree and previous.casefold() == degree
         }
-        degree_terms = {term for term, word in self.words_by_term.items() if word in after}
-        self.degree_terms: frozenset[str] = frozenset(degree_terms)
-        """What follows `how`, such as `deep`."""
-        self._degrees = degree_terms.union(self._crossing())
+        self._degrees = {term for term, word in self.words_by_term.items() if word in after}
+        self._degrees |= set(self._crossing())
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))

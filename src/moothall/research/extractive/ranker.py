@@ -130,8 +130,6 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     share = _of_best(map(question_words.likely, there))
     share *= _PAIRS if question_words.is_unspaced else 1.0
     share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
-    if (terms := question_words.degree_terms) and not any(terms & each for each in there[:1]):
-        share = min(share, SURE - 0.01)  # its length says not how deep a lake is
     evidence = 0.0 if question_words.is_unspaced else _of_best(map(question_words.evidence, there))
     missing = question_words.missing(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)
