@@ -121,7 +121,7 @@ def take_in(texts: Texts, message: dict[str, Any], find: Callable[[str], Action 
     elif role == "tool":
         name = str(message.get("name", ""))
         if _of_unknown(message, find):
-            texts.read(content, [name])
+            texts.read(content, [name or "an action without a name"])
         else:
             texts.add(content, "program", name, result=True)
     elif role == "system":
@@ -274,7 +274,8 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
 
 def questions(call: ToolCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
-    if call.action is not None and texts.sources == [call.action.origin.described_by]:
+    described_by = "" if call.action is None else call.action.origin.described_by
+    if described_by and texts.sources == [described_by]:
         # All that was read from outside is what the tool's own server says of its tools, and the
         # server gets what the user said in any case.
         return []
