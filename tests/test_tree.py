@@ -66,7 +66,6 @@ FLOORS = {
         "arguments",
         "jsonvalue",
         "files",
-        "processes",
         "threads",
         "database",
         "sqlite",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from tests.society.population.lives import promoted
 
 from moothall import City, Journal, ScriptedModel
-from moothall.foundation.errors import ConfigError, DefinitionError, FileError
+from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.society import (
     Column,
     Grid,
@@ -33,6 +32,7 @@ from moothall.society import (
     draw_day,
     draw_map,
 )
+from moothall.society.positions import numbers
 from society.life import Bank, Busy, busy, living, state_of, town
 
 
@@ -175,7 +175,7 @@ async def test_positions_and_metrics_name_an_act_of_ones_own_as_other(rows: bool
         seen = society.positions()
         assert {seen.acts[each] for each in seen.act} == {"other"}
         assert row["working"] == 0
-        told = society.status_numbers()
+        told = numbers(society)
         assert "joy" in told
         assert "mood" not in told  # a text is no number
 
@@ -320,21 +320,6 @@ async def test_map_of_a_society_without_positions_is_refused() -> None:
             assert society.positions() is None
             with pytest.raises(ConfigError, match="positions"):
                 draw_map(society, "map.png")
-
-
-async def test_map_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
-    path = tmp_path / "map.png"
-    path.write_bytes(b"before")
-    city = City.generate(seed=1, citizens=10)
-    async with Society(10, city, seed=1) as society:
-        with pytest.raises(FileError, match=r"none/map\.png cannot be written: No such file"):
-            draw_map(society, tmp_path / "none" / "map.png")
-        with pytest.raises(ConfigError, match="no citizen has a number"):
-            draw_map(society, path, by="nothing")
-        assert path.read_bytes() == b"before"
-        draw_map(society, path)
-        assert path.read_bytes().startswith(b"\x89PNG")
-    assert os.listdir(tmp_path) == ["map.png"]
 
 
 async def test_live_positions_of_travellers_survive_a_resume(tmp_path: Path) -> None:

@@ -162,7 +162,9 @@ def test_replace_refuses_an_agent_that_is_in_another_space(space: NativeSpace, m
     old = space.add(Worker(1))
     with NativeSpace() as other:
         new = other.add(Worker(2))
-        with pytest.raises(DefinitionError, match="'worker' is in a space; remove it there first"):
+        with pytest.raises(
+            DefinitionError, match="'worker' is in another space; remove it there first"
+        ):
             space.replace(old, new)
     space.replace(old, new)  # a closed one has no agents
     assert me.ask("worker", "which").result(WAIT_S) == 2

@@ -58,6 +58,7 @@ class Block:
 
     Attributes:
         agent: the first agent that it was given to, or None
+        own_llm: the model that it was given; None for its agent's
         name: what it is called; the class's name if the class states none
         description: what it does, in words for people, models and dispatchers
         actions: descriptions of what it can do, by name: its `@action` methods, and what the class
@@ -87,7 +88,7 @@ class Block:
     ) -> None:
         self.agent: Any = None
         self.actions = dict(type(self).actions)
-        self._llm = llm
+        self.own_llm = llm
         self.environment = environment
         if block_params is None:
             from moothall.agents.params import BlockParams  # pydantic takes long to import
@@ -103,7 +104,7 @@ class Block:
     @property
     def llm(self) -> Model | None:
         """The model that it may ask: its own, else its agent's, else None."""
-        return getattr(self.agent, "llm", None) if self._llm is None else self._llm
+        return getattr(self.agent, "llm", None) if self.own_llm is None else self.own_llm
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -78,6 +78,8 @@ class Workflow:
         memory_config: what its memory's `status` holds at the beginning, by name: a type, a
             value, or both, `(float, 0.5)`; what the status has already stays
         blocks: its blocks
+        params_or_none: its parameters; None until they are given, or read as `params`
+        dispatcher_or_none: its dispatcher; None until it is given, or read as `dispatcher`
     """
 
     ParamsType: ClassVar[type[Any] | None] = None
@@ -89,8 +91,8 @@ class Workflow:
     toolbox: AgentToolbox | None = None
     memory: Any = None
     blocks: Sequence[Block] = ()
-    _params: Any = None
-    _dispatcher: BlockDispatcher | None = None
+    params_or_none: Any = None
+    dispatcher_or_none: BlockDispatcher | None = None
     max_decisions: ClassVar[int] = MAX_DECISIONS
     """How many decisions the dispatcher keeps."""
 
@@ -104,12 +106,12 @@ class Workflow:
         blocks: Iterable[Any] | None,
     ) -> None:
         """Store only what was given; the class has the defaults: a city holds very many agents."""
-        params = self._checked(params)
+        params = self.params_from(params)
         if not isinstance(toolbox, AgentToolbox | None):
             wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
             raise DefinitionError(wrong)
         parts = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
-        for each, value in {**parts, "_params": params}.items():
+        for each, value in {**parts, "params_or_none": params}.items():
             if value is not None:
                 setattr(self, each, value)
         if self.memory_config:
@@ -125,8 +127,8 @@ class Workflow:
                 if getattr(block, "agent", self) is None:
                     block.agent = self
 
-    def _checked(self, params: Any) -> Any:
-        """Return parameters, made of a dict of fields; refuse what is no parameters at all."""
+    def params_from(self, params: Any) -> Any:
+        """Return its parameters, made of a dict of fields; ConfigError for what are none."""
         kind = self.ParamsType
         params = checked_params(kind, params)
         if kind is not None and not isinstance(params, kind | None):
@@ -175,30 +177,30 @@ class Workflow:
         @property
         def params(self) -> Any:
             """Its parameters."""
-            if self._params is None:
+            if self.params_or_none is None:
                 from moothall.agents.params import AgentParams  # pydantic takes long to import
 
-                self._params = (self.ParamsType or AgentParams)()
-            return self._params
+                self.params_or_none = (self.ParamsType or AgentParams)()
+            return self.params_or_none
 
         @params.setter
         def params(self, params: Any) -> None:
-            self._params = params
+            self.params_or_none = params
 
     @property
     def dispatcher(self) -> BlockDispatcher:
         """The dispatcher that chooses among its blocks when `forward` asks it to."""
-        if self._dispatcher is None:
-            self._dispatcher = BlockDispatcher(
+        if self.dispatcher_or_none is None:
+            self.dispatcher_or_none = BlockDispatcher(
                 self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
             )
-            self._dispatcher.decisions = deque(maxlen=self.max_decisions)
-            self._dispatcher.register_blocks(self.blocks)
-        return self._dispatcher
+            self.dispatcher_or_none.decisions = deque(maxlen=self.max_decisions)
+            self.dispatcher_or_none.register_blocks(self.blocks)
+        return self.dispatcher_or_none
 
     @dispatcher.setter
     def dispatcher(self, dispatcher: BlockDispatcher) -> None:
-        self._dispatcher = dispatcher
+        self.dispatcher_or_none = dispatcher
 
     async def run(self) -> Any:
         """Run one step of the agent.

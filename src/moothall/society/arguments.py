@@ -145,7 +145,7 @@ def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
         "agents": [
             [
                 id_,
-                part_text(agent, agent._params),
+                part_text(agent, agent.params_or_none),
                 *(part_text(block, getattr(block, "params", None)) for block in agent.blocks),
             ]
             for id_, agent in agents

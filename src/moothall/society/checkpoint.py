@@ -200,7 +200,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
         else:
-            society._detach(mailboxes[id])  # it had left
+            society.detach(mailboxes[id])  # it had left
     society.broken = "a state was loaded in part"
     society.forget_step()
     if population is not None:

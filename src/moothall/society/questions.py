@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from types import SimpleNamespace
@@ -26,7 +26,6 @@ from moothall.build import (
     Mailbox,
     NotJSON,
     Record,
-    Router,
     UnreadableText,
     Unusable,
     ask_value,
@@ -45,15 +44,7 @@ from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
 from moothall.society.population.life import answers_of
 from moothall.society.population.messages import messages_of
-from moothall.society.positions import (
-    Whereabouts,
-    act_counts,
-    levels,
-    numbers,
-    spots_of,
-    topics_of,
-    whereabouts,
-)
+from moothall.society.positions import Whereabouts, spots_of, whereabouts
 from moothall.society.steps import Steps
 from moothall.society.survey import (
     Interview,
@@ -67,7 +58,6 @@ from moothall.society.survey import (
 
 if TYPE_CHECKING:
     from moothall import Model
-    from moothall.society.arrays import Array
 
 _OBJECT: Final = AnswerSchema({"type": "object"})
 _CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop does what else waits
@@ -91,18 +81,19 @@ class Experiments(Steps):
     def _spots(self) -> Any:
         return spots_of(self.city)
 
-    def _add(self, agent: Agent, router: Router) -> Mailbox:
+    def attach(self, agent: Agent) -> Mailbox:
+        """Give an agent its mailbox, and enter it into the books."""
         if self._state is None:
-            return super()._add(agent, router)
+            return super().attach(agent)
         # A run reads and changes the same books on its loop.
-        mailbox: Mailbox = self._thread.call(super()._add, agent, router)
+        mailbox: Mailbox = self.loop_thread.call(super().attach, agent)
         return mailbox
 
     async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
-        self._start()
+        self.start_loop()
         if LoopThread.is_here():
-            if self._telling and threading.get_ident() == self._thread.ident:
+            if self._telling and threading.get_ident() == self.loop_thread.ident:
                 return await function(*args)  # `progress` asks between two steps, on this loop
             raise DefinitionError("a society is run from outside: an agent cannot await a step")
         tasks: list[Any] = []
@@ -116,22 +107,22 @@ class Experiments(Steps):
                 await asyncio.wait(tasks)
 
         try:
-            return await asyncio.wrap_future(self._thread.run(on_loop))
+            return await asyncio.wrap_future(self.loop_thread.run(on_loop))
         except asyncio.CancelledError:
             with suppress(SpaceClosed):  # the society's own loop cancels a step
-                await asyncio.wrap_future(self._thread.run(wait_until_done))
+                await asyncio.wrap_future(self.loop_thread.run(wait_until_done))
             raise
 
     def on_loop(self, function: Callable[..., object], *args: object) -> Any:
         """Call a function on the society's loop between two steps; return what it returns."""
-        self._start()
+        self.start_loop()
 
         def call() -> Any:
             if self._in_step:
                 raise StateError(f"step {self.number} is under way: wait for it")
             return function(*args)
 
-        return self._thread.call(call)
+        return self.loop_thread.call(call)
 
     # -- what is asked and changed -----------------------------------------------------------------
 
@@ -208,35 +199,11 @@ class Experiments(Steps):
             the positions for a map, on a `Plane` those of the columns `x` and `y`, in a network
             those by which it is drawn; None if there are none
         """
-        self._start()
+        self.start_loop()
         # Without a population, a city of one's own may grow.
         spots = spots_of(self.city) if self.population is None else self._spots
-        positions: Whereabouts | None = self._thread.call(whereabouts, self, spots)
+        positions: Whereabouts | None = self.loop_thread.call(whereabouts, self, spots)
         return positions
-
-    def act_counts(self) -> list[int]:
-        """Return how many citizens do each of the acts of `Whereabouts`, in that order."""
-        return act_counts(self)
-
-    def status_numbers(self) -> dict[str, str]:
-        """Return what of a citizen's status is a number: a name for people, by its path.
-
-        A path is one such as `money`, `needs.hunger` or `opinions.music`, or a column's name.
-        """
-        return numbers(self)
-
-    def levels(self, path: str) -> Array:
-        """Return a number of each citizen's status, in id order; NaN where there is none.
-
-        Args:
-            path: a path of `status_numbers`
-        """
-        return levels(self, path)
-
-    @property
-    def topics(self) -> Sequence[str]:
-        """The topics of which citizens have opinions."""
-        return topics_of(self)
 
     def respondent(self, citizen: str | int) -> Respondent:
         """Return copies of what a citizen is now; from any thread, at any time, as `positions`.
@@ -245,13 +212,13 @@ class Experiments(Steps):
             ConfigError: there is no such citizen
             StateError: its state is not JSON data
         """
-        self._start()
+        self.start_loop()
 
         def look() -> Respondent:
             ((id, mailbox),) = self._to_ask([citizen]).items()
             return self._respondent(id, mailbox, self._view_now())
 
-        respondent: Respondent = self._thread.call(look)
+        respondent: Respondent = self.loop_thread.call(look)
         return respondent
 
     def _to_ask(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
@@ -282,8 +249,8 @@ class Experiments(Steps):
             ConfigError: its step is past or has begun, or it closes a place that is unknown
             JournalError: it cannot be recorded in the run
         """
-        self._start()
-        self._thread.call(self._intervene, intervention)
+        self.start_loop()
+        self.loop_thread.call(self._intervene, intervention)
 
     def _intervene(self, intervention: Intervention) -> None:
         if not isinstance(intervention, Intervention):

@@ -157,7 +157,7 @@ class Society(Experiments):
             citizens = ()
         arguments.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
-        self._thread.end_with(self)
+        self.loop_thread.end_with(self)
         self.city: Any = city
         self.seed: int = seed
         self.population: Population | None = population
@@ -176,7 +176,7 @@ class Society(Experiments):
         self._journal = None if journal is None else Journal.from_argument(journal, "Society")
         try:
             if population is not None:
-                self._start()
+                self.start_loop()
                 begin_life(self, population)
             for agent in arguments.agents_of(citizens, city, seed, people):
                 self.add(agent)
@@ -194,7 +194,7 @@ class Society(Experiments):
     @property
     def agents(self) -> Sequence[Any]:
         """The agents, in id order; a citizen in columns becomes one when it is taken, `[n]`."""
-        columns = self.in_columns and not self._closed
+        columns = self.in_columns and not self.is_closed
         return columns_first.Citizens(self) if columns else super().agents
 
     def agent_of_row(self, row: int) -> Any:
@@ -206,7 +206,7 @@ class Society(Experiments):
 
     def make_agents(self) -> None:
         """Make agents of citizens that live in columns by the society's own choice."""
-        if self.in_columns and not self._closed:
+        if self.in_columns and not self.is_closed:
             self._at_rest(partial(columns_first.look_at_all, self))
 
     def _at_rest(self, function: Callable[[], object]) -> Any:
@@ -216,9 +216,9 @@ class Society(Experiments):
             async with self._between:
                 return function()
 
-        self._start()
-        if threading.get_ident() != self._thread.ident:
-            return self._thread.run(between).result()
+        self.start_loop()
+        if threading.get_ident() != self.loop_thread.ident:
+            return self.loop_thread.run(between).result()
         if self._in_step and self.want_tables is None:
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
         return function()
@@ -229,7 +229,7 @@ class Society(Experiments):
 
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
-        if self.in_columns and self.population is not None and not self._closed and group is None:
+        if self.in_columns and self.population is not None and not self.is_closed and group is None:
             return columns_first.ids_of(self)
         return super().ids(group)
 
@@ -577,7 +577,7 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
-        form = columns_first if self.in_columns and not self._closed else checkpoint
+        form = columns_first if self.in_columns and not self.is_closed else checkpoint
         state: dict[str, object] = self.on_loop(form.state_of, self)
         return state
 
@@ -590,5 +590,5 @@ class Society(Experiments):
             StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(checkpoint.as_bytes(state, "a state"))
-        form = columns_first if self.in_columns and not self._closed else checkpoint
+        form = columns_first if self.in_columns and not self.is_closed else checkpoint
         self.on_loop(form.load, self, copied)

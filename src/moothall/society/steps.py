@@ -345,7 +345,7 @@ class Steps(Space):
     @property
     def router(self) -> SocietyRouter:
         """The router of messages."""
-        return cast(SocietyRouter, self._router or self._start())
+        return cast(SocietyRouter, super().router)
 
     @property
     def agents(self) -> Sequence[Any]:
@@ -383,22 +383,28 @@ class Steps(Space):
         """The mailboxes of citizens, in id order."""
         return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
 
-    def _make_router(self) -> Router:
+    def make_router(self) -> Router:
+        """Return a router that delivers messages in steps."""
         return SocietyRouter(
-            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._on_turn_end
+            self.loop_thread,
+            self.mailbox_capacity,
+            self._reached,
+            self._turn_timeout_s,
+            self._on_turn_end,
         )
 
-    def _add(self, agent: Agent, router: Router) -> Mailbox:
+    def attach(self, agent: Agent) -> Mailbox:
+        """Give an agent its mailbox, and enter it into the books."""
         if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         id, population = str(agent.id), self.population
         if self.in_columns and population is not None and id in self.books.where:
             raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
-        return self._enter(agent, router)
+        return self._enter(agent)
 
-    def _enter(self, agent: Agent, router: Router, *, now: bool = False) -> Mailbox:
+    def _enter(self, agent: Agent, *, now: bool = False) -> Mailbox:
         """Add an agent to the books, within a step in the commit stage, or now."""
-        mailbox = cast(SocietyMailbox, super()._add(agent, router))
+        mailbox = cast(SocietyMailbox, super().attach(agent))
         self._order = None
         if self._in_step and not now:
             self._come.append(mailbox)
@@ -406,12 +412,13 @@ class Steps(Space):
         try:
             self.enter_books(mailbox)
         except ConfigError:
-            self._detach(mailbox)
+            self.detach(mailbox)
             raise
         return mailbox
 
-    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
-        super()._detach(mailbox, *spared)
+    def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        """Take an agent out of the society, and of its books once its step is over."""
+        super().detach(mailbox, *spared)
         if isinstance(mailbox, SocietyMailbox) and mailbox.joined_threads:
             cast(Any, mailbox.agent).shared = False  # elsewhere each sender has its own again
         self._order = None
@@ -426,8 +433,9 @@ class Steps(Space):
             raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
         super().replace(agent, new)
 
-    def _came(self, agent: Agent) -> None:
-        super()._came(agent)
+    def note_agent(self, agent: Agent) -> None:
+        """Hand an agent what the one has in whose place it comes."""
+        super().note_agent(agent)
         mailbox = cast(SocietyMailbox, agent.space_mailbox)
         if mailbox.suspended is not None:  # it takes the place of another
             mailbox.look_at_agent()
@@ -450,7 +458,7 @@ class Steps(Space):
                 (), id, self.number, f"it leaves, and {heir!r} is no heir: {reason}"
             )
         self.books.leave(id)
-        if self._closed or self.population is None:
+        if self.is_closed or self.population is None:
             return
         if self.in_columns:
             leave_row(self, id)
@@ -469,7 +477,7 @@ class Steps(Space):
                     self.enter_books(mailbox)
             except ConfigError as error:
                 self._fail(mailbox, str(error), "could not come")
-                self._detach(mailbox)
+                self.detach(mailbox)
                 self._removed.clear()
 
     def forget_step(self) -> None:
@@ -500,7 +508,10 @@ class Steps(Space):
             return
         if agent.llm is not None and isinstance(agent.memory, CitizenMemory):
             agent.memory.lead()
-        for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
+        for holder, name in (
+            (agent.dispatcher_or_none, "llm"),
+            *((b, "own_llm") for b in agent.blocks),
+        ):
             model = getattr(holder, name, None)
             if model is not None:
                 if type(model) is AskedModel:  # of another society
@@ -557,11 +568,11 @@ class Steps(Space):
 
     def add_row_agent(self, agent: Agent, row: int) -> None:
         """Add the agent that a row has become, with what the row was told."""
-        self._enter(agent, self.router, now=True)
+        self._enter(agent, now=True)
         life.take_mailbox(self, agent, row)
 
     def remove_row_agent(self, agent: Agent, row: int) -> None:
         """Remove an agent that becomes a row again, which gets its messages."""
-        super()._detach(life.leave_mailbox(self, agent, row))
+        super().detach(life.leave_mailbox(self, agent, row))
         self._order = None
         self.books.leave(str(agent.id))

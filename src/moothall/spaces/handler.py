@@ -25,7 +25,16 @@ from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import error_message, log_failure, printable
 from moothall.foundation.threads import DATA, WORKERS, awaited, call_user
-from moothall.spaces.delivery import ANSWER, ASKING, FINISHED, REQUEST, Delivery, RouterPort
+from moothall.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    CALLBACK,
+    FINISHED,
+    REQUEST,
+    RUNNING,
+    Delivery,
+    RouterPort,
+)
 from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -133,6 +142,13 @@ async def traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
         return await awaited(await work)
 
     return await tracing.in_span(handled, "handling", delivery)
+
+
+def callback_of(mailbox: Any, name: str) -> Delivery:
+    """Return the delivery that a callback of an agent, such as `after_add`, runs as."""
+    delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
+    delivery.mailbox, delivery.state = mailbox, RUNNING
+    return delivery
 
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:

@@ -57,7 +57,8 @@ class NativeSpace(Space):
     # By sender, the agents that keep threads of it, which they drop when it leaves.
     _keepers: dict[str, WeakValueDictionary[str, Agent]] | None = None
 
-    def _came(self, agent: Any) -> None:
+    def note_agent(self, agent: Any) -> None:
+        """Have an agent that has come note the senders of its threads here."""
         agent.note_senders()
 
     def note_keeper(self, agent: Agent, sender: str) -> None:
@@ -78,8 +79,9 @@ class NativeSpace(Space):
             keepers[sender] = WeakValueDictionary()
         keepers[sender][str(agent.id)] = agent
 
-    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
-        super()._detach(mailbox, *spared)
+    def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        """Take an agent out of the space; others drop their threads of it."""
+        super().detach(mailbox, *spared)
         if not mailbox.router.ending:
             self._sender_left(mailbox.id)
 

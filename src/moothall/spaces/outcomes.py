@@ -114,7 +114,7 @@ class Outcomes:
             else:
                 delivery.answered = True
                 if kind != ANSWER:
-                    self._answer(delivery, value, None)
+                    self.send_answer(delivery, value, None)
                 if delivery.recorder is not None:
                     delivery.recorder.concluded(delivery)
 
@@ -133,7 +133,7 @@ class Outcomes:
             else:
                 self.answer_lost(delivery.envelope.to, str(error))
         else:
-            self._answer(delivery, None, error)
+            self.send_answer(delivery, None, error)
         if delivery.recorder is not None:
             delivery.recorder.concluded(delivery)
 
@@ -197,7 +197,8 @@ class Outcomes:
         """Return the error of messages to an agent that was removed, or whose space is closing."""
         return self.closed_error() if self.ending else AgentStopped(f'agent "{id}" was removed')
 
-    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
+    def send_answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
+        """Send the sender of a message its outcome, if that wants one."""
         answer = answers(delivery, value, error)
         if answer is None or self.closed:
             return
@@ -206,7 +207,7 @@ class Outcomes:
             if delivery.agent is not None:
                 delivery.agent.sender_left(envelope.to)  # its message has made a thread since
             if self.observers:
-                self._show(envelope)
+                self.show(envelope)
             logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)
             return
         reply = Delivery(envelope, ANSWER)
@@ -289,14 +290,15 @@ class Outcomes:
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         answer = answers(delivery, value, error)
         if answer is not None and not (value is None and error is None):
-            self._show(answer[0])
+            self.show(answer[0])
 
     def _show_once(self, delivery: Delivery) -> None:
         if not delivery.is_shown:
             delivery.is_shown = True
-            self._show(delivery.envelope)
+            self.show(delivery.envelope)
 
-    def _show(self, envelope: Envelope) -> None:
+    def show(self, envelope: Envelope) -> None:
+        """Show a message to those that observe the space."""
         notification = (self.observers, envelope.to_dict, "observer", logger, BaseException)
         for failed in call_observers(*notification):
             self.observers = tuple(each for each in self.observers if each is not failed)

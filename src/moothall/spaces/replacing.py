@@ -46,6 +46,12 @@ def not_here(agent: Agent | str | int) -> AgentNotFound:
     return AgentNotFound(f"no agent {agent!r} in this space")
 
 
+def check_free(agent: Agent) -> None:
+    """Raise DefinitionError if an agent is in a space that is open."""
+    if agent.space_mailbox is not None and not agent.space_mailbox.space.is_closed:
+        raise DefinitionError(f"agent {agent.id!r} is in another space; remove it there first")
+
+
 def check_successor(old: Agent, new: Agent) -> None:
     """Check that an agent can take the place of another; DefinitionError if not."""
     if new is not old and address(new.id) != address(old.id):
@@ -57,8 +63,8 @@ def check_successor(old: Agent, new: Agent) -> None:
             f"agent {old.id!r}: a {type(new).__name__} cannot take the place of a "
             f"{type(old).__name__}, whose messages are in other lanes: remove it first"
         )
-    if new is not old and new.space_mailbox is not None and not new.space_mailbox.space._closed:
-        raise DefinitionError(f"agent {new.id!r} is in a space; remove it there first")
+    if new is not old:
+        check_free(new)
 
 
 async def retire(mailbox: Mailbox) -> None:

@@ -21,24 +21,28 @@ class Request:
 
     Await it in async code, on any loop; wait in a thread with `result`. It ends exactly once.
     Dropping the last reference to it cancels it.
+
+    Attributes:
+        delivery: the message, with its outcome once it has ended
+        router: what sends it
     """
 
-    __slots__ = ("__weakref__", "_delivery", "_router")
+    __slots__ = ("__weakref__", "delivery", "router")
 
     def __init__(self, delivery: Delivery, router: RouterPort) -> None:
-        self._delivery = delivery
-        self._router = router
+        self.delivery: Delivery = delivery
+        self.router: RouterPort = router
 
     def __del__(self) -> None:
-        delivery = self._delivery
+        delivery = self.delivery
         if not delivery.answered:
             # May run in any thread, at any point: it only posts to the loop.
-            self._router.drop(delivery)
+            self.router.drop(delivery)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        delivery = self._delivery
+        delivery = self.delivery
         if not delivery.answered:
-            router = self._router
+            router = self.router
             if get_ident() == router.thread_id:
                 handling: Any = CURRENT.get()
                 if handling is not None:
@@ -62,7 +66,7 @@ class Request:
         return delivery.value
 
     def _wait_here(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
-        delivery = self._delivery
+        delivery = self.delivery
         future: asyncio.Future[None] = loop.create_future()
         # One waiter is the rule, and needs no lock; every further one is a callback.
         if delivery.waiter is None:
@@ -77,7 +81,7 @@ class Request:
 
     def _wait_elsewhere(self) -> Generator[Any, None, None]:
         """Wait on a loop that is not the space's."""
-        self._router.thread.check_process()
+        self.router.thread.check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -87,10 +91,10 @@ class Request:
             except RuntimeError:
                 return  # that loop is closed: nothing waits there any more
 
-        self._delivery.on_end(wake)
+        self.delivery.on_end(wake)
         handling: Any = CURRENT.get()
         try:
-            with waiting(handling, self._delivery):
+            with waiting(handling, self.delivery):
                 yield from future
         except BaseException:
             self.cancel()
@@ -99,14 +103,14 @@ class Request:
     def result(self, timeout: float | None = None) -> Any:
         """Wait in a thread; return the value or raise the error."""
         check_timeout("timeout=", timeout)
-        delivery = self._delivery
+        delivery = self.delivery
         if not delivery.answered:
-            if get_ident() == self._router.thread_id:
+            if get_ident() == self.router.thread_id:
                 raise RuntimeError(
                     f"result() of the request to {delivery} was called on the space's own loop, "
                     "where it would wait for ever: await the request instead"
                 )
-            self._router.thread.check_process()
+            self.router.thread.check_process()
             # Not an Event, whose lock this thread may hold when a signal handler closes the space.
             signal: SimpleQueue[None] = SimpleQueue()
             notify = partial(signal.put, None)
@@ -129,18 +133,18 @@ class Request:
 
     def cancel(self) -> None:
         """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
-        delivery = self._delivery
+        delivery = self.delivery
         if not delivery.answered:
             error = RequestCancelled(f'the request to "{delivery}" was cancelled')
-            self._router.call_soon(self._router.abort, delivery, error)
+            self.router.call_soon(self.router.abort, delivery, error)
 
     def done(self) -> bool:
         """Return whether the outcome is there."""
-        return self._delivery.answered
+        return self.delivery.answered
 
     def __repr__(self) -> str:
-        state = "ended" if self._delivery.answered else "pending"
-        return f"<Request to {self._delivery}, {state}>"
+        state = "ended" if self.delivery.answered else "pending"
+        return f"<Request to {self.delivery}, {state}>"
 
 
 def _pass_sources(delivery: Delivery) -> None:

@@ -152,10 +152,10 @@ class Router(Outcomes):
             if to in self.mailboxes:
                 self.post(Delivery(envelope, kind))
             elif self.observers:
-                self._show(envelope)
+                self.show(envelope)
             return
         if self.observers:
-            self._show(envelope)
+            self.show(envelope)
         ready = self._ready
         is_help = envelope.name == "help"
         heavy, to_all = type(envelope.args) is Nested, to == EVERYONE
@@ -175,7 +175,7 @@ class Router(Outcomes):
                 receiver.accept(delivery)
             else:
                 if envelope.name in receiver.offers:  # else it would be ignored
-                    self.refuse(delivery, self._full(receiver))
+                    self.refuse(delivery, self.full_error(receiver))
                 continue
             if not receiver.ready:
                 receiver.ready = True
@@ -218,7 +218,7 @@ class Router(Outcomes):
         heavy = type(delivery.envelope.args) is Nested
         if (heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
             delivery.mailbox = mailbox
-            self.refuse(delivery, self._full(mailbox))
+            self.refuse(delivery, self.full_error(mailbox))
             return
         if self.meter is not None:
             delivery.since = self.loop.time()
@@ -352,7 +352,8 @@ class Router(Outcomes):
         """Return whether no message is on its way to these mailboxes."""
         return not self._expected
 
-    def _full(self, mailbox: Mailbox) -> RequestError:
+    def full_error(self, mailbox: Mailbox) -> RequestError:
+        """Return the error of a message that a mailbox takes no more."""
         if mailbox.finishing:
             return self.stopped_error(mailbox.id)
         waits = f"{self.capacity} messages"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from moothall.actions.approval import Approver, check_approver
-from moothall.actions.message import Envelope, address, check_groups
+from moothall.actions.message import address, check_groups
 from moothall.agents.agent import CURRENT, Agent, overrides
 from moothall.foundation.arguments import (
     check_boolean,
@@ -20,13 +20,13 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.foundation.text import counted, log_failure
 from moothall.foundation.threads import guard, loop_is_running, refuse_on_loop
-from moothall.spaces.delivery import CALLBACK, RUNNING, Delivery
+from moothall.spaces import replacing
+from moothall.spaces.delivery import Delivery
 from moothall.spaces.draining import counts, drained, idle
-from moothall.spaces.handler import call_callback
+from moothall.spaces.handler import call_callback, callback_of
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.replacing import check_successor, not_here, retire, succeed, wait_for_callbacks
 from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
@@ -48,6 +48,13 @@ class Space:
 
     One event loop runs all agents, in a thread that starts at the first `add`. The public methods
     are short, and may be called in any thread, on any loop and from inside actions.
+
+    A space with rules of its own overrides `make_router`, `attach`, `note_agent` and `detach`.
+
+    Attributes:
+        mailbox_capacity: how many messages may wait for one agent
+        is_closed: whether it is closed
+        loop_thread: the thread of its event loop
     """
 
     mailbox_type: type[Mailbox] | None = None
@@ -72,13 +79,14 @@ class Space:
         if approver is not None:
             check_approver(approver, type(self).__name__)
         self.approver = approver
-        self._capacity, self._capacity_bytes = mailbox, mailbox_bytes
+        self.mailbox_capacity: int = mailbox
+        self._capacity_bytes = mailbox_bytes
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self._starting = guard()
         self._members = guard()
-        self._closed = False
+        self.is_closed: bool = False
         self._dropped: dict[str, int] = {}  # by agent, how many messages it left at the end
-        self._thread = LoopThread(
+        self.loop_thread: LoopThread = LoopThread(
             f"moothall-{type(self).__name__}", self._closing, self._on_loop_end
         )
         self._router: Router | None = None
@@ -117,10 +125,10 @@ class Space:
         check_boolean("add: shared=", shared)
         names = check_groups(groups)
         agent.check_joining()
-        router = self._start()
-        mailbox = self._add(agent, router)
+        self.start_loop()
+        mailbox = self.attach(agent)
         mailbox.shared, mailbox.groups = shared, names
-        self._came(agent)
+        self.note_agent(agent)
         self._settle_in(mailbox, waits=not loop_is_running())
         return agent
 
@@ -145,11 +153,11 @@ class Space:
             RuntimeError: `drain`, where an event loop is running: `await space.aremove(…)` there
         """
         router = self._router
-        if router is None or self._closed:
-            raise not_here(agent)
+        if router is None or self.is_closed:
+            raise replacing.not_here(agent)
         if drain:
             refuse_on_loop("remove(drain=True)", "space.aremove(agent, drain=True)")
-            self._thread.run(self._finish, self._mailbox_of(agent)).result()
+            self.loop_thread.run(self._finish, self._mailbox_of(agent)).result()
         handling = CURRENT.get()
         removal = self._remove(agent, router, handling)
         # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
@@ -163,10 +171,8 @@ class Space:
 
     async def _finish(self, mailbox: Mailbox) -> None:
         """Wait until an agent has handled what waits for it; let it take nothing new."""
-        router = self._router
-        assert router is not None
         await self._take_no_more(mailbox)
-        await idle(router, only=mailbox)
+        await idle(self.router, only=mailbox)
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
         mailbox.finish_waiting()
@@ -190,20 +196,25 @@ class Space:
                 raise DefinitionError(f"replace takes an agent for an agent, got {each!r:.80}")
         refuse_on_loop("replace", "it in a thread: asyncio.to_thread(space.replace, …)")
         mailbox = self._mailbox_of(agent)
-        check_successor(agent, new)
+        replacing.check_successor(agent, new)
         new.check_joining()
-        self._thread.run(self._replace, mailbox, new).result()
+        self.loop_thread.run(self._replace, mailbox, new).result()
 
     async def _replace(self, mailbox: Mailbox, new: Agent) -> None:
         mailbox.suspend()
         # Once: a successor whose `after_add` raised has left the place to another.
         if not mailbox.retired:
-            await retire(mailbox)
+            await replacing.retire(mailbox)
             mailbox.retired = True
-        await succeed(mailbox, new, partial(self._came, new))
+        await replacing.succeed(mailbox, new, partial(self.note_agent, new))
         resume, mailbox.suspended, mailbox.retired = mailbox.suspended, None, False
         if resume is not None:
             resume()
+
+    @property
+    def router(self) -> Router:
+        """What takes its messages in; the first use starts it, as `start_loop` does."""
+        return self._router or self.start_loop()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -212,7 +223,7 @@ class Space:
 
     def suspend(self, agent: Agent) -> None:
         """Have an agent handle no more messages until another takes its place."""
-        self._thread.call_soon(self._mailbox_of(agent).suspend)
+        self.loop_thread.call_soon(self._mailbox_of(agent).suspend)
 
     def meter(self, on_end: Callable[[Delivery], None]) -> None:
         """Call `on_end(delivery)`, on the loop, with each request to an agent here at its end."""
@@ -220,18 +231,18 @@ class Space:
         if self._router is not None:
             self._router.meter = on_end
 
-    def _came(self, agent: Agent) -> None:
-        """Note that an agent has come, new or in the place of another."""
+    def note_agent(self, agent: Agent) -> None:
+        """Note that an agent has come, new or in the place of another; it has its mailbox."""
 
     @property
     def _boxes(self) -> dict[str, Mailbox]:
-        return {} if self._router is None or self._closed else self._router.mailboxes
+        return {} if self._router is None or self.is_closed else self._router.mailboxes
 
     def _mailbox_of(self, agent: Agent | str | int) -> Mailbox:
         """Return the mailbox of an agent or id that is here."""
         mailbox = self._boxes.get(address(agent.id if isinstance(agent, Agent) else agent))
         if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
-            raise not_here(agent)
+            raise replacing.not_here(agent)
         return mailbox
 
     def ids(self, group: str | None = None) -> list[str]:
@@ -253,7 +264,7 @@ class Space:
 
     def give_outbox(self, agent: Agent) -> None:
         """Let an agent send that is not in the space: nothing reaches it, and its id stays free."""
-        router = self._start()
+        router = self.start_loop()
         router.senders.add(address(agent.id))
         agent.space_mailbox = agent.space_mailbox or Mailbox(agent, self, router)
 
@@ -342,10 +353,9 @@ class Space:
 
     def _idle(self, method: str, timeout: float) -> dict[str, int]:
         refuse_on_loop(method, f"asyncio.to_thread(space.{method})")
-        router = self._router
-        if router is None or self._closed:
+        if self._router is None or self.is_closed:
             return {}
-        return dict(self._thread.run(idle, router, timeout).result())
+        return dict(self.loop_thread.run(idle, self._router, timeout).result())
 
     def close(self) -> None:
         """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
@@ -355,9 +365,9 @@ class Space:
         """
         with self._starting:
             if self._router is None:
-                self._closed = True
+                self.is_closed = True
                 return
-        self._thread.stop()
+        self.loop_thread.stop()
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits in the space and what each agent is doing.
@@ -378,13 +388,12 @@ class Space:
         router = self._router
         if everywhere:
             refuse_on_loop("statistics", "asyncio.to_thread(space.statistics, everywhere=True)")
-        if router is None or self._closed:
+        if router is None or self.is_closed:
             return {"agents": {}, "deadlines": 0}
-
         if everywhere:
-            agents = self._thread.run(self._count_everywhere).result()
+            agents = self.loop_thread.run(self._count_everywhere).result()
         else:
-            agents = self._count() if LoopThread.is_here() else self._thread.call(self._count)
+            agents = self._count() if LoopThread.is_here() else self.loop_thread.call(self._count)
         return {"agents": agents, "deadlines": router.pending}
 
     def _count(self) -> dict[str, Any]:
@@ -407,58 +416,59 @@ class Space:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else counted(len(self._boxes), "agent")
+        state = "closed" if self.is_closed else counted(len(self._boxes), "agent")
         return f"<{type(self).__name__}, {state}>"
 
     _observe_everywhere = _observe
 
     # -- agents come and go ------------------------------------------------------------------------
 
-    def _start(self) -> Router:
+    def start_loop(self) -> Router:
+        """Start its loop, unless it runs, and return its router; SpaceClosed once it is closed."""
         with self._starting:
             self._check_open()
             if self._router is not None:
                 return self._router
             self._prepare()
-            self._thread.start()
-            router = self._make_router()
+            self.loop_thread.start()
+            router = self.make_router()
             router.observers = self._observers
             router.meter = self._ended_request
             # Last, once it is whole: whoever finds a router uses it without this lock.
             self._router = router
-            if self._closed:  # a signal handler did that meanwhile
-                self._thread.stop()
+            if self.is_closed:  # a signal handler did that meanwhile
+                self.loop_thread.stop()
         WATCHDOG.watch(router)
         return router
 
     def _check_open(self) -> None:
-        if self._closed:
-            self._thread.check_process()
+        if self.is_closed:
+            self.loop_thread.check_process()
             raise SpaceClosed("the space is closed; make another")
 
     def _prepare(self) -> None:
         """Create what the space needs, or raise why that fails."""
 
-    def _make_router(self) -> Router:
-        """Return the router that delivers the messages; the loop's thread already runs."""
-        return Router(self._thread, self._capacity, self._capacity_bytes)
+    def make_router(self) -> Router:
+        """Return a router to deliver the messages; `loop_thread` already runs."""
+        return Router(self.loop_thread, self.mailbox_capacity, self._capacity_bytes)
 
-    def _add(self, agent: Agent, router: Router) -> Mailbox:
-        id = address(agent.id)
+    def attach(self, agent: Agent) -> Mailbox:
+        """Give an agent that is being added its mailbox, and return that; raise as `add` does."""
+        id, router = address(agent.id), self.router
         kind = self.mailbox_type or (LanedMailbox if overrides(agent, "find_lane") else Mailbox)
         mailbox = kind(agent, self, router)
         with self._members:
-            if self._closed or router.ending:
+            if self.is_closed or router.ending:
                 raise SpaceClosed("the space is closed; make another")
             if id in router.mailboxes:
                 raise DuplicateAgent(
                     f"an agent {id!r} is in the space already, and ids are unique; "
                     f"to replace it, space.remove({id!r}) first"
                 )
-            if agent.space_mailbox is not None and not agent.space_mailbox.space._closed:
-                raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
+            replacing.check_free(agent)
             if overrides(agent, "after_add"):
-                mailbox.arriving = self._delivery(mailbox, "after_add")
+                mailbox.arriving = callback_of(mailbox, "after_add")
                 mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
             agent.space_mailbox = mailbox
@@ -481,13 +491,13 @@ class Space:
                 return mailbox.leaving
             spared = handling if handling is not None and handling.mailbox is mailbox else None
             name = "before_remove" if overrides(mailbox.agent, "before_remove") else "removed"
-            removal = mailbox.leaving = self._delivery(mailbox, name)
+            removal = mailbox.leaving = callback_of(mailbox, name)
         if name == "before_remove":
             return self._begin(mailbox, removal, spared)
 
         def leave() -> None:
-            self._detach(mailbox, spared)
-            released = self._thread.spawn(self._released(mailbox))
+            self.detach(mailbox, spared)
+            released = self.loop_thread.spawn(self._released(mailbox))
             released.add_done_callback(lambda _: router.settle(removal, None, None))
 
         # In turn: what was sent to it before this is in its mailbox by then, and is ended.
@@ -525,7 +535,7 @@ class Space:
                     raise
             finally:
                 if leaves:
-                    self._detach(mailbox, delivery, spared)
+                    self.detach(mailbox, delivery, spared)
                     await self._released(mailbox)
 
         def begin() -> None:
@@ -538,15 +548,9 @@ class Space:
     async def _released(self, mailbox: Mailbox) -> None:
         """Wait until what a removed agent has outside this process is released."""
 
-    def _delivery(self, mailbox: Mailbox, name: str) -> Delivery:
-        delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
-        delivery.mailbox, delivery.state = mailbox, RUNNING
-        return delivery
-
-    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
-        """Take an agent out of the space and end what it was doing; on the loop."""
-        router = self._router
-        assert router is not None
+    def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        """Take an agent out of the space; end what it was doing, except `spared`; on the loop."""
+        router = self.router
         with self._members:
             # Another agent may have the id by now, and this one be in another space.
             if router.mailboxes.get(mailbox.id) is mailbox:
@@ -565,8 +569,7 @@ class Space:
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""
-        router = self._router
-        assert router is not None
+        router = self.router
         if self.grace_s is not None:
             await drained(router, self.grace_s)
         with self._members:
@@ -577,10 +580,10 @@ class Space:
             if overrides(mailbox.agent, "before_remove")
         ]
         # These still send and ask, so the router is closed after them.
-        await wait_for_callbacks(leaving)
-        self._closed = router.closed = True
+        await replacing.wait_for_callbacks(leaving)
+        self.is_closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
-            self._detach(mailbox)
+            self.detach(mailbox)
         if self._dropped and not self._keeps_waiting:
             logger.warning(
                 "the space was closed before its agents handled %s", counts(self._dropped)
@@ -590,9 +593,8 @@ class Space:
         WATCHDOG.forget(router)
 
     def _on_loop_end(self) -> None:
-        self._closed = True
+        self.is_closed = True
         if self._router is not None:
-            # The system may give the thread's identifier to another.
-            self._router.thread_id = 0
-            if not self._thread.inherited:
+            self._router.thread_id = 0  # the system may give it to another thread
+            if not self.loop_thread.inherited:
                 self._router.tasks.abandon()

@@ -158,7 +158,7 @@ def test_agent_that_is_given_up_is_not_there_for_callers_by_http(
     )
 
     async def work(me: Agent) -> None:
-        company.space._thread.call_soon(company.agents["D"].dying.set)  # type: ignore[attr-defined]
+        company.space.loop_thread.call_soon(company.agents["D"].dying.set)  # type: ignore[attr-defined]
         await until(lambda: "D" not in company.space.ids())
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{company.port}") as http:
             models = (await http.get("/v1/models")).json()["data"]
@@ -185,7 +185,7 @@ def test_metrics_count_the_replies_that_waited_for_an_agent_made_anew(
     async def work(me: Agent) -> None:
         answered = 0
         for number in range(5):
-            company.space._thread.call_soon(company.agents["D"].dying.set)  # type: ignore[attr-defined]
+            company.space.loop_thread.call_soon(company.agents["D"].dying.set)  # type: ignore[attr-defined]
             await until(lambda: company.health()["agents"]["D"]["deaths"] > number)  # noqa: B023
             asked = [me.ask("D", "say", content=f"{each}") for each in range(10)]
             answered += [await each for each in asked].count("yes")
@@ -244,7 +244,7 @@ def deaths_under_load(
         loop = asyncio.get_running_loop()
         for number in range(deaths):
             agent = company.agents[name]
-            company.space._thread.call_soon(agent.dying.set)  # type: ignore[attr-defined]
+            company.space.loop_thread.call_soon(agent.dying.set)  # type: ignore[attr-defined]
             begun = loop.time()
             await until(lambda: company.health()["agents"][name]["restarts"] > number)  # noqa: B023
             slowest = max(slowest, loop.time() - begun)

@@ -15,7 +15,7 @@ from moothall import Agent, AMQPOptions, AMQPSpace
 with AMQPSpace(amqp_options=AMQPOptions("127.0.0.1", {port}), exchange="{exchange}") as space:
     space.add(Agent("a"))
     print(*space.add(Agent("me")).ask("a", "help").result(timeout=20))
-    print(type(space._thread.loop).__module__)
+    print(type(space.loop).__module__)
 """
 
 

@@ -68,7 +68,7 @@ class ChattyAI(Threaded):
     ) -> None:
         super().__init__(id, **options)
         self.take_parts(model=model, memory=memory, system_prompt=system_prompt)
-        if (fault := self._one_thread_only()) is not None:
+        if (fault := self.thread_fault()) is not None:
             raise DefinitionError(
                 f"agent {id!r} has a conversation with each sender, which its memory= cannot keep "
                 f"apart: {fault}; pass a SQLiteMemory, or a function of the thread's id that makes "
@@ -99,7 +99,7 @@ class ChattyAI(Threaded):
         Returns:
             What the agent answers
         """
-        with self.in_turn(self._thread_of_message(thread)) as conversation:
+        with self.in_turn(self.thread_of_message(thread)) as conversation:
             say = partial(self._say, content, conversation)
             return await tracing.WorkSpan("reply", self, None).hold(say)
 
@@ -132,18 +132,14 @@ class ChattyAI(Threaded):
     async def _answer(self, system: str, prompt: list[dict[str, Any]]) -> str:
         if system:
             prompt.insert(0, {"role": "system", "content": system})
-        watchers, listener, id = self._watchers, self._listener(), str(self.id)
-        if not watchers and listener is None:
+        tell, id = self.event_teller(), str(self.id)
+        if tell is None:
             return self._text_of(await completed(self.model, None, prompt, None, None))
 
-        def tell(part: TextPiece | ReasoningPiece) -> None:
-            piece = replace(part, agent=id)
-            if watchers:
-                watchers.tell(piece)
-            if listener is not None:
-                listener(piece)
+        def tell_part(part: TextPiece | ReasoningPiece) -> None:
+            tell(replace(part, agent=id))
 
-        return self._text_of(await completed(self.model, None, prompt, None, None, tell))
+        return self._text_of(await completed(self.model, None, prompt, None, None, tell_part))
 
     def _text_of(self, answer: Any) -> str:
         if not ModelReply.can_read(answer):

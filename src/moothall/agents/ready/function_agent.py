@@ -134,7 +134,7 @@ class OpenAIFunctionAgent(ReActAgent):
         )
         message = self.current_message or {}
         content = _observation(message.get("from", "?"), event, cut(text, limit))
-        await self.observe({"role": "user", "content": content}, self._thread_of_message())
+        await self.observe({"role": "user", "content": content}, self.thread_of_message())
 
     async def discover_actions(self, thread: Thread) -> None:
         """Find what other agents offer now."""

@@ -341,7 +341,7 @@ class ConversationalAgent(Threaded):
         Returns:
             what the agent replies
         """
-        in_thread = self._thread_of_message(thread)
+        in_thread = self.thread_of_message(thread)
         context = given_with(self)
         task: Any = content if context is None else context.content or content
         if (asker := calling(self)) is not None:

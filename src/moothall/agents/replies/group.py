@@ -59,7 +59,8 @@ class Group(RecordedAgent):
         share_budget(self, self.member_agents, budget)
         self._own_budget = budget
 
-    def _one_thread_only(self) -> str | None:
+    def thread_fault(self) -> str | None:
+        """Return which member cannot keep threads apart, and why; None if all can."""
         return members_without_threads(self.member_agents)
 
     # -- resumed -----------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ def _parameters(function: Any) -> frozenset[str]:
 def members_without_threads(members: Iterable[Any]) -> str | None:
     """Return which member cannot keep threads apart, and why, in words; None if all can."""
     for member in members:
-        own = getattr(member, "_one_thread_only", None)
+        own = getattr(member, "thread_fault", None)
         if own is not None:
             why = None if member.shared else own()
             if why is not None:

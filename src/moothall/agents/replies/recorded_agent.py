@@ -333,7 +333,7 @@ class RecordedAgent(ConversationalAgent):
 
     def _check_thread(self, thread: str | None) -> None:
         """Refuse a thread, if it cannot keep threads apart."""
-        if thread is not None and (why := self._one_thread_only()) is not None:
+        if thread is not None and (why := self.thread_fault()) is not None:
             raise DefinitionError(
                 f"{self.kind_label} {self.id!r} cannot keep threads apart: {why}. "
                 f"Leave out thread=, or make the {self.kind_label} with shared=True"

@@ -203,6 +203,16 @@ class Watchers:
         for failed in call_observers(self._callbacks, lambda: event, "watcher", logger):
             self._callbacks = tuple(each for each in self._callbacks if each is not failed)
 
+    def teller(self, emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
+        """Return what gives an event to `emit`, if that is something, and shows it."""
+
+        def tell_both(event: Event) -> None:
+            if emit is not None:
+                emit(event)
+            self.tell(event)
+
+        return tell_both
+
     async def reply(
         self,
         agent: str | int,
@@ -210,14 +220,7 @@ class Watchers:
         request: ReplyRequest,
     ) -> Reply:
         """Let an agent reply, and show the events."""
-        emit = request.emit
-
-        def tell_both(event: Event) -> None:
-            if emit is not None:
-                emit(event)
-            self.tell(event)
-
-        request.emit = tell_both
+        request.emit = self.teller(request.emit)
         try:
             reply = await answer(request)
         except (Exception, asyncio.CancelledError) as error:

@@ -118,6 +118,10 @@ class Threaded(Replier, Agent):
         listener = None if handling is None or handling.agent is not self else handling.on_event
         return None if listener is None else lambda event: listener(event_json(event))
 
+    def event_teller(self) -> Callable[[Event], None] | None:
+        """Return what shows an event to watchers and to a sender that listens; None without any."""
+        return self._watchers.teller(self._listener()) if self._watchers else self._listener()
+
     async def prepare(self) -> None:
         """Do now what its first reply would do once: imports, loading weights, opening files.
 
@@ -208,7 +212,7 @@ class Threaded(Replier, Agent):
         own = ("user", "system")
         return [e if e["role"] in own else with_sources(e, EARLIER_ANSWER) for e in messages]
 
-    def _one_thread_only(self) -> str | None:
+    def thread_fault(self) -> str | None:
         """Return why it cannot keep conversations apart, in words; None if it can."""
         if self._memory is None or has_threads(self._memory):
             return None
@@ -300,7 +304,7 @@ class Threaded(Replier, Agent):
             )
         return under_way[0] if under_way else threads.default
 
-    def _thread_of_message(self, thread: str | None = None) -> str | None:
+    def thread_of_message(self, thread: str | None = None) -> str | None:
         """Return the thread of the message being handled, or of the calling reply."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self:
@@ -340,7 +344,7 @@ class Threaded(Replier, Agent):
         if self.shared:
             return envelope
         request = own_reply(self)
-        thread = self._thread_of_message() if request is None else request.thread
+        thread = self.thread_of_message() if request is None else request.thread
         return envelope._replace(thread=thread or "")
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -378,7 +382,7 @@ class Threaded(Replier, Agent):
 
     def check_joining(self) -> None:
         """Refuse a space if it cannot keep threads apart."""
-        why = None if self.shared else self._one_thread_only()
+        why = None if self.shared else self.thread_fault()
         if why is not None:
             raise DefinitionError(
                 f"agent {self.id!r} cannot be added to a space, where each sender has a "

@@ -120,6 +120,10 @@ class Design(DesignPart):
         """The command that repeats the experiment; None if a program has made it."""
         return self._command
 
+    def set_command(self, command: str | None) -> None:
+        """Note the command that repeats the experiment."""
+        self._command = command
+
     def grid(self) -> list[dict[str, Any]]:
         """Return the combinations of the parameters' values."""
         names = list(self.parameters)

@@ -108,7 +108,7 @@ class Experiment(Design):
                 raise FieldError((("folder",), "there is no such field"))
             experiment = cls(**{**data, **instead, "folder": path.parent})
             shell_command = None if instead else shlex.join(["moothall", "simulate", str(path)])
-            experiment._command = command or shell_command
+            experiment.set_command(command or shell_command)
             return experiment
         except FieldError as error:
             messages = [lines.at(*each) for each in error.faults]

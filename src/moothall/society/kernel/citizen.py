@@ -207,7 +207,7 @@ class CitizenAgent(Agent):
         memory = CitizenMemory() if memory is None else memory
         if not isinstance(getattr(memory, "status", None), dict):
             raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
-        agent_params = self._checked(agent_params)
+        agent_params = self.params_from(agent_params)
         if isinstance(blocks, Iterable):
             may = agent_params or (self.ParamsType or object)()
             blocks = [

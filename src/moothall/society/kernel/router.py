@@ -76,9 +76,9 @@ class VirtualRequest(Request):
         """Do nothing: the service settles the request even if nobody waits."""
 
     def __await__(self) -> Any:
-        if not self._delivery.answered and get_ident() == self._router.thread_id:
+        if not self.done() and get_ident() == self.router.thread_id:
             raise VirtualTimeError(
-                f'the request to "{self._delivery}" is settled when the step is over: its answer '
+                f'the request to "{self.delivery}" is settled when the step is over: its answer '
                 "comes as a `response` in the next step, so do not await it in this one"
             )
         return (yield from super().__await__())
@@ -296,7 +296,7 @@ class SocietyRouter(Router):
             sent = [each for original in sent for each in self._intercepted(original, interceptors)]
         if self.observers:
             for each in sent:
-                self._show(each.envelope)
+                self.show(each.envelope)
         return sent
 
     def _intercepted(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
@@ -339,7 +339,7 @@ class SocietyRouter(Router):
         if len(mailbox.mail) >= self.capacity:
             delivery = Delivery(sent.envelope, sent.kind)
             delivery.mailbox = mailbox
-            self.refuse(delivery, self._full(mailbox))
+            self.refuse(delivery, self.full_error(mailbox))
             return 0
         if not mailbox.mail:
             mailbox.mail = []
@@ -394,4 +394,4 @@ class SocietyRouter(Router):
         """Answer a message to a service: by a message, and by settling its request, if any."""
         if sent.request is not None:
             self.settle(sent.request, value, error)
-        self._answer(Delivery(sent.envelope, Delivery.SEND), value, error)
+        self.send_answer(Delivery(sent.envelope, Delivery.SEND), value, error)

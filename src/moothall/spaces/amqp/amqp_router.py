@@ -150,7 +150,7 @@ class AMQPRouter(Router):
         if self.closed:
             return
         if self.observers:
-            self._show(envelope)
+            self.show(envelope)
         if handling is not None:
             if handling.is_ended:  # sent by a task that its handler left running
                 handling = None
@@ -345,11 +345,12 @@ class AMQPRouter(Router):
         self.requests.end(delivery)  # the answer, that it was cancelled, is not its outcome
         self._cancel(delivery)
 
-    def _answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
+    def send_answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
+        """Prepare the outcome of a message for its sender, if that wants one."""
         answer = answers(delivery, value, error)
         if answer is not None:
             if self.observers:
-                self._show(answer[0])
+                self.show(answer[0])
             self.recorder.prepare_answer(delivery, *answer, error)
 
     # -- in ----------------------------------------------------------------------------------------
@@ -365,7 +366,7 @@ class AMQPRouter(Router):
         # The key of an answer begins with the key of the message that it answers.
         ours = senders in self.mailboxes if "/" in key else key.startswith(self.broker.process)
         if self.observers and not ours and self.everywhere.is_new(key):
-            self._show(delivery.envelope)
+            self.show(delivery.envelope)
 
     def _waits(self) -> WaitGraph:
         return self.waiting.now()

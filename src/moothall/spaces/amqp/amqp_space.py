@@ -142,8 +142,8 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
-        self._start()
-        added = self._thread.run(self._router.everywhere.add, callback)
+        self.start_loop()
+        added = self.loop_thread.run(self._router.everywhere.add, callback)
         if loop_is_running():  # it must not block
             added.add_done_callback(_log_missing_observer)
         else:
@@ -151,8 +151,8 @@ class AMQPSpace(Space):
 
     async def all_ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents of all processes."""
-        self._start()
-        future = self._thread.run(self._router.requests.all_ids, group)
+        self.start_loop()
+        future = self.loop_thread.run(self._router.requests.all_ids, group)
         return [*dict.fromkeys([*self.ids(group), *await asyncio.wrap_future(future)])]
 
     async def _count_everywhere(self) -> dict[str, Any]:
@@ -160,8 +160,8 @@ class AMQPSpace(Space):
 
     async def _stand_by(self, id: str) -> bool:
         """Have requests to an id wait, since this process takes it over once it is released."""
-        self._start()
-        return await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
+        self.start_loop()
+        return await asyncio.wrap_future(self.loop_thread.run(self._router.queues.stand_by, id))
 
     async def report_dead(self, agent: str, message: dict[str, Any], reason: str) -> None:
         """Publish a dead letter about an agent."""
@@ -173,17 +173,18 @@ class AMQPSpace(Space):
         done = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
         properties = pika.BasicProperties(type="send")
         about = (self._router.broker, properties, body, reason, agent, done)
-        self._thread.call_soon(partial(publish_dead_letter, *about))
+        self.loop_thread.call_soon(partial(publish_dead_letter, *about))
         await confirmed.wait()
 
     def _prepare(self) -> None:
         self._inbox = Inbox(self._inbox_path)
 
-    def _make_router(self) -> Router:
+    def make_router(self) -> Router:
+        """Return a router that delivers messages over the broker."""
         from moothall.spaces.amqp.amqp_router import AMQPRouter
 
         self._router = AMQPRouter(
-            self._thread,
+            self.loop_thread,
             self._options,
             self._names,
             self._limits,
@@ -201,9 +202,9 @@ class AMQPSpace(Space):
             self._router.call_soon(self._add_later, mailbox)
             return
         try:
-            here = self._thread.run(self._router.agent_queues.add, mailbox).result()
+            here = self.loop_thread.run(self._router.agent_queues.add, mailbox).result()
         except BaseException:
-            self._thread.call(self._detach, mailbox)
+            self.loop_thread.call(self.detach, mailbox)
             raise
         if here:
             super()._settle_in(mailbox, waits=waits)
@@ -216,14 +217,14 @@ class AMQPSpace(Space):
                 here = await self._router.agent_queues.add(mailbox)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", mailbox.id, error)
-                self._detach(mailbox)
+                self.detach(mailbox)
                 return
             finally:
                 self._router.broker.publisher.resume()
             if here:
                 super(AMQPSpace, self)._settle_in(mailbox, waits=False)
 
-        self._thread.spawn(add())
+        self.loop_thread.spawn(add())
 
     async def _finish(self, mailbox: Mailbox) -> None:
         if self._router.agent_queues.has(mailbox):  # else nothing waits: it has no broker yet
@@ -236,17 +237,18 @@ class AMQPSpace(Space):
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
             await self._router.agent_queues.removed(mailbox.id)
 
-    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+    def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        """Take an agent out of the space, and its queue from this process."""
         self._router.agent_queues.remove(mailbox)
         if mailbox.shared:
             self._router.receiver.give_back(mailbox)
-        super()._detach(mailbox, *spared)
+        super().detach(mailbox, *spared)
 
     def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:
         """Detach an agent whose id another process has."""
         if mailbox.open:
             mailbox.detach(error, ())
-        self._detach(mailbox)
+        self.detach(mailbox)
 
     async def _closing(self) -> None:
         await self._router.agent_queues.leave_shared()
