@@ -720,6 +720,29 @@ async def test_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place
 
 
 @on_a_loop
+async def test_run_whose_time_is_over_keeps_the_result_beside_a_call_that_waited(
+    tmp_path: Path,
+) -> None:
+    till, seen = Till(), Till()
+
+    def look(coins: int) -> str:
+        """Look."""
+        return seen(coins)
+
+    answers = [[call("look", coins=1), call("pay", coins=3)]]
+    with Journal(tmp_path / "runs.db") as journal:
+        await clerk(journal, answers, look, till.pay).reply("Pay.", run_id="r")
+        (wait,) = journal.waiting()
+        journal.answer("r", wait.key, True)
+        agent = clerk(journal, answers, look, till.pay)
+        reply = await agent.reply("Pay.", run_id="r", budget=Budget(seconds=0))
+    assert (reply.stop_reason, seen.paid, till.paid) == ("deadline", [1], [])
+    looked, paid = results(reply)
+    assert looked == "paid 1"
+    assert "not executed" in paid
+
+
+@on_a_loop
 async def test_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_run(
     place: Place,
 ) -> None:

@@ -13,12 +13,16 @@ import pytest
 
 from commands import run
 from moothall import (
+    Budget,
     DualActAgent,
     DualActConfig,
+    Journal,
     ReActAgent,
     ScriptedModel,
     StateError,
 )
+from moothall.agents import recorded_events
+from moothall.agents.replies.events import Event
 
 PROGRAM = '''
 import asyncio, json, sys
@@ -317,3 +321,30 @@ def test_dualact_killed_after_an_interruption_of_r_tells_h_when_it_resumes(
     assert run(dies, code=KILLED, cwd=tmp_path).returncode == -signal.SIGKILL
     done = run("nowhere", code=KILLED, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("terminated 3 True\n", "")
+
+
+def test_dualact_record_of_a_run_that_its_budget_stopped_has_each_event_once(
+    tmp_path: Path,
+) -> None:
+    def decision(instruction: str) -> str:
+        return json.dumps({"action": "CONTINUE", "new_instruction": instruction, "reasoning": ""})
+
+    human = ReActAgent("H", ScriptedModel([decision("one"), decision("two"), decision("three")]))
+    reactive = ReActAgent("R", ScriptedModel(["1", "2", "3"]))
+    shown: list[Event] = []
+
+    async def watch(journal: Journal) -> None:
+        dual = DualActAgent(human=human, reactive=reactive, journal=journal)
+        async with dual.stream("Count.", run_id="r", budget=Budget(model_calls=4)) as events:
+            shown.extend([event async for event in events])
+
+    with Journal(tmp_path / "runs.db") as journal:
+        asyncio.run(watch(journal))
+        told = [*recorded_events(journal.entries("r"))]
+    kinds = ("conclusion", "decision")
+    first, second = (
+        [(each.kind, getattr(each, "loop", None)) for each in events if each.kind in kinds]
+        for events in (told, shown)
+    )
+    assert first == second
+    assert first == [(kind, loop) for loop in (1, 2) for kind in ("decision", "conclusion")]

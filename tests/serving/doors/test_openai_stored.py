@@ -176,6 +176,12 @@ def test_openai_response_is_found_by_its_own_caller_alone(
     if recorded:
         url = serve(asgi(bot(journal=journal), token={"ada": "t-ada", "bob": "t-bob"}))
     responses = client(url, token).responses
+    following = {"model": "bot", "input": "And?", "previous_response_id": made.id}
+    if token == "t-ada":
+        responses.create(**following)
+    else:
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            responses.create(**following)
     calls: tuple[Any, ...] = (responses.retrieve, responses.input_items.list, responses.delete)
     for call in calls:
         if token == "t-ada":
