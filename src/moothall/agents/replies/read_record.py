@@ -17,7 +17,7 @@ from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
 from moothall.foundation.threads import guard
-from moothall.journal.entry import ROOT
+from moothall.journal.entry import OURS, ROOT
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
 from moothall.journal.wait import DECISIONS, DoubtDecision
 
@@ -227,7 +227,9 @@ class ReadRecord(Generic[S]):
                 for id, names in changes.items()
             )
         if detail:
-            raise RunMismatch(self.run_id, (*changed,) or ("agent",), shorten(detail, 500))
+            fork = f"use another run_id, or go on with a fork: journal.fork({self.run_id!r})"
+            hint = "" if start["kind"] in OURS else fork  # no agent resumes it
+            raise RunMismatch(self.run_id, (*changed,) or ("agent",), shorten(detail, 500), hint)
 
     @property
     def copied(self) -> list[dict[str, Any]]:

@@ -188,19 +188,25 @@ class Record(ReadRecord[S]):
         self, past_step: PastStep, decided: Callable[[PastStep], T] | None, kind: Any
     ) -> T:
         if past_step.decision is None:
-            raise InDoubt(
-                f"step {past_step.key!r} of run {self.run_id!r} was running when the run was cut "
-                f"off, and its outcome is unknown: look whether it took effect, and decide "
-                f"by `moothall resume {self.run_id} --repeat`, --skip or --done 1=RESULT "
-                "(journal.decide)"
-            )
+            raise self._doubt_about(past_step.key)
         if decided is not None:
             return decided(past_step)
         if past_step.decision.error:
             subject = f"step {past_step.key!r} of run {self.run_id!r}"
-            raise InDoubt(f"{subject} {past_step.decision.outcome} by a decision")
+            raise InDoubt(
+                f"{subject} {past_step.decision.outcome} by a decision, for which its program has "
+                f"no decided=: decide anew, by `moothall resume {self.run_id} --repeat` or "
+                "--done 1=RESULT (journal.decide)"
+            )
         return cast(
             T, past_step.value if isinstance(kind, Codec) else codec_of(kind).load(past_step.value)
+        )
+
+    def _doubt_about(self, key: str) -> InDoubt:
+        return InDoubt(
+            f"step {key!r} of run {self.run_id!r} was running when the run was cut off, and its "
+            "outcome is unknown: look whether it took effect, and decide by "
+            f"`moothall resume {self.run_id} --repeat`, --skip or --done 1=RESULT (journal.decide)"
         )
 
     def hear(self, data: Any) -> None:
@@ -259,12 +265,16 @@ class Record(ReadRecord[S]):
         return self.run_part.run.read_value(hash)
 
     async def end(self, reason: str, **about: Any) -> None:
-        """Write the end of the part, with its reason."""
+        """Write the end of the part, with its reason; InDoubt if it is final beside a doubt."""
         self.note_end(reason, **about)
         await self.commit()
 
     def note_end(self, reason: str, **about: Any) -> None:
-        """Note the end of the part, with its reason."""
+        """Note the end of the part, with its reason; InDoubt if it is final beside a doubt."""
+        if reason in REASONS.final:  # nobody would be asked about the call any more
+            for path, key in sorted(self.run.open_calls):
+                if path == self.path:
+                    raise self._doubt_about(key)
         self._end = {"reason": reason, **as_json(about)}
         self.note("over", self._end)
         if not self.run_part.path:

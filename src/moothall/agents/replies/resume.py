@@ -256,8 +256,9 @@ async def recorded(
         kind: the name of the orchestrator
         agent: the id of the agent that runs it
         state: the dataclass of its state, with a default for each field
-        task: its task, as people see it in `moothall runs`
-        program: what must be equal for a program to resume the run, as JSON data by name
+        task: its task, as people see it in `moothall runs`; one that resumes the run may leave it
+            out, or have the same
+        program: what else must be equal for a program to resume the run, as JSON data by name
 
     Raises:
         RunHeld: the run is in use elsewhere
@@ -273,7 +274,8 @@ async def recorded(
     part = await journal.begin(run_id, kind, agent, task)
     try:
         record = Record(part, state)
-        record.begin(kind, agent, record.fingerprint(**(program or {})), task=task)
+        parts = {**({"task": task} if task else {}), **(program or {})}
+        record.begin(kind, agent, record.fingerprint(**parts), task=task)
         try:
             yield record
         except BaseException as error:
