@@ -514,6 +514,14 @@ async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(place: Place) 
     assert len({one.path, *(each.path for each in others)}) == 4
 
 
+def test_end_of_a_run_counts_until_its_own_part_does_more() -> None:
+    paths = (("", "over"), ("R1", "heard"), ("", "heard"))
+    entries = [Entry(n, path, kind, 0.0, {}) for n, (path, kind) in enumerate(paths, 1)]
+    assert Entry.end_of(entries[:2]) == entries[0]
+    assert Entry.end_of(entries[:2], "R1") is None
+    assert Entry.end_of(entries) is None
+
+
 @on_a_loop
 async def test_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
     """Or a run would be given one answer more for each interruption before a crash."""
