@@ -321,7 +321,6 @@ BUILD = (
     "recorded",
     "refuse_on_loop",
     "safe_names",
-    "settle",
     "shorten",
     "side_by_side",
     "state_file",
@@ -330,6 +329,7 @@ BUILD = (
     "vocabulary",
     "to_its_end",
     "tracing",
+    "watch_group",
     "with_sources",
     "written_whole",
 )

@@ -66,6 +66,7 @@ FLOORS = {
         "arguments",
         "jsonvalue",
         "files",
+        "processes",
         "threads",
         "database",
         "sqlite",

@@ -111,7 +111,9 @@ from moothall.foundation.threads import side_by_side as side_by_side
 from moothall.foundation.threads import to_its_end as to_its_end
 from moothall.foundation.threads import context_value as context_value
 from moothall.foundation.threads import refuse_on_loop as refuse_on_loop
-from moothall.foundation.threads import settle as settle
+
+# processes
+from moothall.foundation.processes import watch_group as watch_group
 
 # tracing
 from moothall.foundation import tracing as tracing

@@ -32,7 +32,6 @@ from moothall.society import (
     draw_day,
     draw_map,
 )
-from moothall.society.positions import numbers
 from society.life import Bank, Busy, busy, living, state_of, town
 
 
@@ -175,7 +174,7 @@ async def test_positions_and_metrics_name_an_act_of_ones_own_as_other(rows: bool
         seen = society.positions()
         assert {seen.acts[each] for each in seen.act} == {"other"}
         assert row["working"] == 0
-        told = numbers(society)
+        told = society.status_numbers()
         assert "joy" in told
         assert "mood" not in told  # a text is no number
 

@@ -77,6 +77,7 @@ class HumanDecision:
         reasoning: the reason
         choices: the kinds of decision with their words, as a person is offered them
         schema: the JSON schema of what H's model writes
+        wait_action: the action of a run's wait for a person's decision
     """
 
     choices: ClassVar[Mapping[DecisionAction, DecisionWords]] = DECISIONS
@@ -91,6 +92,7 @@ class HumanDecision:
         "additionalProperties": False,
     }
     """What H's model writes: the reason comes before what it decides."""
+    wait_action: ClassVar[str] = "decide"
 
     action: DecisionAction
     new_instruction: str | list[str] = ""

@@ -158,10 +158,10 @@ def _keys() -> Finding:
 
 
 def _sandbox() -> Finding:
-    from moothall.agents.ready.sandbox import sandbox_for
+    from moothall.agents import Shell
 
     try:
-        sandbox_for("bwrap")
+        Shell("bwrap")
     except MoothallError as error:
         return Finding("sandbox", "missing", "commands of agents are not confined", str(error))
     return Finding("sandbox", "ok", "bubblewrap confines the commands of agents")

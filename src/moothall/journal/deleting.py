@@ -61,7 +61,7 @@ class Deleted:
             on other runs: where SQLite has moved rows between pages, copies may remain until
             `Journal.compact`
         folders: the folders in which agents of a deleted thread kept notes, as its runs name them:
-            the notes are not deleted with the runs, but by `moothall.agents.notes.forget_thread`
+            the notes are not deleted with the runs, but by `Notes(folder).forget_thread(thread)`
     """
 
     runs: list[str] = field(default_factory=list)

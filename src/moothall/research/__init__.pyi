@@ -35,4 +35,5 @@ from moothall.research.web.search import search_web as search_web
 from moothall.research.web.tools import read_pdf as read_pdf
 from moothall.research.web.tools import visit_page as visit_page
 from moothall.research.writing.review import ProposedPlan as ProposedPlan
+from moothall.research.writing.review import Reviewer as Reviewer
 from moothall.research.writing.style import StyleOptions as StyleOptions

@@ -399,12 +399,12 @@ class Researcher(RecordedAgent, ProgressView):
 
     def load_parts(self) -> tuple[Any, list[Action] | None]:
         """Import and make what a reply needs."""
-        from moothall.actions.signature import structured  # noqa: F401 - checks of the plan's arguments
         from moothall.research import rules  # noqa: F401 - for the extractive form
         from moothall.research.citations import check, differences  # noqa: F401
 
         for each in self.tools.values():
             each.get_ready()
+            _ = each.help  # which a task's action has, too
         return super().load_parts()
 
     def action_sources(self) -> Iterable[Any]:

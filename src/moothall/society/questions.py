@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import SimpleNamespace
@@ -44,7 +44,15 @@ from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
 from moothall.society.population.life import answers_of
 from moothall.society.population.messages import messages_of
-from moothall.society.positions import Whereabouts, spots_of, whereabouts
+from moothall.society.positions import (
+    Whereabouts,
+    act_counts,
+    levels,
+    numbers,
+    spots_of,
+    topics_of,
+    whereabouts,
+)
 from moothall.society.steps import Steps
 from moothall.society.survey import (
     Interview,
@@ -58,6 +66,7 @@ from moothall.society.survey import (
 
 if TYPE_CHECKING:
     from moothall import Model
+    from moothall.society.arrays import Array
 
 _OBJECT: Final = AnswerSchema({"type": "object"})
 _CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop does what else waits
@@ -204,6 +213,30 @@ class Experiments(Steps):
         spots = spots_of(self.city) if self.population is None else self._spots
         positions: Whereabouts | None = self.loop_thread.call(whereabouts, self, spots)
         return positions
+
+    def act_counts(self) -> list[int]:
+        """Return how many citizens do each of the acts of `Whereabouts`, in that order."""
+        return act_counts(self)
+
+    def status_numbers(self) -> dict[str, str]:
+        """Return what of a citizen's status is a number: a name for people, by its path.
+
+        A path is one such as `money`, `needs.hunger` or `opinions.music`, or a column's name.
+        """
+        return numbers(self)
+
+    def levels(self, path: str) -> Array:
+        """Return a number of each citizen's status, in id order; NaN where there is none.
+
+        Args:
+            path: a path of `status_numbers`
+        """
+        return levels(self, path)
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics of which citizens have opinions."""
+        return topics_of(self)
 
     def respondent(self, citizen: str | int) -> Respondent:
         """Return copies of what a citizen is now; from any thread, at any time, as `positions`.

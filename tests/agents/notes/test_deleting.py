@@ -9,8 +9,7 @@ import pytest
 
 from agents.notes.bank import Bank, call
 from cli.journal_programs import moothall
-from moothall import Journal
-from moothall.agents.notes import forget_thread
+from moothall import Journal, Notes
 
 
 def noted(folder: Path, journal: Journal, thread: str, **options: Any) -> None:
@@ -33,7 +32,7 @@ def test_notes_of_a_thread_go_with_its_runs_unlike_those_of_others(tmp_path: Pat
     else:
         with Journal(file) as journal:
             assert journal.delete(thread="anna").folders == [str(notes)]
-        assert forget_thread(notes, "anna") == 2
+        assert Notes(notes).forget_thread("anna") == 2
     assert sorted(each.stem for each in notes.rglob("*.md")) == ["annabel", "bob"]
     assert not (notes / "anna").exists()
 
@@ -46,7 +45,7 @@ def test_notes_that_another_conversation_wrote_under_a_key_that_is_a_threads_id_
         for thread in ("acme", "acme/1", "bob"):
             noted(notes, journal, thread, by=lambda context: "acme")
     (notes / "acme" / "by-hand.md").write_text("Acme likes pears")  # nobody says whose it is
-    assert forget_thread(notes, "acme") == 3
+    assert Notes(notes).forget_thread("acme") == 3
     assert [each.stem for each in notes.rglob("*.md")] == ["bob"]
 
 
@@ -60,7 +59,7 @@ def test_notes_of_a_sub_agent_go_with_its_callers_thread(tmp_path: Path) -> None
         agent.reply_sync("Go.", thread="anna")
         deleted = journal.delete(thread="anna")
     assert deleted.folders == [str(tmp_path / "notes")]
-    assert forget_thread(deleted.folders[0], "anna") == 1
+    assert Notes(deleted.folders[0]).forget_thread("anna") == 1
     assert list((tmp_path / "notes").rglob("*.md")) == []
 
 
@@ -70,8 +69,8 @@ def test_notes_folder_of_another_kind_loses_nothing_by_a_record_that_names_it(
     (tmp_path / "docs" / "anna").mkdir(parents=True)
     page = tmp_path / "docs" / "anna" / "page.md"
     page.write_text("a page")
-    assert forget_thread(tmp_path / "docs", "anna") == 0
-    assert forget_thread(tmp_path / "gone", "anna") == 0
+    assert Notes(tmp_path / "docs").forget_thread("anna") == 0
+    assert Notes(tmp_path / "gone").forget_thread("anna") == 0
     assert page.exists()
 
 
@@ -83,5 +82,5 @@ def test_notes_deletion_does_not_follow_a_link(
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.md").write_text("x")
     (tmp_path / "notes" / "anna" / "sub").symlink_to(tmp_path / "other")
-    assert forget_thread(tmp_path / "notes", "anna") == 1
+    assert Notes(tmp_path / "notes").forget_thread("anna") == 1
     assert (tmp_path / "other" / "x.md").exists()

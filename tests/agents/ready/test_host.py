@@ -20,8 +20,7 @@ from moothall.actions.approval import (
     Rule,
     RuleApprover,
 )
-from moothall.agents import Host
-from moothall.agents.ready.host import run
+from moothall.agents import Host, Shell
 from moothall.foundation.errors import (
     ActionError,
     CommandError,
@@ -33,6 +32,7 @@ from moothall.foundation.errors import (
 from moothall.spaces.request import Request
 
 YES = RuleApprover([Rule()])
+run = Shell("none").run
 CALLS: tuple[tuple[str, dict[str, str]], ...] = (
     ("shell_command", {"command": "echo > made"}),
     ("read_file", {"file_name": "file"}),

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action, FileError
 from moothall.agents.ready.folder import MAX_BYTES, Folder
-from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
-from moothall.agents.ready.shell import check_limits, run
+from moothall.agents.ready.sandbox import SandboxChoice
+from moothall.agents.ready.shell import Shell, check_limits
 from moothall.agents.ready.text_file import edited
 from moothall.build import guard
 
@@ -125,8 +125,8 @@ def changing_actions(
         FileError: the root does not exist, or is not a folder
     """
     folder = Folder(root, max_bytes=max_bytes)
-    check_limits(command_timeout, max_file_bytes, network)
-    confined = sandbox_for(sandbox, network)
+    check_limits(command_timeout, max_file_bytes)
+    shell = Shell(sandbox, network)
     # An edit reads and then writes: of two concurrent ones, one would be lost.
     one_at_a_time = guard(threading.Lock())
 
@@ -165,9 +165,7 @@ def changing_actions(
             The output of the command, and its exit code if that is not 0
         """
         folder.require_root()
-        return await run(
-            command, folder.root, command_timeout, sandbox=confined, max_file_bytes=max_file_bytes
-        )
+        return await shell.run(command, folder.root, command_timeout, max_file_bytes=max_file_bytes)
 
     options: dict[str, Any] = {"terminal": terminal, "access_policy": ACCESS_REQUESTED}
     return [

@@ -7,9 +7,8 @@ import sys
 
 from moothall import ACCESS_REQUESTED, Agent, Approver, TerminalApprover, action
 from moothall.agents.ready.folder import Folder
-from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
-from moothall.agents.ready.shell import check_limits
-from moothall.agents.ready.shell import run as run
+from moothall.agents.ready.sandbox import SandboxChoice
+from moothall.agents.ready.shell import Shell, check_limits
 from moothall.build import names_checked
 
 
@@ -59,11 +58,11 @@ class Host(Agent):
         max_file_bytes: int | None = 2**30,
     ) -> None:
         super().__init__(id, approver=approver)
-        check_limits(command_timeout, max_file_bytes, network)
+        check_limits(command_timeout, max_file_bytes)
         self.folder: Folder = Folder(root)
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes
-        self._sandbox = sandbox_for(sandbox, network)
+        self._shell = Shell(sandbox, network)
         self._terminal_approver = TerminalApprover()
 
     def find_approver(self) -> Approver | None:
@@ -84,12 +83,8 @@ class Host(Agent):
             The output of the command, and its exit code if that is not 0
         """
         self.folder.require_root()
-        return await run(
-            command,
-            self.folder.root,
-            self.command_timeout,
-            sandbox=self._sandbox,
-            max_file_bytes=self.max_file_bytes,
+        return await self._shell.run(
+            command, self.folder.root, self.command_timeout, max_file_bytes=self.max_file_bytes
         )
 
     @action(access_policy=ACCESS_REQUESTED, idempotent=True)

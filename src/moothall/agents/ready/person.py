@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-DECIDE: Final = "decide"
-"""The action of the wait for a decision of H."""
 _FAULTS: Final = 5
 """After so many answers that are wrong, a caller is asked no more."""
 _CHOICES = "\n".join(
@@ -266,7 +264,7 @@ class _AskedByCaller:
             try:
                 line = await step.answer_of(self, question, self._ask, exact)
             except Later as later:
-                decides = {"action": DECIDE} if self._decides else {}
+                decides = {"action": HumanDecision.wait_action} if self._decides else {}
                 raise await step.ask(later, **decides) from None
             except NobodyToAsk:
                 if was is None:

@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO, Final
 
 from moothall import CommandError, CommandTimeout, ConfigError, TooManyThreads
-from moothall.agents.ready.sandbox import Sandbox
-from moothall.build import WORKERS, check_boolean, check_seconds, guard
+from moothall.agents.ready.sandbox import Sandbox, SandboxChoice, sandbox_for
+from moothall.build import WORKERS, check_boolean, check_seconds, guard, watch_group
 
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
@@ -25,68 +27,109 @@ _LAST_WORDS_S = 1.0
 _START_SCRIPT = (
     'read -r line || exit; ${0:+ulimit -f $0} 2>/dev/null; exec /bin/sh -c "$1" </dev/null'
 )
-# A shell script that kills a process group when the program that holds its standard input ends.
-_WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
 def check_limits(
-    seconds: float | None, max_file_bytes: int | None, network: bool, name: str = "command_timeout"
+    timeout_s: float | None, max_file_bytes: int | None, name: str = "command_timeout"
 ) -> None:
-    """Raise if a setting of the commands is not one of its values; `name` is that of seconds."""
-    check_seconds(f"{name}=", seconds, optional=True)
+    """Raise ConfigError if a limit of a command has no such value; `name` is that of seconds."""
+    check_seconds(f"{name}=", timeout_s, optional=True)
     if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
         raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
-    check_boolean("network=", network)
 
 
-async def run(
-    command: str,
-    folder: str,
-    timeout: float | None,
-    *,
-    sandbox: Sandbox | None = None,
-    max_file_bytes: int | None = None,
-) -> str:
-    """Run a shell command, return what it printed; if cancelled, kill it first."""
-    readable, writable = os.pipe()
-    output = _Output(readable)
-    process = _ShellProcess(command, folder, writable, sandbox, max_file_bytes)
-    try:
+class Shell:
+    """Runs shell commands as `Host` does, in bubblewrap if that works here.
+
+    Args:
+        sandbox: `"bwrap"`, `"none"`, or `"auto"`: bubblewrap if it works on this machine, else
+            none, with one warning in the log `moothall.agents`
+        network: whether commands in bubblewrap have the machine's network
+
+    Raises:
+        ConfigError: an argument has another value
+        CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
+    """
+
+    def __init__(self, sandbox: SandboxChoice = "auto", network: bool = False) -> None:
+        check_boolean("network=", network)
+        self._sandbox = sandbox_for(sandbox, network)
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether commands run in bubblewrap; else they can do what the program's user can."""
+        return self._sandbox is not None
+
+    async def run(
+        self,
+        command: str,
+        folder: str | os.PathLike[str],
+        timeout_s: float | None = None,
+        *,
+        max_file_bytes: int | None = None,
+        readable: Iterable[str] = (),
+    ) -> str:
+        """Run a command in a folder, and return what it printed; if cancelled, kill it first.
+
+        Args:
+            command: the command, for `/bin/sh`
+            folder: the folder in which it starts; in bubblewrap it can write nowhere else
+            timeout_s: seconds that it may take; None for no limit
+            max_file_bytes: the largest file that it can write; None for no limit
+            readable: folders that it can read although bubblewrap hides what is around them
+
+        Returns:
+            its output, and its exit code if that is not 0
+
+        Raises:
+            CommandError: it cannot be started
+            CommandTimeout: it was killed at the time limit
+            ConfigError: a limit is wrong
+        """
+        check_limits(timeout_s, max_file_bytes, "timeout_s")
+        folder = os.fspath(folder)
+        sandbox = self._sandbox
+        if sandbox is not None:
+            sandbox = replace(sandbox, readable=tuple(readable))
+        readable_end, writable = os.pipe()
+        output = _Output(readable_end)
+        process = _ShellProcess(command, folder, writable, sandbox, max_file_bytes)
         try:
-            exit_code = WORKERS.run(asyncio.get_running_loop(), process.run)
-        except TooManyThreads:
-            os.close(writable)
-            raise
-        late = False
-        try:
-            async with asyncio.timeout(timeout):
-                await asyncio.shield(exit_code)
-        except TimeoutError:
-            late = True
+            try:
+                exit_code = WORKERS.run(asyncio.get_running_loop(), process.run)
+            except TooManyThreads:
+                os.close(writable)
+                raise
+            late = False
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.shield(exit_code)
+            except TimeoutError:
+                late = True
+            finally:
+                process.kill()
+                code = await exit_code
+            # A process that left the group may hold the pipe open; do not wait for it long.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await output.at_end.wait()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise CommandError(f"the command could not be started: {reason.lower()}") from error
         finally:
-            process.kill()
-            code = await exit_code
-        # A process that left the group may hold the pipe open; do not wait for it long.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
-                await output.at_end.wait()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CommandError(f"the command could not be started: {reason.lower()}") from error
-    finally:
-        output.close()
-    text = output.text()
-    if late:
-        printed = (
-            f"; it had printed: {text[-1000:]}" if text.strip() else "; it had printed nothing"
-        )
-        raise CommandTimeout(f"the command was killed after {timeout:g} s{printed}")
-    if not code:
-        return text
-    unseen = "" if sandbox is None else sandbox.hidden_files_hint(folder, f"{command}\n{text}")
-    end = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
-    end = f"[{end}; {unseen}]" if unseen else f"[{end}]"
-    return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"
+            output.close()
+        text = output.text()
+        if late:
+            printed = (
+                f"; it had printed: {text[-1000:]}" if text.strip() else "; it had printed nothing"
+            )
+            raise CommandTimeout(f"the command was killed after {timeout_s:g} s{printed}")
+        if not code:
+            return text
+        unseen = "" if sandbox is None else sandbox.hidden_files_hint(folder, f"{command}\n{text}")
+        end = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
+        end = f"[{end}; {unseen}]" if unseen else f"[{end}]"
+        return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"
 
 
 class _ShellProcess:
@@ -123,7 +166,7 @@ class _ShellProcess:
             # The command begins when all that ends it is there.
             with process.stdin as begin, pid_file:  # type: ignore[union-attr]
                 if self._sandbox is None:
-                    watch = watched(process.pid)
+                    watch = watch_group(process.pid)
                 else:
                     self._first_process = _first_inside(pid_file.read())
                 with self._lock:
@@ -198,17 +241,6 @@ class _ShellProcess:
         if self._first_process >= 0:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._first_process, signal.SIGKILL)
-
-
-def watched(group: int) -> subprocess.Popen[bytes]:
-    """Start the process that kills a process group if this program dies."""
-    return subprocess.Popen(
-        ["/bin/sh", "-c", _WATCH, str(group)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def _first_inside(report: bytes) -> int:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +24,9 @@ from moothall import (
     NotAFile,
     OutsideFolder,
 )
-from moothall.agents import Folder
-from moothall.agents.ready import shell
-from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
+from moothall.agents import Folder, SandboxChoice, Shell
 from moothall.agents.skills.format import FILES, Skill, loaded_skill, skill_folders
-from moothall.build import names_checked, nearest, shorten
+from moothall.build import check_seconds, names_checked, nearest, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
 MAX_FILES: Final = 200
@@ -91,9 +88,9 @@ class Skills(Block):
         network: bool = False,
     ) -> None:
         super().__init__()
-        shell.check_limits(timeout_s, None, network, "timeout_s")
+        check_seconds("timeout_s=", timeout_s, optional=True)
         self._timeout_s = timeout_s
-        self._sandbox = sandbox_for(sandbox, network)
+        self._shell = Shell(sandbox, network)
         self._work = None if work is None else Folder(work)
         self.skills: dict[str, Skill] = {}
         has_several = isinstance(folder, Sequence) and not isinstance(folder, str)
@@ -218,13 +215,12 @@ class Skills(Block):
             if own_work
             else tempfile.TemporaryDirectory(dir=_TEMPORARY) as work
         ):
-            box = owner._sandbox
-            return await shell.run(
+            return await owner._shell.run(
                 shlex.join(words),
                 str(work),
                 owner._timeout_s,
-                sandbox=None if box is None else replace(box, readable=(chosen.folder.root,)),
                 max_file_bytes=2**30,
+                readable=[chosen.folder.root],
             )
 
 

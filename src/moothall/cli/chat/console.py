@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from moothall import ApprovalRequest, Approver, CallbackApprover, MissingExtra, TerminalApprover
-from moothall.agents.ready.terminal import Terminal
+from moothall.agents import Terminal
 from moothall.build import escaped
 from moothall.cli.chat.transcript import Transcript, shown_text, speaker_prefix
 from moothall.cli.screen import QUICK_S, Screen

@@ -147,7 +147,7 @@ def delete(
     if thread is None and person is None and (memory or inbox):
         raise click.UsageError("--memory and --inbox are for --thread and --person")
     owner = _DataOwner(thread, person)
-    from moothall.agents.notes import forget_thread  # the agents take long to import
+    from moothall import Notes  # the agents take long to import
     from moothall.memory import memory_at
 
     with open_journal(journal) as store, ExitStack() as files:
@@ -167,7 +167,11 @@ def delete(
         forgotten = {each.path: _forget(each, owner) for each in memories}
         emptied = {path: each.delete(owner.has_sent) for path, each in inboxes.items()}
         all_threads = person_threads or [str(thread), *found_threads]
-        notes = {path: sum(forget_thread(path, t) for t in all_threads) for path in deleted.folders}
+        notes = {
+            path: sum(map(Notes(path).forget_thread, all_threads))
+            for path in deleted.folders
+            if not os.path.isfile(path)
+        }
         decided = [] if person is None else [run.id for run in store.runs(decided_by=person)]
         extra_fields: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
         if person is not None:

@@ -31,10 +31,10 @@ def _schedule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict[str, Schedule]]]:
     """Yield the journal and the schedules of a company's file."""
-    from moothall.serving.company.settings import read_settings
+    from moothall.serving import Company
 
     with as_usage_error():
-        settings = read_settings(Path(file))
+        settings = Company.read_settings(file)
         schedules = {
             each: each_settings.schedule() for each, each_settings in settings.schedules.items()
         }

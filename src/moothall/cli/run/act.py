@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moothall.agents import Shell
 from moothall.agents.ready import person
-from moothall.agents.ready.sandbox import sandbox_for
 from moothall.cli.interrupts import interruptible
 from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
@@ -152,7 +152,7 @@ def run_act(order: ActOrder, as_json: bool, recorded: RecordedRun | None = None)
     key, own_key = model_keys(order, settings("act") if order.model_of_file else {})
     with as_usage_error(source_of("root")):
         actions = actions_of(order)
-    confined = sandbox_for("auto", order.network) is not None
+    confined = Shell(network=order.network).is_confined
     screen = screen_of(
         "DualActAgent" if order.review else "",
         as_json,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from contextlib import closing
 from dataclasses import asdict
@@ -236,7 +235,7 @@ def _experiment(
         command = shlex.join(["moothall", "simulate", path, *words])
         experiment = Experiment.from_yaml(path, command=command, **overrides)
         size = experiment.size()
-    unbounded = is_unbounded(experiment.cells())
+    unbounded = is_unbounded(experiment)
     if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
         text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
         if size["model_calls"]:
@@ -266,21 +265,18 @@ def _experiment(
             "interrupted; the same command continues after the cells that have ended", err=True
         )
         return INTERRUPTED
-    totals = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))["totals"]
     if as_json:
         paths = {"results": str(results.path), "report": str(folder / "report.html")}
-        print_line("done", paths | {"failures": totals["failures"]})
+        print_line("done", paths | {"failures": results.failures})
     else:
         _print(experiment, results, folder)
-        if totals["failures"]:
-            first = totals["first_failures"][0]
-            click.echo(escaped(f"  failures: {totals['failures']:,}, the first in {first}"))
-        for first in totals["first_fallback"]:
-            from moothall.society.experiments.report import by_whom
-
-            fallbacks = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
-            fallbacks += by_whom(totals)
-            click.echo(escaped(f"  by rule instead: {fallbacks}, the first: {first}"))
+        if results.failures:
+            first = results.first_failures[0]
+            click.echo(escaped(f"  failures: {results.failures:,}, the first in {first}"))
+        if first := results.first_fallback:
+            by_rule = f"{results.fallbacks:,} of a model's {results.model_calls:,} decisions"
+            by_rule += f"{results.by_rule}, the first: {first}"
+            click.echo(escaped(f"  by rule instead: {by_rule}"))
     return 0
 
 

@@ -11,7 +11,6 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -192,11 +191,10 @@ def _manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> None:
 def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; return their names, none if matplotlib is not installed."""
     from moothall.society import draw_day, draw_map
-    from moothall.society.tables import write_whole
 
     try:
-        write_whole(folder / "map.png", partial(draw_map, town))
-        write_whole(folder / "day.png", partial(draw_day, rows))
+        draw_map(town, folder / "map.png")
+        draw_day(rows, folder / "day.png")
     except MissingExtra as error:
         print(f"no pictures: {error}", file=sys.stderr)
         return []

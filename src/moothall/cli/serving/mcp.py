@@ -77,7 +77,7 @@ def tools(
       moothall mcp tools uvx mcp-server-time
       moothall mcp tools --json https://example.com/mcp
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    offered = _read("server", target, env, header, timeout)
+    offered = _read("server", target, env, header, timeout).offer
     if as_json:
         print_json(tools=[each.data for each in offered.tools.values()])
         return
@@ -128,25 +128,14 @@ def lock(
 
     Exit codes: 0 done, 1 not accepted, or with --check changed, 2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    from moothall.serving.mcp.lock import DefinitionLock
-
-    with as_usage_error("PATH"):
-        definition_lock = DefinitionLock(path)
-    now = _read(id, target, env, header, timeout).locked
-    changed = {
-        name: difference
-        for name, each in now.items()
-        if (difference := definition_lock.difference(id, each))
-    }
-    removed = definition_lock.removed_tools(id, now)
-    for name, difference in changed.items():
+    agent = _read(id, target, env, header, timeout, lock=path)
+    changes = agent.definition_changes()
+    for name, difference in changes.items():
         click.echo(one_line(name, 255))
         print_text(difference)
-    for name in removed:
-        click.echo(one_line(name, 255))
-        print_text("the server has it no longer")
-    if not changed and not removed:
-        click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
+    is_same = f"{path} has the {counted(len(agent.offer.locked), 'definition')} of {id}."
+    if not changes:
+        click.echo(is_same)
         return 0
     if check:
         return FAILED
@@ -154,15 +143,20 @@ def lock(
         yes = yes or click.confirm("Accept this?")
     if not yes:
         return FAILED
-    definition_lock.accept(id, now)
-    click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
+    agent.accept_definitions()  # those that were shown: its connection is closed
+    click.echo(is_same)
     return 0
 
 
 def _read(
-    id: str, target: tuple[str, ...], env: tuple[str, ...], header: tuple[str, ...], timeout: float
+    id: str,
+    target: tuple[str, ...],
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    timeout: float,
+    lock: str | None = None,
 ) -> Any:
-    """Return what a server offers."""
+    """Return the agent of a server, closed, with what the server offers."""
     from moothall.serving import MCPAgent
 
     options: dict[str, Any] = {}
@@ -174,8 +168,10 @@ def _read(
         if pairs:
             options[name] = {key.strip(): value.strip() for key, _, value in pairs}
     server: Any = target[0] if len(target) == 1 else list(target)
-    with MCPAgent(id, server, timeout_s=timeout, **options) as agent:
+    with as_usage_error():
+        agent = MCPAgent(id, server, timeout_s=timeout, lock=lock, **options)
+    with agent:
         _ = agent.offers
-        if agent.offer is None:
-            raise NotBegun(f"{id} does not say what it offers")
-        return agent.offer
+    if agent.offer is None:
+        raise NotBegun(f"{id} does not say what it offers")
+    return agent

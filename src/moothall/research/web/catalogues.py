@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from moothall import ConfigError, PageError
 
 
 class _CatalogueOffer(NamedTuple):
@@ -43,6 +46,12 @@ class SearchOptions:
     searxng: str | None = None
     arxiv: bool = False
     crossref: bool = False
+    site: str | None = None  # the host that the web is restricted to
+    sites: list[str] = field(default_factory=list)  # the same, of several
+    exclude: list[str] = field(default_factory=list)  # the hosts of the web that are not used
+    since: str | None = None  # a day, month or year: what was published before is not used
+    # Hosts of this machine or network that may be visited all the same.
+    allow_hosts: list[str] = field(default_factory=list)
 
     @property
     def engines(self) -> dict[str, Any]:
@@ -61,3 +70,30 @@ class SearchOptions:
     def catalogues(self) -> list[str]:
         """The names of those that are searched."""
         return [name for name in CATALOGUES if getattr(self, name)]
+
+    def check(self, prefix: str = "") -> None:
+        """Raise ConfigError, with all faults, if this cannot be searched.
+
+        Args:
+            prefix: what stands before the names of options in errors, such as `--`
+        """
+        if faults := [*self._faults(prefix)]:
+            raise ConfigError("\n".join(faults))
+
+    def _faults(self, prefix: str) -> Iterator[str]:
+        from moothall.build import AllowedHosts
+        from moothall.research.scope import Scope
+        from moothall.research.web.fetching import checked_url
+
+        try:
+            Scope(self.sites, self.exclude, self.since, prefix, self.site)
+            if self.web:
+                AllowedHosts(self.allow_hosts, f"{prefix}allow-host")
+        except ConfigError as error:
+            yield str(error)
+        for name, address in self.engines.items():
+            try:
+                if address and SEARCH_ENGINES[name].example:
+                    checked_url(address)
+            except PageError as error:
+                yield f"{prefix}{name}: {error}"

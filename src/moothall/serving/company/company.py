@@ -120,8 +120,15 @@ class Company:
             MissingExtra: an extra is not installed
         """
         file = Path(path)
-        settings = read_settings(file, environment)
+        settings = cls.read_settings(file, environment=environment)
         return cls(settings, file.resolve().parent, file.stem)
+
+    @staticmethod
+    def read_settings(
+        path: str | os.PathLike[str], *, environment: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Return what a file says; its agents are not imported. It raises as `from_yaml` does."""
+        return read_settings(Path(path), environment)
 
     # -- what an operator sees ---------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakMethod, finalize
 
@@ -186,13 +185,34 @@ class MCPAgent(Agent):
             DefinitionError: the agent has no lock file
             MCPServerError: the server cannot be started or reached
         """
+        lock, offer = self._locked()
+        lock.accept(str(self.id), offer.locked)
+        self._take_offer(offer)
+
+    def definition_changes(self) -> dict[str, str]:
+        """Return how definitions differ from the accepted ones, in words, by the tools' names.
+
+        A tool that is new, or that the server has no longer, is among them. In a thread without a
+        running event loop, this connects first.
+
+        Raises:
+            DefinitionError: the agent has no lock file
+            MCPServerError: the server cannot be started or reached
+        """
+        lock, offer = self._locked()
+        id, now = str(self.id), offer.locked
+        changes = {name: lock.difference(id, each) for name, each in now.items()}
+        changes |= dict.fromkeys(lock.removed_tools(id, now), "the server has it no longer")
+        return {name: difference for name, difference in changes.items() if difference}
+
+    def _locked(self) -> tuple[DefinitionLock, ServerOffer]:
+        """Return the lock file and what the server offers."""
         if self._lock is None:
             raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
         _ = self.offers
         if self.offer is None:
             raise MCPServerError(f"{self._name} is not connected: await connect() first")
-        DefinitionLock(self._lock).accept(str(self.id), self.offer.locked)
-        self._take_offer(self.offer)
+        return DefinitionLock(self._lock), self.offer
 
     def __enter__(self) -> Self:
         return self
@@ -225,13 +245,18 @@ class MCPAgent(Agent):
                 self._closed = False
                 # Weak, so that an agent that nobody uses any more ends its server.
                 take_offer = WeakMethod(self._take_offer)
+
+                def listed(offer: ServerOffer) -> None:
+                    if (take := take_offer()) is not None:
+                        take(offer)
+
                 connection = self._connection = ServerConnection(
                     self._name,
                     self._target,
                     self._env,
                     self._headers,
                     self._timeout_s,
-                    lambda offered: (take_offer() or _ignore)(offered),
+                    listed,
                     self._auth,
                 )
                 finalize(self, connection.close, wait=False).atexit = False
@@ -271,7 +296,7 @@ class MCPAgent(Agent):
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
             "gone": removed,
-            "shown_hash": _hash_of({} if server is None else server.locked),
+            "shown_hash": (server or ServerOffer()).locked_hash,
             "calls": self._call_counts[0],
             "failed": self._call_counts[1],
             "last_fault": self._fault,
@@ -280,7 +305,7 @@ class MCPAgent(Agent):
     def accept_offer(self, shown_hash: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
         server = self.offer
-        if self._lock is None or server is None or _hash_of(server.locked) != shown_hash:
+        if self._lock is None or server is None or server.locked_hash != shown_hash:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
         DefinitionLock(self._lock).accept(str(self.id), server.locked)
         self._take_offer(server)
@@ -388,13 +413,3 @@ class MCPAgent(Agent):
                 self._call_counts[1] += 1
                 self._fault = time.time(), shorten(str(error), _FAULT_CHARS)
             raise
-
-
-def _hash_of(tools: Mapping[str, Definition]) -> str:
-    """Return a hash of definitions, to which what a person accepts is bound."""
-    listed = sorted(each.sha256 for each in tools.values())
-    return sha256(" ".join(listed).encode()).hexdigest()
-
-
-def _ignore(offered: ServerOffer) -> None:
-    """Take what a server offers whose agent is gone."""

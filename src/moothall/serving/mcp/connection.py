@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from moothall import ActionError, Later, MCPServerError, MoothallError, SpaceClosed
-from moothall.build import LoopThread, one_line, settle, tracing
+from moothall.build import LoopThread, one_line, tracing
 from moothall.serving.mcp.listing import ServerOffer, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
@@ -142,7 +142,7 @@ class ServerConnection:
 
     def _take(self, request: ServerRequest) -> None:
         if self.is_closed:
-            settle(request.answer, raised=self._closed_error())
+            request.settle(raised=self._closed_error())
             return
         import mcp  # noqa: F401  # the first time takes seconds on a busy machine: not the server's
 
@@ -159,10 +159,7 @@ class ServerConnection:
         # The error is the same for each caller of a server that does not connect.
         why = f"{request.label} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
         text = f"{self.name}: {why}{words}"
-        settle(
-            request.answer,
-            raised=ActionError("TimeoutError", text) if sent else MCPServerError(text),
-        )
+        request.settle(raised=ActionError("TimeoutError", text) if sent else MCPServerError(text))
         self._drop(request)
 
     def _drop(self, request: ServerRequest) -> None:
@@ -193,7 +190,7 @@ class ServerConnection:
             for each in (request.timer, request.asking):
                 if each is not None:
                     each.cancel()
-        settle(request.answer, value, raised)
+        request.settle(value, raised)
 
     async def _sent(self, request: ServerRequest) -> Any:
         """Return the answer of the server that runs now, or else is started now."""
@@ -444,7 +441,7 @@ class ServerConnection:
                 question.close()
                 return ElicitResult(action="cancel")
             except Later as later:  # the call is made again once the answer has come
-                settle(request.answer, raised=later)
+                request.settle(raised=later)
                 self._drop(request)
                 return ElicitResult(action="cancel")
             except MoothallError as error:

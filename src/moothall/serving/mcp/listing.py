@@ -108,6 +108,12 @@ class ServerOffer:
         }
         return {**self.tools, **definitions}
 
+    @property
+    def locked_hash(self) -> str:
+        """A hash of what a lock file keeps, to which what a person accepts is bound."""
+        listed = sorted(each.sha256 for each in self.locked.values())
+        return hashlib.sha256(" ".join(listed).encode()).hexdigest()
+
 
 def _is_for_models(meta: Any) -> bool:
     about = meta.get("ui") if isinstance(meta, dict) else None

@@ -15,8 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from moothall import MCPServerError
-from moothall.agents.ready.shell import watched
-from moothall.build import WORKERS, guard, one_line
+from moothall.build import WORKERS, guard, one_line, watch_group
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -86,7 +85,7 @@ class ServerProcess:
         self._process = process
         self._exited = WORKERS.run(self._loop, self._wait)
         try:
-            self._watch = watched(process.pid)
+            self._watch = watch_group(process.pid)
             self._reader = asyncio.StreamReader(MAX_LINE)
             await self._connect(asyncio.StreamReaderProtocol(self._reader), process.stdout)
             await self._connect(self._stderr, process.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,3 +37,17 @@ class ServerRequest:
     def is_cancelled(self) -> bool:
         """Whether its caller waits no more."""
         return self.task is not None and self.task.cancelling() > 0
+
+    def settle(self, value: Any = None, raised: BaseException | None = None) -> None:
+        """Give the caller a value or an error, unless it has one or is gone; from any thread."""
+
+        def give() -> None:
+            if self.answer.done():
+                return
+            if raised is None:
+                self.answer.set_result(value)
+            else:
+                self.answer.set_exception(raised)
+
+        with suppress(RuntimeError):  # the caller's loop is closed
+            self.answer.get_loop().call_soon_threadsafe(give)

@@ -28,9 +28,14 @@ from pydantic_core import PydanticSerializationError
 from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.journal import Journal
 from moothall.society.clock import seconds_of
+from moothall.society.experiments.measurements import (
+    ANSWERS,
+    BY_RULE,
+    MeasurementRow,
+    Measurements,
+)
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
-from moothall.society.experiments.results import ANSWERS, MeasurementRow, Measurements
 from moothall.society.experiments.trajectory_file import TrajectoryFile
 from moothall.society.experiments.workflow import Item, RunLength, SurveyItem, steps_of
 from moothall.society.kernel.faults import described
@@ -39,10 +44,8 @@ from moothall.society.metrics import METRICS
 from moothall.society.population.population import Population
 from moothall.society.society import Society
 from moothall.society.survey import Respondent, Survey
-from moothall.society.tables import trajectories_path, write_whole
+from moothall.society.tables import trajectories_path
 
-BY_RULE: Final = "by rule: "
-"""How the totals begin that say how often a rule decided instead of a model, by who asked it."""
 _FORKS: Final = sys.platform == "linux"
 """Elsewhere there is no fork, or libraries of the system do not live on in a child."""
 _SUMMED = tuple(each.name for each in METRICS if each.in_cells)
@@ -194,7 +197,7 @@ class _CellRun:
             if trajectories is not None:
                 trajectories.write()
             if self._cell.has_map and not start:
-                write_whole(self._part.with_suffix(".png"), functools.partial(draw_map, society))
+                draw_map(society, self._part.with_suffix(".png"))
             lines = [str(each) for each in society.books.faults.by_key.values()]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
             if society.model_calls.unused:

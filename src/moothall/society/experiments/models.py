@@ -20,7 +20,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from moothall import Block, BlockParams, ConfigError, ModelError, model
 from moothall.budget import Budget
 from moothall.build import check_function, error_text
-from moothall.journal import Journal
 from moothall.models import ModelName
 from moothall.society import blocks as known
 from moothall.society.blocks.block import NAMES
@@ -119,10 +118,8 @@ def town(
     columns: bool | None = None,
     threads: Annotated[int, Field(ge=1)] = 1,
     folder: Path = Path(),
-    budget: Budget | None = None,
-    journal: Journal | None = None,
 ) -> Society:
-    """Return a town drawn from its seed; `moothall simulate` alone gives budget and journal.
+    """Return a town drawn from its seed.
 
     Unless `columns` says so, the society itself chooses whether citizens live in columns.
     """
@@ -140,6 +137,7 @@ def town(
     for name, text in texts.items():
         block_params.setdefault(name, {})["prompt"] = text
     all_blocks = _blocks_of(block_params, folder)
+    budget = None
     if not (max_usd is None and max_calls is None):
         budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
     if labour and not economy:
@@ -173,7 +171,6 @@ def town(
         model=model_of(llm, None if answers is None else folder / answers, folder),
         services=[*services, *([Feed()] if feed else [])],
         budget=budget,
-        journal=journal,
         start=start,
         facts=facts,
         engine=LocalEngine(threads=threads),

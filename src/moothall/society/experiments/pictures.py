@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from datetime import datetime
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
@@ -14,8 +15,9 @@ from moothall.society.arrays import import_package, np
 from moothall.society.city.grid import Grid
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
-from moothall.society.positions import Whereabouts, levels
+from moothall.society.positions import Whereabouts
 from moothall.society.society import Society
+from moothall.society.tables import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +55,7 @@ def draw_map(
         ConfigError: its places have no positions, there is no such layer, or no citizen has a
             number `by`
         MissingExtra: matplotlib is not installed
+        FileError: the file cannot be written
     """
     city = society.city
     network = city if isinstance(city, Network) else getattr(society.population, "network", None)
@@ -116,7 +119,7 @@ def _coloured(
     side = max(city.width, city.height) if isinstance(city, Grid) else 60
     style: dict[str, object] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
     style["s"] = (380 / side) ** 2
-    value = np.zeros(len(x)) if by is None else levels(society, by)
+    value = np.zeros(len(x)) if by is None else society.levels(by)
     if np.isnan(value).all():
         raise ConfigError(f"no citizen has a number {by!r:.80}")
     kinds = np.unique(value[~np.isnan(value)])
@@ -206,6 +209,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None
     Raises:
         ConfigError: one of them is not such a row
         MissingExtra: matplotlib is not installed
+        FileError: the file cannot be written
     """
     for key in ("time", "home", "work", "moving", "owned"):
         if any(key not in row for row in rows):
@@ -232,7 +236,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None
 def drawn(figure: Figure, path: str | PathLike[str] | None) -> Figure:
     """Return a figure, written to a file if there is a path."""
     if path is not None:
-        figure.savefig(path, dpi=DPI)
+        write_whole(Path(path), functools.partial(figure.savefig, dpi=DPI))
     return figure
 
 

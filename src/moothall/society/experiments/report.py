@@ -6,7 +6,6 @@ Pictures have curves with intervals over seeds, or means if there are no curves.
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import ConfigError
 from moothall.build import counted, error_text
 from moothall.society.clock import DAY_S, seconds_of
-from moothall.society.experiments.cell import BY_RULE
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.parts import Chart, MetricDesign, Published
@@ -46,25 +44,18 @@ _Curve = tuple[str, tuple[str, str, str]]
 _FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
 
 
-def by_whom(totals: dict[str, Any]) -> str:
-    """Return in brackets how often a rule decided for each block that had asked a model."""
-    counts = {k.removeprefix(BY_RULE): v for k, v in totals.items() if k.startswith(BY_RULE)}
-    order = sorted(counts, key=lambda block: (-counts[block], block))
-    return f" ({', '.join(f'{block} {counts[block]:,}' for block in order)})" if counts else ""
-
-
 def write_report(design: Design, results: Results, folder: Path) -> Path:
     """Write a PNG for each metric, and `report.html`, which loads nothing from elsewhere."""
     pictures = {}
     measured = [each.name for each in design.metrics if each.name in results.metrics]
     for metric in dict.fromkeys([*measured, *results.metrics]):
         path = folder / file_name(metric, ".png")
-        write_whole(path, functools.partial(draw_metric, design, results, metric))
+        draw_metric(design, results, metric, path)
         pictures[metric] = path
     charts = {}
     for name in design.charts:
         path = folder / file_name(f"chart-{name}", ".png")
-        write_whole(path, functools.partial(draw_chart, design, results, name))
+        draw_chart(design, results, name, path)
         charts[name] = path
     manifest = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
     page = _page(design, results, pictures, charts, manifest)
@@ -85,9 +76,9 @@ def _page(
     if totals["model_calls"]:
         by = (
             f"rules and a model, which was to decide {totals['model_calls']:,} times; in "
-            f"{totals['fallbacks']:,} of them it could not, and the rule decided{by_whom(totals)}"
+            f"{totals['fallbacks']:,} of them it could not, and the rule decided{results.by_rule}"
         )
-        by += "".join(f"; the first: {each}" for each in totals["first_fallback"])
+        by += f"; the first: {results.first_fallback}" * bool(results.first_fallback)
     seeds = design.all_seeds
     days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
     setup = [
@@ -249,7 +240,9 @@ def draw_metric(
     return _draw(design, results, every, axis, _caption(results, metric, curves), path)
 
 
-def draw_chart(design: Design, results: Results, name: str, path: str | None = None) -> Figure:
+def draw_chart(
+    design: Design, results: Results, name: str, path: str | Path | None = None
+) -> Figure:
     """Return a chart of the design: several metrics in one picture, or what its function draws."""
     chart = design.charts[name] or Chart()
     if is_of_file(name):

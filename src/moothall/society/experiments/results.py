@@ -1,25 +1,20 @@
-"""The results of an experiment: a Parquet part for each cell, joined at the end, and read again.
-
-Means and intervals are over seeds. A file is written whole or not at all.
-"""
+"""The results of an experiment, read from their file; means and intervals are over seeds."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError
 from moothall.build import check_text, counted, display, error_text, one_line
 from moothall.society.arrays import import_package
-from moothall.society.tables import arrow, trajectories_path, write_whole, writing_errors
+from moothall.society.experiments.measurements import ANSWERS, TOTALS, by_block
+from moothall.society.tables import arrow, trajectories_path
 from moothall.society.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -27,10 +22,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
-ANSWERS: Final = "answers "
-"""How the metric of a text begins that has each citizen's answers to the survey of that name."""
-_TOTALS: Final = b"moothall totals"
-_AT_ONCE: Final = 1 << 16  # how many rows become one row group
 
 
 @dataclass(frozen=True)
@@ -80,6 +71,10 @@ class Results:
         texts: answers in interviews, as (condition, parameters, seed, step, question, text)
         failures: how often a citizen lost its turn, a service failed or a question had no answer
         first_failures: the first mistakes, each with its step, citizen, file and line
+        model_calls: how often a model was to decide
+        fallbacks: how often it could not, and a rule decided
+        by_rule: how often that was for each block, in brackets; empty for no model
+        first_fallback: why a rule decided the first time; empty for never
 
     Raises:
         ConfigError: `path` is not such a file
@@ -94,13 +89,17 @@ class Results:
         try:
             with parquet.ParquetFile(self.path) as file:
                 columns, metadata = file.read().to_pydict(), file.metadata.metadata or {}
-            totals = json.loads(metadata.get(_TOTALS, "{}"))
+            totals = json.loads(metadata.get(TOTALS, "{}"))
             rows = zip(*(columns[each] for each in names), strict=True)
         except (OSError, ValueError, KeyError) as error:
             reason = f"{self.path} has no results of an experiment: {error_text(error)}"
             raise ConfigError(reason) from error
         self.failures: int = totals.get("failures", 0)
         self.first_failures: list[str] = totals.get("first_failures", [])
+        self.model_calls: int = totals.get("model_calls", 0)
+        self.fallbacks: int = totals.get("fallbacks", 0)
+        self.by_rule: str = by_block(totals)
+        self.first_fallback: str = "".join(totals.get("first_fallback", [])[:1])
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
         self.texts: list[tuple[str, str, int, int, str, str]] = []
         self._answers: list[tuple[str, str, int, int, str, str]] = []
@@ -308,91 +307,3 @@ def _short(value: float) -> str:
     if size < 1e-4:
         return f"{value:.1e}"
     return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"
-
-
-# -- its files -------------------------------------------------------------------------------------
-
-
-class MeasurementRow(NamedTuple):
-    """A measurement: condition and branch, number of steps, metric, and a number or text."""
-
-    condition: str
-    step: int
-    metric: str
-    value: float | None
-    text: str | None = None
-
-
-def _schema() -> Any:
-    pa, _ = arrow()
-    name = pa.dictionary(pa.int32(), pa.string())
-    texts = {"experiment": name, "condition": name, "parameters": name}
-    numbers = {"seed": pa.uint64(), "step": pa.int64()}
-    measured = {"metric": name, "value": pa.float64(), "text": pa.string()}
-    return pa.schema(list((texts | numbers | measured).items()))
-
-
-class Measurements:
-    """A cell's measurements, with the columns `hashed`; all but the last in a nameless file."""
-
-    def __init__(self, path: Path, **hashed: object) -> None:
-        self._path, self._hashed = path, hashed
-        self._rows: list[MeasurementRow] = []
-        with writing_errors(path):
-            self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
-        self._writer = arrow()[1].ParquetWriter(self._file, _schema())
-
-    def append(self, row: MeasurementRow) -> None:
-        """Add a row. Raises FileError."""
-        self._rows.append(row)
-        if len(self._rows) == _AT_ONCE:
-            self._flush()
-
-    def _flush(self) -> None:
-        rows = [self._hashed | row._asdict() for row in self._rows]
-        with writing_errors(self._path):
-            self._writer.write_table(arrow()[0].Table.from_pylist(rows, schema=_schema()))
-        self._rows.clear()
-
-    def write(self, totals: Mapping[str, object]) -> None:
-        """Write all rows and the totals to `path`: a whole file or none."""
-        self._flush()
-        self._writer.add_key_value_metadata({_TOTALS: json.dumps(totals)})
-        with writing_errors(self._path):
-            self._writer.close()
-            self._file.seek(0)
-            write_whole(self._path, self._copy)
-
-    def close(self) -> None:
-        """Discard what was not written."""
-        with contextlib.suppress(OSError), self._file:  # of a full disk, which `append` has told
-            self._writer.close()
-
-    def _copy(self, to: str) -> None:
-        with open(to, "wb") as file:
-            shutil.copyfileobj(self._file, file)
-
-
-def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
-    """Write one table of all parts, in order; return the sums of their totals."""
-    _, parquet = arrow()
-    sums: dict[str, Any] = {}
-
-    def write(to: str) -> None:
-        with parquet.ParquetWriter(to, _schema()) as writer:
-            for part in parts:
-                try:
-                    with parquet.ParquetFile(part) as file:
-                        totals = json.loads(file.metadata.metadata[_TOTALS])
-                        table = file.read().cast(_schema())
-                except (ValueError, KeyError, TypeError) as error:
-                    raise ConfigError(f"{part} is damaged ({error}): delete it") from error
-                writer.write_table(table)
-                for name, value in totals.items():
-                    sums[name] = sums[name] + value if name in sums else value
-                sums["first_failures"] = sums["first_failures"][:3]
-                sums["first_fallback"] = sums.get("first_fallback", [])[:1]
-            writer.add_key_value_metadata({_TOTALS: json.dumps(sums)})
-
-    write_whole(path, write)
-    return sums

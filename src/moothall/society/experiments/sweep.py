@@ -29,8 +29,8 @@ from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.build import check_function, check_integer, side_by_side, to_its_end
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
+from moothall.society.experiments.measurements import join
 from moothall.society.experiments.models import code_of, in_words, is_of_file
-from moothall.society.experiments.results import join
 from moothall.society.tables import arrow, file_name, write_whole
 
 _MANIFEST: Final = "experiment.json"

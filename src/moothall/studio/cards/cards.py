@@ -33,7 +33,6 @@ from moothall import (
     StateError,
 )
 from moothall.actions import DECISION_KINDS
-from moothall.agents.ready.person import DECIDE
 from moothall.build import guard, json_text
 from moothall.journal import Doubt, Entry, Wait, Waits
 from moothall.studio.feed import EventFeed
@@ -183,7 +182,7 @@ class Cards:
         request, kind = wait.request, wait.kind
         subject: dict[str, Any]
         read: _Reader
-        if kind == "question" and wait.action == DECIDE and not wait.path:
+        if kind == "question" and wait.action == HumanDecision.wait_action and not wait.path:
             kind, subject, read = "decision", _decision_subject(journal, wait), _read_decision
         elif isinstance(request, ApprovalRequest):
             subject, read = _approval_subject(request)

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall import ConfigError, FileError, MissingExtra, PageError
+from moothall import ConfigError, FileError, MissingExtra
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.models import ModelName, budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions, StyleOptions
@@ -17,7 +18,7 @@ from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions, StyleOp
 if TYPE_CHECKING:
     from moothall import Action, Report, Researcher
     from moothall.journal import Journal
-    from moothall.research.writing.review import Reviewer
+    from moothall.research import Reviewer
 
 STEPS: Final = ("plan", "narrate", "evaluate")
 """The steps that may have a model of their own."""
@@ -61,12 +62,6 @@ class ResearchOrder(RunLimits, SearchOptions, StyleOptions):
     iterations: int = 3
     model: str | None = None  # None for the extractive form
     role: str = ""  # who the researcher is, in words for the model
-    site: str | None = None  # the host that the web is restricted to
-    sites: list[str] = field(default_factory=list)  # the same, of several
-    exclude: list[str] = field(default_factory=list)  # the hosts of the web that are not used
-    since: str | None = None  # a day, month or year: what was published before is not used
-    # Hosts of this machine or network that may be visited all the same.
-    allow_hosts: list[str] = field(default_factory=list)
     title: str = ""  # of the report
     link_base: str | None = None  # the address below which readers find the folder's files
     context_tokens: int | None = None  # of the model, with its answer
@@ -133,9 +128,9 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if order.since and not of_web_or_catalogue:
         ways = _choice_of(*_ON_WEB, *(f"--{name}" for name in CATALOGUES))
         yield f"--since is for the web: give {ways} too"
-    for each in (_check_web, _check_engines, _check_model):
+    for check in (partial(order.check, "--"), partial(_check_model, order)):
         try:
-            each(order)
+            check()
         except ConfigError as error:
             yield str(error)
     if order.model is None:
@@ -188,27 +183,6 @@ def _suffix(path: str | None) -> str:
 
 def _is_writable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK)
-
-
-def _check_web(order: ResearchOrder) -> None:
-    from moothall.research.scope import Scope
-
-    Scope(order.sites, order.exclude, order.since, "--", order.site)
-    if order.web:
-        from moothall.build import AllowedHosts
-
-        AllowedHosts(order.allow_hosts, "--allow-host")
-
-
-def _check_engines(order: ResearchOrder) -> None:
-    for name, address in order.engines.items():
-        if address and SEARCH_ENGINES[name].example:
-            from moothall.research.web.fetching import checked_url
-
-            try:
-                checked_url(address)
-            except PageError as error:
-                raise ConfigError(f"--{name}: {error}") from None
 
 
 def _check_model(order: ResearchOrder) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from moothall import ConfigError
+from moothall import Clock, ConfigError
 from moothall.build import counted
 from moothall.models import ModelName, budget_of, made_model
 from moothall.society import DAY_S
-from moothall.society.clock import seconds_of
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
-    from moothall.society import Society
-    from moothall.society.experiments.cell import Cell
+    from moothall.society import Experiment, Society
 
 _ROWS_OF_A_THREAD: Final = 1 << 18
 """With fewer rows for each, threads wait for one another longer than they gain
@@ -67,7 +65,7 @@ class SimulateOrder:
     @property
     def steps(self) -> int:
         """The number of steps."""
-        return round(self.days * DAY_S / seconds_of(self.step))
+        return round(self.days * DAY_S / Clock(step=self.step).step_s)
 
     @property
     def in_columns(self) -> bool:
@@ -77,12 +75,12 @@ class SimulateOrder:
     @property
     def save_every(self) -> int:
         """How many steps pass between two recorded states."""
-        return max(1, _SAVED_S // seconds_of(self.step))
+        return max(1, _SAVED_S // Clock(step=self.step).step_s)
 
     @property
     def expected(self) -> tuple[int, int]:
         """The expected number of model calls, and of tokens in all; both are estimates."""
-        days = -(-self.steps * seconds_of(self.step) // DAY_S)
+        days = -(-self.steps * Clock(step=self.step).step_s // DAY_S)
         calls = self.citizens * (2 * days + self.steps) * 9 // 40
         return calls, calls * _CALL_TOKENS
 
@@ -114,9 +112,9 @@ def _faults(order: SimulateOrder) -> Iterator[str]:
     if order.citizens < _LEAST_CITIZENS:
         yield f"--citizens must be {_LEAST_CITIZENS} or more, got {order.citizens}"
     try:
-        seconds = seconds_of(order.step, "--step")
+        seconds = Clock(step=order.step).step_s
     except ConfigError as error:
-        yield str(error)
+        yield f"--{error}"  # it names `step`
         seconds = 0
     if not 0 < order.days <= _MOST_DAYS:
         yield f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}"
@@ -151,11 +149,11 @@ def threads_for(citizens: int) -> int:
     return max(1, min(cores, citizens // _ROWS_OF_A_THREAD))
 
 
-def is_unbounded(cells: Iterable[Cell]) -> bool:
+def is_unbounded(experiment: Experiment) -> bool:
     """Return whether a cell of an experiment may ask a model on a server without a limit."""
     return any(
         ModelName(str(cell.parameters.get("llm"))).is_remote
-        for cell in cells
+        for cell in experiment.cells()
         if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
     )
 
@@ -168,17 +166,29 @@ def society_of(
     Run it by `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)`.
     Making many citizens takes seconds: call this in a thread, not on an event loop.
     """
-    from moothall.society.experiments.models import town
+    from moothall.society import (
+        City,
+        Feed,
+        LocalEngine,
+        Population,
+        Society,
+        make_economy,
+    )
 
     model = None if order.model is None else made_model(order.model, key)
     budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
-    society: Society = town(
-        order.seed,
-        citizens=order.citizens,
-        llm=model,
-        budget=budget,
-        columns=order.in_columns or None,
-        threads=order.threads or threads_for(order.citizens),
+    seed = order.seed
+    city = City.generate(seed=seed, citizens=order.citizens)
+    citizens: int | Population = order.citizens
+    if order.in_columns:
+        citizens = Population(order.citizens, city, seed=seed)
+    return Society(
+        citizens,
+        city,
+        seed=seed,
+        model=model,
+        engine=LocalEngine(threads=order.threads or threads_for(order.citizens)),
         journal=journal,
+        budget=budget,
+        services=[*make_economy(city, seed=seed), Feed()],
     )
-    return society

@@ -114,7 +114,7 @@ class ExperimentRuns:
         path = Path(os.path.expanduser(file.strip())).absolute()
         instead: dict[str, Any] = {"seeds": seeds} if seeds else {}
         experiment = Experiment.from_yaml(path, **instead)
-        if is_unbounded(experiment.cells()):
+        if is_unbounded(experiment):
             problem = (
                 "a model on a server needs a limit: set society.max_calls or max_usd in the file"
             )

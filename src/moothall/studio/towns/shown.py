@@ -9,10 +9,9 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall import ConfigError
+from moothall import Clock, ConfigError
 from moothall.build import counted
 from moothall.society import DAY_S
-from moothall.society.clock import seconds_of
 from moothall.studio.towns.map import TownMap
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class ShownRun:
         by: str | None,
     ) -> ShownRun:
         """Return the run. ConfigError: there is no step, or metrics are no functions by name."""
-        seconds = seconds_of(step)
+        seconds = Clock(step=step).step_s
         if step_count is None:
             step_count = round((1 if days is None else days) * DAY_S / seconds)
         if step_count < 1:

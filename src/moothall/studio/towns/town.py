@@ -133,11 +133,9 @@ class Town:
 
     async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
-        from moothall.society.positions import act_counts
-
         assert self.society is not None
         self._loop = asyncio.get_running_loop()
-        self._acts[row["step"]] = act_counts(self.society)
+        self._acts[row["step"]] = self.society.act_counts()
         if isinstance(self.order, ShownRun):
             measured = {name: float(of(self.society)) for name, of in self.order.metrics.items()}
             self._measured[row["step"]] = measured
@@ -327,12 +325,10 @@ class Town:
         """Return a level for each citizen in a layer of the map, and what the layer is."""
         import numpy as np
 
-        from moothall.society.positions import levels
-
         positions = self._positions
         if self.society is None or positions is None or layer not in self._layers:
             return b"", {}
-        values = levels(self.society, layer)
+        values = self.society.levels(layer)
         if len(values) != len(positions.ids):  # one was born or died since
             return b"", {}
         present = values[~np.isnan(values)]
@@ -370,7 +366,6 @@ class Town:
         import numpy as np
 
         from moothall.society import NeedsBlock, Question
-        from moothall.society.positions import levels, numbers, topics_of
 
         society, order = self.society, self.order
         run = order if isinstance(order, ShownRun) else None
@@ -395,8 +390,8 @@ class Town:
             if not self._layers:
                 self._layers = {
                     path: name
-                    for path, name in numbers(society).items()
-                    if run is None or not np.isnan(levels(society, path)).all()
+                    for path, name in society.status_numbers().items()
+                    if run is None or not np.isnan(society.levels(path)).all()
                 }
             level, level_data = self._level(layer)
             positions += level
@@ -425,7 +420,7 @@ class Town:
                 "kinds": [
                     [n, k.label, k.has_choices] for n, k in Question.kinds.items() if k.label
                 ],
-                "topics": topics_of(society),
+                "topics": society.topics,
             }
         return with_head(head, positions)
 
