@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from tests.society.population.lives import promoted
 
 from moothall import City, Journal, ScriptedModel
-from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.errors import ConfigError, DefinitionError, FileError
 from moothall.society import (
     Column,
     Grid,
@@ -319,6 +320,21 @@ async def test_map_of_a_society_without_positions_is_refused() -> None:
             assert society.positions() is None
             with pytest.raises(ConfigError, match="positions"):
                 draw_map(society, "map.png")
+
+
+async def test_map_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "map.png"
+    path.write_bytes(b"before")
+    city = City.generate(seed=1, citizens=10)
+    async with Society(10, city, seed=1) as society:
+        with pytest.raises(FileError, match=r"none/map\.png cannot be written: No such file"):
+            draw_map(society, tmp_path / "none" / "map.png")
+        with pytest.raises(ConfigError, match="no citizen has a number"):
+            draw_map(society, path, by="nothing")
+        assert path.read_bytes() == b"before"
+        draw_map(society, path)
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert os.listdir(tmp_path) == ["map.png"]
 
 
 async def test_live_positions_of_travellers_survive_a_resume(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from moothall.foundation.errors import (
     ActionError,
     CommandError,
     CommandTimeout,
+    ConfigError,
     NotPermitted,
     RequestCancelled,
     RequestTimeout,
@@ -204,6 +205,19 @@ def test_command_errors_are_public(root: Path) -> None:
         asyncio.run(run("exec sleep 100", str(root), 0.1))
     with pytest.raises(TimeoutError, match="it had printed: said\n"):
         asyncio.run(run("echo said; exec sleep 100", str(root), 0.5))
+
+
+def test_command_of_a_shell_takes_limits_of_its_own_and_no_other_values(root: Path) -> None:
+    assert not Shell("none").is_confined
+    assert asyncio.run(run("pwd", root)) == f"{os.path.realpath(root)}\n"
+    assert "exit code" in asyncio.run(run("head -c 9999 /dev/zero >big", root, max_file_bytes=512))
+    with pytest.raises(ConfigError, match=r"timeout_s= must be a number of seconds above 0"):
+        asyncio.run(run("touch made", root, 0))
+    with pytest.raises(ConfigError, match=r"max_file_bytes= must be 0 or more"):
+        asyncio.run(run("touch made", root, max_file_bytes=-1))
+    with pytest.raises(ConfigError, match=r"network= must be True or False, got 1"):
+        Shell("none", 1)  # type: ignore[arg-type]
+    assert not (root / "made").exists()
 
 
 # Their processes hold a pipe open, so that its end tells of the last one's death.

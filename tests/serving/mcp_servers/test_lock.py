@@ -21,6 +21,7 @@ from moothall import (
     Call,
     CallbackApprover,
     ConfigError,
+    DefinitionError,
     NativeSpace,
     NotPermitted,
     ReActAgent,
@@ -95,6 +96,26 @@ def test_mcp_50_of_50_changed_definitions_are_held_and_unchanged_ones_never(
     assert len(names) == 100
     assert [each.action for each in asked] == names[:50]
     assert all("definition" in each.note for each in asked)
+
+
+def test_mcp_changes_of_definitions_are_told_by_tool_until_they_are_accepted(
+    server: Make, tmp_path: Path
+) -> None:
+    list_, path = tmp_path / "list.json", tmp_path / "mcp.lock"
+    before = tools(3)
+    list_.write_text(json.dumps(before))
+    accept(path, list_)
+    list_.write_text(json.dumps([before[0], changed(before[1], 0), changed(before[2], 4)]))
+    with server(path=str(list_), lock=path) as odd:
+        changes = odd.definition_changes()
+        assert sorted(changes) == ["new4", "tool1", "tool2"]
+        assert "is new" in changes["new4"]
+        assert "id_rsa" in changes["tool1"]
+        assert changes["tool2"] == "the server has it no longer"
+        odd.accept_definitions()
+        assert odd.definition_changes() == {}
+    with pytest.raises(DefinitionError, match="'odd' has no lock="):
+        server().definition_changes()
 
 
 def test_mcp_changed_definition_shows_its_difference_and_no_text_of_it_to_a_model(

@@ -540,10 +540,10 @@ def test_reason_why_a_rule_decided_for_a_model_is_in_the_totals_and_the_report(
         return Society([CitizenAgent(1, blocks=all_blocks())], model=down)
 
     experiment = of_functions(one, {"step": 1}, metrics=["home"], seeds=2)
-    asyncio.run(experiment.run(jobs=0, out=tmp_path))
-    totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
-    (told,) = totals["first_fallback"]
+    results = asyncio.run(experiment.run(jobs=0, out=tmp_path))
+    told = results.first_fallback
     assert told.endswith("the server is down")
+    assert (results.fallbacks, results.by_rule) == (2, " (PlanBlock 2)")
     assert (
         f"the rule decided (PlanBlock 2); the first: {escape(told)}"
         in (tmp_path / "report.html").read_text()
