@@ -148,9 +148,11 @@ def test_budget_used_up_limit_refuses_only_its_own_kind() -> None:
     budget = Budget(tokens=5, actions=5)
     budget.reserve(tokens=5).settle()
     budget.check()
-    budget.reserve(actions=1).settle()
+    budget.reserve(actions=5).settle()
     with pytest.raises(BudgetExceeded, match="0 of 5 are left"):
         budget.reserve(tokens=1)
+    assert budget.left.used_up() == ["tokens", "actions"]
+    assert budget.left.used_up(to_ask=True) == ["tokens"]
 
 
 # -- more than was reserved ------------------------------------------------------------------------

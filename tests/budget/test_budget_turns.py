@@ -115,6 +115,21 @@ def test_budget_turns_child_limit_used_up_fails_without_waiting() -> None:
     asyncio.run(main())
 
 
+def test_budget_turns_call_waits_beside_an_overspent_limit_that_it_does_not_need() -> None:
+    async def main() -> None:
+        budget = Budget(tokens=10, actions=1)
+        with pytest.raises(BudgetExceeded):
+            budget.charge(tokens=20)
+        held = await asyncio.to_thread(budget.reserve, actions=1)
+        waiting = asyncio.create_task(budget.in_turn(lambda: budget.reserve(actions=1)))
+        await asyncio.sleep(0)
+        held.release()
+        async with asyncio.timeout(10):
+            assert (await waiting).actions == 1
+
+    asyncio.run(main())
+
+
 def test_budget_turns_waiting_call_proceeds_after_a_release_in_another_thread() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1000, model_calls=1), Gated()

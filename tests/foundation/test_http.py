@@ -36,7 +36,8 @@ from models.openai_server import (
     text,
 )
 from moothall import ReActAgent
-from moothall.foundation.errors import FileError, MissingExtra, RemoteForbidden
+from moothall.build import AllowedHosts, ServerURL
+from moothall.foundation.errors import AddressRefused, FileError, MissingExtra, RemoteForbidden
 from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse, retry_after_s
 
 
@@ -260,6 +261,16 @@ def test_http_transient_failure_is_retried(failure: Answer) -> None:
     assert get(failure, http(b"ok")).content == b"ok"
 
 
+@pytest.mark.parametrize(
+    ("code", "wish", "tries"), ((503, "false", 1), (503, "", 2), (400, "True", 2), (400, "yes", 1))
+)
+def test_http_what_a_server_says_of_a_retry_decides_before_the_status(
+    code: int, wish: str, tries: int
+) -> None:
+    refusal = http(b"no", code, {"X-Should-Retry": wish, "Retry-After-Ms": "1"})
+    assert get(refusal, http(b"ok")).tries == tries
+
+
 def test_last_answer_of_all_attempts_is_handed_back() -> None:
     with OpenAIServer(status(503, **SOON)) as server:
         response = run(HTTPClient("it", max_retries=2).request("GET", server.url))
@@ -383,6 +394,25 @@ class Refuse:
         self.asked.append((host, port, address))
         if address in self.wrong:
             raise FileError(f"{host} is at {address}, which is private")
+
+
+@pytest.mark.parametrize("host", ("a.example", "A.Example", "a.example."))
+def test_address_of_an_allowed_host_is_its_own_however_the_host_is_written(host: str) -> None:
+    AllowedHosts(["a.example"]).check(host, 80, "127.0.0.1")
+    with pytest.raises(AddressRefused, match="a loopback address"):
+        AllowedHosts(["a.example:81"]).check(host, 80, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    (
+        ("http://A.example/v1", ("http", "a.example", 80)),
+        ("https://a.example./v1", ("https", "a.example", 443)),
+        ("HTTPS://a.example:8443", ("https", "a.example", 8443)),
+    ),
+)
+def test_address_of_a_server_has_the_port_that_is_called(url: str, origin: Any) -> None:
+    assert ServerURL(url).origin == origin
 
 
 @pytest.mark.parametrize("host", ("localhost", "127.0.0.1", "LOCALHOST"))

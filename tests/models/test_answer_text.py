@@ -6,13 +6,15 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.model import ACTIONS
 from moothall.actions import Action
-from moothall.models.calling.choice import AnswerText, choice_text, read_choice
+from moothall.models import Call, ModelReply
+from moothall.models.calling.choice import AnswerText, OneCall, choice_text, read_choice
 from moothall.models.calling.listed import SeveralCalls
 
 TEXTS = st.text(st.characters() | st.sampled_from('"\\/\n\té👋\ud83d\udc4b'), max_size=30)
@@ -118,3 +120,55 @@ def test_list_of_calls_shows_parameters_by_their_own_names_and_an_answer_where_i
 def test_choice_prompt_shows_how_to_answer_where_a_model_may() -> None:
     shown = {may: choice_text(ACTIONS, may_answer=may) for may in (False, True)}
     assert shown[True] == shown[False] + '\nTell the user what came of it. {"answer": text}'
+
+
+ADD = '{"action": "add", "args": {"a": 1}}'
+
+
+@pytest.mark.parametrize(
+    "written",
+    (
+        '{"action": "add", "args": {}, "answer": "3"}',
+        f'[{ADD}, {{"action": "add"}}]',
+        '{"action": 5, "args": {}}',
+        '{"action": "add", "args": []}',
+        '{"answer": "3", "more": 1}',
+        "5",
+    ),
+)
+def test_choice_that_is_no_whole_call_and_no_answer_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match="neither actions with their arguments nor an answer"):
+        read_choice(written)
+
+
+@pytest.mark.parametrize(("form", "written"), ((OneCall(), ADD), (SeveralCalls(), f"[{ADD}]")))
+def test_choice_is_the_next_call_of_its_conversation(form: OneCall, written: str) -> None:
+    before = [{"role": "assistant", "tool_calls": [{"id": "call_1", "name": "add", "args": {}}]}]
+    reply = form.read(ModelReply(written), before, ACTIONS)
+    assert (reply.text, reply.finish_reason) == ("", "calls")
+    assert reply.calls == (Call("call_2", "add", {"a": 1}),)
+
+
+@pytest.mark.parametrize(
+    ("written", "is_valid"),
+    (
+        ({"action": "add", "args": {"a": 1, "b": 2}}, True),
+        ({"action": "add", "args": {"a": 1, "b": 2, "c": 3}}, False),
+        ({"action": "list_files", "args": {}}, True),
+        ({"action": "list_files", "args": {"path": "."}}, False),
+        ({"action": "open", "args": {"a": 1}}, False),
+        ({"action": "other", "args": {}}, False),
+        ({"answer": "3"}, True),
+        ({"answer": 3}, False),
+    ),
+    ids=str,
+)
+def test_choice_is_held_to_the_arguments_that_a_model_is_shown(
+    written: Any, is_valid: bool
+) -> None:
+    actions = [*ACTIONS, Action("open", lambda **_: "open", "Open.", {"type": "object"})]
+    schema = OneCall().held_to(actions, {"type": "string"})
+    assert jsonschema.Draft202012Validator(schema).is_valid(written) is is_valid
+    listed = SeveralCalls().held_to(actions, {"type": "string"})
+    if "action" in written:
+        assert jsonschema.Draft202012Validator(listed).is_valid([written]) is is_valid

@@ -478,6 +478,8 @@ def test_openai_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://127.0.0.1/v1", r"does not say which model: write http://127\.0\.0\.1/v1#NAME"),
         ("http://127.0.0.1/v1#", "does not say which model"),
         ("http://#m", "there is no such model: its address must be like http://host/v1"),
+        ("http://key@127.0.0.1/v1#m", "its address must hold no password"),
+        ("http://:key@127.0.0.1/v1#m", "its address must hold no password"),
         ("openai:", "there is no model 'openai:'; names are"),
     ),
 )

@@ -150,3 +150,8 @@ def test_errors_show_neither_a_functions_key_nor_headers() -> None:
 def test_headers_that_cannot_be_sent_are_refused(headers: Any) -> None:
     with pytest.raises(ConfigError, match="headers= must be names and texts"):
         OpenAIModel("m", "http://127.0.0.1:1/v1", headers=headers)
+    with OpenAIServer(text("Hi")) as server:
+        of_function = OpenAIModel("m", server.url, headers=lambda: headers)
+        with pytest.raises(ConfigError, match="headers= must be names and texts"):
+            run(of_function.complete(user("Hi")))
+    assert server.requests == []

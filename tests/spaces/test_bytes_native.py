@@ -22,4 +22,5 @@ def test_native_mailbox_of_few_bytes_is_full_of_large_messages_and_takes_small_o
         assert first.result(timeout=WAIT_S) == "one"
         told = me.wait_for(100)
         assert 9 <= sum(each["action"]["name"] == "response" for each in told) < 100
-        assert me.ask("holder", "note", name="after").result(timeout=WAIT_S) == "after"
+        alone = "x" * 11_000_000  # more than all that may wait: nothing else does
+        assert me.ask("holder", "note", name=alone).result(timeout=WAIT_S) == alone

@@ -312,3 +312,19 @@ def test_native_space_close_while_handlers_begin_leaves_no_coroutine() -> None:
     gc.collect()  # one that nothing holds any more complains now, and pytest listens
     left = [each for each in gc.get_objects() if type(each) is CoroutineType]
     assert [each for each in left if inspect.getcoroutinestate(each) == inspect.CORO_CREATED] == []
+
+
+def test_native_statistics_count_no_request_without_a_deadline(space: NativeSpace) -> None:
+    class Asker(Server):
+        @action
+        async def look(self, limit: float | None) -> int:
+            asked = self.ask("server", "echo_later", timeout=limit)
+            deadlines = int(space.statistics()["deadlines"])
+            await asked
+            return deadlines
+
+    space.add(Server("server"))
+    asker = space.add(Asker("asker"))
+    for limit, count in ((None, 0), (10, 1)):
+        found = asker.ask("asker", "look", timeout=None, limit=limit)
+        assert found.result(timeout=WAIT_S) == count
