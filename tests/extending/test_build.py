@@ -58,6 +58,8 @@ if __name__ == "__main__":
 WARD = '''
 """A space whose agents handle alarms before anything else."""
 
+from itertools import takewhile
+
 from moothall import Agent, NativeSpace, action
 from moothall.build import Delivery, Mailbox
 
@@ -66,8 +68,9 @@ class AlarmsFirst(Mailbox):
     def accept(self, delivery: Delivery) -> None:
         super().accept(delivery)
         if delivery.envelope.name == "alarm":
-            self.box.remove(delivery)
-            self.box.appendleft(delivery)
+            self.box.pop()  # `accept` has put it last
+            later = takewhile(lambda each: each.envelope.name != "alarm", reversed(self.box))
+            self.box.insert(len(self.box) - len([*later]), delivery)
 
 
 class Ward(NativeSpace):
@@ -94,8 +97,10 @@ class Desk(Agent):
     @action
     async def ring(self) -> None:
         """Tell a nurse what is to be done."""
-        for name, room in (("visit", "1"), ("visit", "2"), ("alarm", "3")):
-            self.send({"to": "nurse", "action": {"name": name, "args": {"room": room}}})
+        calls = (("visit", "1"), ("alarm", "2"), ("visit", "3"), ("alarm", "4"), ("alarm", "5"))
+        for name, room in calls:
+            to = "*" if room == "5" else "nurse"
+            self.send({"to": to, "action": {"name": name, "args": {"room": room}}})
 
 
 if __name__ == "__main__":
@@ -127,7 +132,7 @@ def test_orchestrator_on_build_goes_on_after_a_kill_and_delivers_each_once(tmp_p
 
 def test_space_on_build_handles_messages_in_an_order_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "ward.py").write_text(WARD)
-    assert run(tmp_path, "ward.py") == (0, ["alarm 3, visit 1, visit 2"])
+    assert run(tmp_path, "ward.py") == (0, ["alarm 2, alarm 4, alarm 5, visit 1, visit 3"])
 
 
 def test_packages_of_others_import_public_names_alone() -> None:

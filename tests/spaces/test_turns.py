@@ -11,6 +11,7 @@ import pytest
 from conformance.conftest import WAIT_S, Kept, message
 from conformance.gate import Gate, Holder
 from moothall import Agent, NativeSpace, RequestCancelled, action
+from moothall.build import Delivery, Mailbox
 
 
 def test_native_space_long_mailbox_lets_other_agents_run() -> None:
@@ -162,3 +163,37 @@ def test_request_cancelled_before_its_task_begins_frees_the_slot() -> None:
         me.ask("asker", "ask_and_cancel").result(timeout=WAIT_S)
         assert me.ask("holder", "note", name="next").result(timeout=WAIT_S) == "next"
         assert holder.begun == ["next"]
+
+
+def test_native_space_line_of_a_class_of_its_own_orders_all_messages() -> None:
+    order: Kept[int] = Kept()
+
+    class LastFirst(Mailbox.line_type):  # type: ignore[name-defined, misc]
+        def append(self, delivery: Delivery) -> None:
+            self.insert(0, delivery)
+
+    class LastFirstMailbox(Mailbox):
+        line_type = LastFirst
+
+    class Stack(NativeSpace):
+        mailbox_type = LastFirstMailbox
+
+    class Noting(Agent):
+        @action
+        async def note(self, number: int) -> None:
+            """Keep a number."""
+            order.add(number)
+
+    class Sender(Agent):
+        @action
+        async def send_all(self) -> None:
+            """Send three messages at once, one of them to everyone."""
+            for number, to in ((1, "noting"), (2, "*"), (3, "noting")):
+                self.send(message(to, "note", number=number))
+
+    with Stack() as space:
+        space.add(Noting("noting"))
+        space.add(Sender("sender"))
+        me: Any = space.add(Agent("me"))
+        me.ask("sender", "send_all").result(timeout=WAIT_S)
+        assert order.wait_for(3) == [3, 2, 1]

@@ -41,8 +41,7 @@ class HookError(MoothallError):
         is_block = type.startswith("around_")
         subject = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
         super().__init__(f"agent {agent!r}: {subject} failed: {reason}")
-        self.type: str = type
-        self.hook: str = hook
+        self.type, self.hook = type, hook
 
 
 class InvalidId(MoothallError, ValueError):
@@ -115,7 +114,9 @@ class InDoubt(_OfSpace):
 
 
 class RunWaiting(_OfSpace):
-    """The reply waits in its journal for an answer, a result or a moment."""
+    """The reply waits in its journal, as the run `run_id`, for an answer, a result or a moment."""
+
+    run_id: str | None = None
 
 
 class InvalidArguments(RequestError):
@@ -392,8 +393,7 @@ class SlashError(MoothallError, ValueError):
 
     def __init__(self, column: int, reason: str) -> None:
         super().__init__(f"column {column}: {reason}")
-        self.column = column
-        self.reason = reason
+        self.column, self.reason = column, reason
 
 
 class AskAgain(MoothallError):

@@ -74,7 +74,7 @@ class LanedMailbox(Mailbox):
 
     def _queue(self, name: str, delivery: Delivery, is_reentrant: bool = False) -> None:
         delivery.lane = name
-        lane = self._waiting.setdefault(name, MessageLine())
+        lane = self._waiting.setdefault(name, self.line_type())
         lane.lane = name
         (lane.appendleft if is_reentrant else lane.append)(delivery)
         self._queued += 1

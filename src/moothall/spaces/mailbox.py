@@ -53,6 +53,7 @@ class Mailbox:
     """Orders one agent's messages. But for what the agent calls, only the space's loop uses it."""
 
     line_type: ClassVar[type[MessageLine]] = MessageLine
+    """The class of its line, whose `append` decides where a message waits."""
 
     agent: Agent
     space: Any
@@ -65,7 +66,7 @@ class Mailbox:
     has_after_action: bool = field(init=False)
     offers: dict[str, Offer] = field(init=False)
     concurrency: int = field(init=False)
-    box: MessageLine = field(default_factory=MessageLine)
+    box: MessageLine = field(init=False)
     limit: int = field(init=False)  # from this length of the box, `waiting` must be looked at
     active: dict[Delivery, None] = field(default_factory=dict)  # the messages being handled
     running: int = 0  # how many places these take; re-entrant requests take none
@@ -97,8 +98,10 @@ class Mailbox:
         self.look_up_callbacks()
         # All of them now: an action that cannot be described fails here, not at its first call.
         self.offers = self.look_up_actions()
+        self.box = self.line_type()
         self.concurrency = self.agent.concurrency
-        self.limit = self.router.capacity
+        # A broadcast goes past `accept` below the limit, so an order of its own has none.
+        self.limit = self.router.capacity if type(self).accept is Mailbox.accept else 0
 
     def look_up_callbacks(self) -> None:
         """Note which callbacks around its actions the agent overrides."""

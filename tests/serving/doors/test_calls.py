@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from moothall import (
+    ACCESS_REQUESTED,
     ActionError,
     ActionNotFound,
     Agent,
@@ -19,10 +21,12 @@ from moothall import (
     Budget,
     BudgetExceeded,
     InvalidArguments,
+    Journal,
     MoothallError,
     NativeSpace,
     NotPermitted,
     ReActAgent,
+    RunWaiting,
     ScriptedModel,
     action,
 )
@@ -103,6 +107,37 @@ def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
         await served.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("run_id", (None, "refund-1"))
+def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is_answered(
+    tmp_path: Path, run_id: str | None
+) -> None:
+    @action(access_policy=ACCESS_REQUESTED)
+    async def refund() -> str:
+        """Give the money back."""
+        return "refunded"
+
+    model = ScriptedModel([{"name": "refund", "args": {}}, "It is refunded."])
+    with Journal(tmp_path / "runs.db") as journal:
+        served = Served(ReActAgent("Clerk", model, actions=[refund], journal=journal))
+        assert served.journal_of("Clerk") is journal
+        say = ("ada", "Clerk", "say", {"content": "Refund it."})
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            with pytest.raises(RunWaiting, match="the approval of refund") as waiting:
+                await served.call(*say, Caller(loop, None, run_id=run_id))
+            run = waiting.value.run_id
+            assert run is not None
+            assert run == (run_id or journal.waiting()[0].run)
+            (wait,) = await served.waits("Clerk", run)
+            await served.answer(run, lambda: journal.answer(run, wait.key, True, by="ada"))
+            caller = Caller(loop, None, run_id=run)
+            assert await served.call(*say, caller) == "It is refunded."
+            await served.close()
+
+        asyncio.run(main())
 
 
 def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:

@@ -249,7 +249,9 @@ class Reply(_InCell, Generic[T_co]):
         if agent is None and self.stop_reason == "budget":
             raise BudgetExceeded(text, "budget")
         if self.stop_reason == "waiting":
-            raise RunWaiting(text)
+            waiting = RunWaiting(text)
+            waiting.run_id = self.run_id
+            raise waiting
         if agent is None and self.stop_reason == "in_doubt":
             raise InDoubt(text)
         raise ModelError(text)

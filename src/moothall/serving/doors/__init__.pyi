@@ -9,5 +9,6 @@ from moothall.serving.doors.front import Front as Front
 from moothall.serving.doors.guard import DoorGuard as DoorGuard
 from moothall.serving.doors.mcp import MCPDoor as MCPDoor
 from moothall.serving.doors.protocols import DOORS as DOORS
+from moothall.serving.doors.protocols import TooOften as TooOften
 from moothall.serving.doors.served import Served as Served
 from moothall.serving.doors.server import HTTPServer as HTTPServer

@@ -6,14 +6,17 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions import DECISION_KINDS
 from moothall.build import escaped, json_text
 from moothall.journal import Wait
 from moothall.serving.doors.callers import LOCAL
+
+T = TypeVar("T")
 
 WAITS_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
@@ -182,6 +185,12 @@ class Caller:
     run_id: str | None = None
     name: str = LOCAL
     content: str | list[dict[str, Any]] = ""
+
+
+def tell_on(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], news: T) -> None:
+    """Call a function of a caller on its loop, unless that is closed."""
+    with suppress(RuntimeError):  # else the agent would call the door's watcher no more
+        loop.call_soon_threadsafe(callback, news)
 
 
 class CallerApprover:

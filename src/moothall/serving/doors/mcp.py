@@ -340,7 +340,7 @@ class MCPDoor:
         )
         run_id, _, key = (params.request_state or "").partition(".")
         id, action = self._tools().get(params.name, ("", None))
-        journal: Any = getattr(self._served.agents.get(id), "journal", None)
+        journal = self._served.journal_of(id)
         if journal is None or action is None or action.name != "say":
             raise missing
         try:

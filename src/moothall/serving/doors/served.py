@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from weakref import WeakSet
 
 from moothall import (
     ACCESS_DENIED,
     ACCESS_REQUESTED,
     Action,
+    ActionError,
     ActionNotFound,
     Agent,
     AgentNotFound,
@@ -27,6 +27,7 @@ from moothall import (
     NativeSpace,
     NotPermitted,
     Question,
+    RunWaiting,
 )
 from moothall.actions import DECISION_KINDS
 from moothall.build import (
@@ -41,9 +42,9 @@ from moothall.build import (
     context_value,
     guard,
 )
-from moothall.journal import Wait
+from moothall.journal import Journal, Wait
 from moothall.serving.a2a.wire import CARD_PATH
-from moothall.serving.doors.asks import Caller, CallerApprover
+from moothall.serving.doors.asks import Caller, CallerApprover, tell_on
 from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, TooOften, in_path
@@ -51,7 +52,6 @@ from moothall.serving.doors.protocols import DOORS, TooOften, in_path
 _BUSY_S: Final = 5
 """After how many seconds a caller may ask a busy server again."""
 _NOT_BEGUN: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotFound, MailboxFull)
-T = TypeVar("T")
 
 
 def _check_id(id: str) -> None:
@@ -215,6 +215,8 @@ class Served:
         `on_progress` is told the action's own progress, on the caller's loop.
 
         Raises:
+            RunWaiting: the reply waits; `waits` says for what, and a call with its `run_id` as the
+                caller's goes on once that is answered
             RequestError: the action did not return a value
             BudgetExceeded: the caller may not spend what it needs
         """
@@ -225,7 +227,7 @@ class Served:
         # A reply counts what it does itself.
         pays = None if context.pays is None or replies else context.pays.reserve(actions=1)
         if on_progress is not None:
-            context.hears = partial(_tell_on, caller.loop, on_progress)
+            context.hears = partial(tell_on, caller.loop, on_progress)
         with pays or nullcontext(), self._sending(sender, caller, context) as agent:
             try:
                 return await agent.send_request(message, None, caller_context=context)
@@ -233,14 +235,22 @@ class Served:
                 if pays is not None:
                     pays.release()
                 raise
+            except ActionError as error:
+                if not replies or error.type != RunWaiting.__name__:
+                    raise
+                waiting = RunWaiting(error.text, error.where)
+                waiting.run_id = getattr(error.__cause__, "run_id", None) or caller.run_id
+                raise waiting from error
+
+    def journal_of(self, agent: str) -> Journal | None:
+        """Return the journal that records the replies of an agent; None without one."""
+        journal: Journal | None = getattr(self.agents.get(agent), "journal", None)
+        return journal
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
         """Return what a run of an agent waits for in its journal."""
-        journal: Any = getattr(self.agents[agent], "journal", None)
-        if journal is None:
-            return []
-        waits: list[Wait] = await in_thread(journal.waiting, run_id)
-        return waits
+        journal = self.journal_of(agent)
+        return [] if journal is None else await in_thread(journal.waiting, run_id)
 
     async def answer(self, run_id: str, answer: Callable[[], object]) -> None:
         """Give a run an answer; whoever calls this goes on with it, and then discards its id."""
@@ -386,10 +396,4 @@ class Served:
     def _tell(self, event: Event) -> None:
         # Called with each event of the agents, most of which are of no call of a door.
         if self._under_way and (caller := self._caller()) is not None:
-            _tell_on(caller.loop, caller.tell, event)
-
-
-def _tell_on(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], news: T) -> None:
-    """Call a function of a caller on its loop, unless that is closed."""
-    with suppress(RuntimeError):  # else the agent would call the door's watcher no more
-        loop.call_soon_threadsafe(callback, news)
+            tell_on(caller.loop, caller.tell, event)

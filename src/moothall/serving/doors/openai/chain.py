@@ -92,7 +92,7 @@ class Chain:
 
     def _is_gone(self, agent: str, run_ids: list[str]) -> bool:
         """Drop the last of these runs if one was deleted from the agent's journal; return so."""
-        journal: Any = getattr(self._served.agents.get(agent), "journal", None)
+        journal = self._served.journal_of(agent)
         if journal is None or journal.deletions.left_of(run_ids) >= {*run_ids}:
             return False
         self._conversations.pop(run_ids[-1], None)
