@@ -18,7 +18,7 @@ import json
 from moothall import ModelReply, ReActAgent
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.messages_format import messages_body
-from moothall.serving.a2a.wire import MEDIA, block_part, part_block
+from moothall.serving.a2a.wire import MEDIA, as_part, as_block
 from moothall.serving.doors.openai.content import BadRequest, content_of
 
 url = "data:video/mp4;base64,AAAA"
@@ -34,10 +34,10 @@ else:
     raise AssertionError
 
 assert "video/*" in MEDIA
-assert part_block(block_part(video)) == video
+assert as_block(as_part(video)) == video
 link = {"type": "video_url", "video_url": {"url": "https://films.example/1"}}
-assert block_part(link) == {"url": "https://films.example/1", "mediaType": "video/*"}
-assert part_block(block_part(link)) == link
+assert as_part(link) == {"url": "https://films.example/1", "mediaType": "video/*"}
+assert as_block(as_part(link)) == link
 
 said = [{"role": "user", "content": [text, video]}]
 of_anthropic = messages_body(said, "mine", "here")["messages"][0]["content"][1]

@@ -35,7 +35,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.serving.telemetry import instrument
-from moothall.studio.run_view import told_of
+from moothall.studio.run_view import outline_row
 
 exporter, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -49,7 +49,7 @@ journal.export("one", "one.jsonl")
 journal.delete("one")
 journal.import_run("one.jsonl")
 journal.fork("one", "copy")
-assert told_of(journal.run("one"), journal)["attributes"] == "urgent, Order 7"
+assert outline_row(journal.run("one"), journal)["attributes"] == "urgent, Order 7"
 assert [run.title for run in journal.runs()] == ["", "Order 7", "Order 7"]
 titles = [span.attributes.get("moothall.run.title") for span in exporter.get_finished_spans()]
 assert titles.count("Order 7") == 1

@@ -146,7 +146,7 @@ class Envelope(NamedTuple):
     @property
     def is_to_one(self) -> bool:
         """Whether the receiver is one agent, not a group and not all."""
-        return is_one(self.to)
+        return is_one_agent(self.to)
 
     def to_dict(self, copy: Callable[[Any], Any] = copy_json) -> dict[str, Any]:
         """Return the message as a new dict, in the order of the schema."""
@@ -198,7 +198,7 @@ def is_group(to: str) -> bool:
     return to.startswith(GROUP)
 
 
-def is_one(to: str) -> bool:
+def is_one_agent(to: str) -> bool:
     """Return whether a receiver is one agent, not a group and not all."""
     return to != BROADCAST and to[:1] != GROUP
 

@@ -38,7 +38,7 @@ class ActionIndex:
         from moothall.foundation.text.vocabulary import Words
 
         self._actions = list(actions)
-        self._words_in = Words
+        self._words_class = Words
         self._ranking = Ranking([self._words(each) for each in self._actions])
 
     def find(self, words: str) -> list[Action]:
@@ -47,7 +47,7 @@ class ActionIndex:
         At most three are of one server, as long as others match: its descriptions are its own, so
         it could name every word.
         """
-        terms = self._words_in(_split_words(words)).terms()
+        terms = self._words_class(_split_words(words)).terms()
         best = self._ranking.best({term: self._ranking.weight(term) for term in terms})
         ranked = [self._actions[each.place] for each in best]
         ranked.sort(key=lambda each: each.name != words.strip())
@@ -62,18 +62,18 @@ class ActionIndex:
 
     def _words(self, action: Action) -> dict[str, float]:
         """Return the words of an action by weight."""
-        described = (action.description, action.parameters)
+        indexed_parts = (action.description, action.parameters)
         cached = _TERM_WEIGHTS.get(action)
-        if cached is not None and cached[0] == described:
+        if cached is not None and cached[0] == indexed_parts:
             return cached[1]
         counts: Counter[str] = Counter()
         weights: dict[str, float] = {}
         for weight, text in _texts(action):
             counts.clear()
-            counts.update(self._words_in(text[:_MAX_CHARS]).terms())
+            counts.update(self._words_class(text[:_MAX_CHARS]).terms())
             for term, count in counts.items():
                 weights[term] = weights.get(term, 0.0) + weight * count
-        _TERM_WEIGHTS[action] = (described, weights)
+        _TERM_WEIGHTS[action] = (indexed_parts, weights)
         return weights
 
 

@@ -61,15 +61,15 @@ class Account:
     used: list[int] = field(default_factory=_zeros)  # what is spent or reserved
     spent: list[int] = field(default_factory=_zeros)
     overruns: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
-    low: int = 0  # the kinds of which four fifths are spent, as bits: each is told once
-    fault: int | None = None  # the first kind of which more was spent than reserved
+    low_kinds: int = 0  # the kinds of which four fifths are spent, as bits: each is told once
+    overrun_kind: int | None = None  # the first kind of which more was spent than reserved
     started_at: float | None = None
     earlier_seconds: float = 0.0  # seconds that were spent in another process
     waiting_calls: int = 0  # that wait for a person: meanwhile the seconds stand still
     paused_at: float = 0.0
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
-    last: float = 0.0  # the latest moment at which it was used in that period
+    last_used_at: float = 0.0  # the latest moment at which it was used in that period
     # What it has in the period before, or in one ahead of the clock.
     other_period: OtherPeriod | None = None
     key: str | None = None  # by which processes share it
@@ -94,11 +94,11 @@ class Account:
         period = period_at(self.per, now)
         if len(period) != len(self.period):
             # What was spent before a period was stated counts in the first.
-            self.period, self.last, self.other_period = period, now, None
+            self.period, self.last_used_at, self.other_period = period, now, None
         elif period > self.period:
             self._turn_to(period, now)
         elif period == self.period:
-            self.last = max(self.last, now)
+            self.last_used_at = max(self.last_used_at, now)
         elif period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
             _log_ahead(self.title, self.period, period)
             self._turn_to(period, now)
@@ -114,21 +114,21 @@ class Account:
         }
         if other is not None and other.period > self.period:  # it counts here until then
             counts = _sums(counts, other.counts, -1)
-        set_aside = OtherPeriod(self.period, self.last, counts, self.fault)
+        set_aside = OtherPeriod(self.period, self.last_used_at, counts, self.overrun_kind)
         totals = {name: _zeros() for name in COUNTS}
-        self.fault = None
+        self.overrun_kind = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
         if other is not None and (
             other.period >= period if goes_back else other.period == period and now >= other.last
         ):
-            totals, self.fault = _sums(totals, other.counts), other.fault
+            totals, self.overrun_kind = _sums(totals, other.counts), other.fault
         if goes_back:
             totals = _sums(totals, set_aside.counts)
-            self.fault = set_aside.fault if self.fault is None else self.fault
+            self.overrun_kind = set_aside.fault if self.overrun_kind is None else self.overrun_kind
         else:
-            self.started_at, self.earlier_seconds, self.low = None, 0.0, 0
+            self.started_at, self.earlier_seconds, self.low_kinds = None, 0.0, 0
         self.used, self.spent, self.overruns = totals.values()
-        self.period, self.last, self.other_period = period, now, set_aside
+        self.period, self.last_used_at, self.other_period = period, now, set_aside
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
@@ -156,9 +156,9 @@ class Account:
     def gets_low(self, kind: int) -> bool:
         """Return whether four fifths of a limit are spent now, and were not when it was asked."""
         limit = self.limits[kind]
-        if not limit or self.low & 1 << kind or self.spent[kind] * 5 < limit * 4:
+        if not limit or self.low_kinds & 1 << kind or self.spent[kind] * 5 < limit * 4:
             return False
-        self.low |= 1 << kind
+        self.low_kinds |= 1 << kind
         return True
 
 
@@ -181,20 +181,20 @@ Accounts: TypeAlias = tuple[Account, ...]
 """A budget's own account, then its parents', up to the root."""
 
 
-def begin(accounts: Accounts, now: float) -> None:
+def start_seconds(accounts: Accounts, now: float) -> None:
     """Start the seconds of accounts."""
     for account in accounts:
         if account.started_at is None:
             account.started_at = now
 
 
-def pause(accounts: Accounts, now: float) -> None:
+def pause_seconds(accounts: Accounts, now: float) -> None:
     """Have the seconds of accounts stand still until they begin again."""
     for account in accounts:
         account.earlier_seconds, account.started_at = account.elapsed(now), None
 
 
-def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
+def add_amounts(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
     """Take amounts from accounts, or give them back."""
     for kind in LIMIT_INDEXES:
         if amounts[kind]:
@@ -202,19 +202,19 @@ def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
                 account.used[kind] += sign * amounts[kind]
 
 
-def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
+def take_amounts(accounts: Accounts, amounts: Amounts, now: float) -> None:
     """Take amounts from all accounts; raise, and take nothing, if one is too small."""
-    begin(accounts, now)
+    start_seconds(accounts, now)
     for account in accounts:
-        if account.fault is not None or account.seconds is not None:
+        if account.overrun_kind is not None or account.seconds is not None:
             refuse_if_closed(account, now)
     # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
-    add(accounts, amounts)
+    add_amounts(accounts, amounts)
     for kind in LIMIT_INDEXES:
         for account in accounts if amounts[kind] else ():
             limit, used = account.limits[kind], account.used[kind]
             if limit is not None and used > limit:
-                add(accounts, amounts, -1)
+                add_amounts(accounts, amounts, -1)
                 used_before, spent = used - amounts[kind], account.spent[kind]
                 hint = f"; it is renewed on {renewal(account.period)}" if account.per else ""
                 hint += "; raise it by `moothall budgets limit`" if account.key is not None else ""
@@ -242,7 +242,7 @@ def remaining(accounts: Accounts) -> list[int | None]:
 
 def refuse_if_closed(account: Account, now: float) -> None:
     """Raise if nothing further may begin."""
-    seconds, kind = account.seconds, account.fault
+    seconds, kind = account.seconds, account.overrun_kind
     if seconds is not None and account.elapsed(now) >= seconds:
         duration = "1 second is" if seconds == 1 else f"{seconds:g} seconds are"
         raise DeadlineExceeded(f"{account.title}: its {duration} over")

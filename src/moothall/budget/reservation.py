@@ -15,12 +15,12 @@ from moothall.budget.account import (
     Account,
     Accounts,
     OtherPeriod,
-    add,
-    begin,
-    pause,
+    add_amounts,
+    pause_seconds,
     refuse_if_closed,
     remaining,
-    take,
+    start_seconds,
+    take_amounts,
 )
 from moothall.budget.amounts import (
     LIMIT_INDEXES,
@@ -55,9 +55,9 @@ class Ledger:
         "_utc",
         "has_periods",
         "holds",
-        "line",
         "on_low",
         "open_count",
+        "waiting_line",
     )
     recheck_s: ClassVar[float | None] = None
     """Seconds after which a reservation that waits looks at the limits again; None: never."""
@@ -66,10 +66,10 @@ class Ledger:
         self._utc = utc  # seconds since 1970
         self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
-        self.open_count: list[int] = [0]  # of reservations
+        self.open_count: list[int] = [0]  # of reservations; a list, which outlives this object
         self.holds: dict[int, weakref.ref[Hold]] = {}
         self.on_low: Callable[[str, str, float], object] | None = None
-        self.line: WaitingLine = WaitingLine()  # for what open reservations hold
+        self.waiting_line: WaitingLine = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self.open_count)
         in_child(self._forget_open)
 
@@ -119,17 +119,17 @@ class Ledger:
                     else minimums[kind]
                     for kind, most in enumerate(remaining(accounts))
                 )
-            take(accounts, amounts, now)
+            take_amounts(accounts, amounts, now)
             if self.has_periods:
                 terms = tuple(account.term for account in accounts)
 
-        self.change(accounts, work, lambda: add(accounts, amounts, -1))
+        self.change(accounts, work, lambda: add_amounts(accounts, amounts, -1))
         return Reservation(Hold(self, accounts, amounts, terms, amounts))
 
     def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation."""
         closed, low = self.change(hold.accounts, partial(end_hold, hold, spent))
-        self.line.wake_first()
+        self.waiting_line.wake_first()
         # Without the lock: `on_low=` is the user's, and may ask this budget.
         for account, kind in low:
             self._tell_low(account, kind)
@@ -157,8 +157,8 @@ class Ledger:
             if self.has_periods:
                 self._renew(accounts)
             # Counted, then refused: it was spent, whatever the limits are.
-            begin(accounts, now)
-            add(accounts, amounts)
+            start_seconds(accounts, now)
+            add_amounts(accounts, amounts)
             for account in accounts:
                 for kind in LIMIT_INDEXES:
                     account.spent[kind] += amounts[kind]
@@ -175,11 +175,11 @@ class Ledger:
 
     def start(self, accounts: Accounts, now: float) -> None:
         """Start the seconds."""
-        self.change(accounts, partial(begin, accounts, now))
+        self.change(accounts, partial(start_seconds, accounts, now))
 
     def pause(self, accounts: Accounts, now: float) -> None:
         """Have the seconds stand still until the next reservation or start."""
-        self.change(accounts, partial(pause, accounts, now))
+        self.change(accounts, partial(pause_seconds, accounts, now))
 
     def check(self, accounts: Accounts, now: float) -> None:
         """Raise if nothing further may begin."""
@@ -211,11 +211,11 @@ class Ledger:
                 )
             account.used, account.spent = spent.copy(), spent.copy()
             account.overruns = overruns.copy()
-            account.fault = next(
+            account.overrun_kind = next(
                 (k for k in LIMIT_INDEXES if overruns[k] and account.limits[k] is not None), None
             )
             account.earlier_seconds, account.started_at = seconds, None
-            account.period, account.last, account.other_period = period, 0.0, None
+            account.period, account.last_used_at, account.other_period = period, 0.0, None
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -225,7 +225,8 @@ class Hold:
     ledger: Ledger
     accounts: Accounts
     amounts: Amounts
-    terms: tuple[str, ...] | None  # of its accounts, where one may be renewed
+    # The term of each account, in which alone it counts; None where no account is renewed.
+    terms: tuple[str, ...] | None
     spent: Amounts  # as much as was reserved, until it is settled
     open: bool = True
     waiting_count: int = 0  # how many reservations inside of it wait in turn
@@ -253,12 +254,12 @@ class Hold:
 
 
 if TYPE_CHECKING:
-    _OfEach = AmountFields[int, float]
+    _AmountAttributes = AmountFields[int, float]
 else:
-    _OfEach = object
+    _AmountAttributes = object
 
 
-class Reservation(_OfEach):
+class Reservation(_AmountAttributes):
     """Amounts that a spender has reserved.
 
     It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
@@ -372,11 +373,15 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
             if excess > 0:
                 account.overruns[kind] += excess
                 if account.limits[kind] is not None:
-                    account.fault = kind if account.fault is None else account.fault
+                    account.overrun_kind = (
+                        kind if account.overrun_kind is None else account.overrun_kind
+                    )
                     closed.append((account, kind))
     return closed, low
 
 
-def _log_open(title: str, open: list[int]) -> None:
-    if open[0] > 0:
-        logger.warning("%s: %d reservations were neither settled nor released", title, open[0])
+def _log_open(title: str, open_count: list[int]) -> None:
+    if open_count[0] > 0:
+        logger.warning(
+            "%s: %d reservations were neither settled nor released", title, open_count[0]
+        )

@@ -103,17 +103,17 @@ class SharedLedger(Ledger):
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         results: list[T] = []
-        shared, was_ahead = _shared(accounts), False
+        shared, was_ahead_of_clock = _shared(accounts), False
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
-            nonlocal was_ahead
+            nonlocal was_ahead_of_clock
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                was_ahead = self._take_over(accounts, shared, states)
+                was_ahead_of_clock = self._take_over(accounts, shared, states)
                 before = [account.reserved() for account in shared]
                 results.append(work())
-                for account, had in zip(shared, before, strict=True):
-                    account.count_held(self._store.holder, had)
+                for account, reserved_before in zip(shared, before, strict=True):
+                    account.count_held(self._store.holder, reserved_before)
                 return [account.state() for account in shared]
 
         try:
@@ -123,7 +123,7 @@ class SharedLedger(Ledger):
             if results and undo is not None:
                 with self._lock:
                     undo()
-            elif was_ahead:
+            elif was_ahead_of_clock:
                 self._turn_back(shared)
             raise
         return results[0]
@@ -164,7 +164,7 @@ class SharedLedger(Ledger):
             if hold.open:
                 with self._lock:
                     end_hold(hold, spent)
-                self.line.wake_first()
+                self.waiting_line.wake_first()
 
     def load(
         self, account: Account, spent: list[int], seconds: float, overruns: list[int], period: str
@@ -185,7 +185,7 @@ class SharedLedger(Ledger):
             account.take_over(state, self._now())
         periods = [account.period for account in shared]
         self._renew(accounts)
-        return any(had > each.period for had, each in zip(periods, shared, strict=True))
+        return any(previous > each.period for previous, each in zip(periods, shared, strict=True))
 
 
 KEY_SEPARATOR: Final = "\x1f"
@@ -198,7 +198,7 @@ LIMIT_NAMES: Final = tuple(limit.name for limit in LIMITS)
 class SharedAccount(Account):
     """An account that stands in the books of a `SharedLedger`, by its key."""
 
-    start: dict[str, Any] | None = None
+    start: dict[str, Any] | None = None  # when its seconds began, as the books have it
     reserved_by_process: dict[str, list[int]] = field(default_factory=dict)
     program_limits: tuple[Any, ...] = ()  # the limits that this process states
     # Those that a person set, instead.
@@ -210,7 +210,7 @@ class SharedAccount(Account):
         self.program_limits = (*self.limits, self.seconds)
 
     def term_of(self, period: str) -> str:
-        """Return the account and a period: a deletion begins anew, as a period does."""
+        """Return the term of a period; that of a deleted account has ended, too."""
         return f"{self.generation}/{period}"
 
     def reserved(self) -> list[int]:
@@ -243,14 +243,14 @@ class SharedAccount(Account):
                 raise ValueError(f"fault is {fault!r:.80}")
             if not is_period(period):
                 raise ValueError(f"period is {period!r:.80}")
-            self.fault, self.low = fault, int(state.get("low", 0))
+            self.overrun_kind, self.low_kinds = fault, int(state.get("low", 0))
             if period != self.period:
                 self.period, self.started_at = period, None
-            self.last, self.other_period = (
+            self.last_used_at, self.other_period = (
                 float(state.get("last", 0)),
                 _other_period(state.get("aside")),
             )
-            self.earlier_seconds = float(state.get("before", 0.0))  # passed until it rested last
+            self.earlier_seconds = float(state.get("before", 0.0))  # until they last stood still
             if start is None:
                 self.started_at = None
             else:
@@ -300,12 +300,12 @@ class SharedAccount(Account):
         state: dict[str, Any] = {
             name: getattr(self, attribute) for name, attribute in COUNTS.items()
         }
-        state |= {"fault": self.fault, "begun": self.start}
+        state |= {"fault": self.overrun_kind, "begun": self.start}
         state["stated"] = dict(zip(LIMIT_NAMES, self.program_limits, strict=True))
         if self.earlier_seconds:
             state["before"] = self.earlier_seconds
-        if self.low:
-            state["low"] = self.low
+        if self.low_kinds:
+            state["low"] = self.low_kinds
         if self.reserved_by_process:
             state["held"] = self.reserved_by_process
         if self.overrides:
@@ -315,7 +315,7 @@ class SharedAccount(Account):
         if self.per:
             state["per"] = self.per
         if self.period:
-            state |= {"period": self.period, "last": self.last}
+            state |= {"period": self.period, "last": self.last_used_at}
         if self.other_period is not None:
             state["aside"] = asdict(self.other_period)
         return state

@@ -66,7 +66,7 @@ def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str,
     account = _account(key, state)
     account = _without_dead(account, is_alive)
     account.used, account.spent = account.reserved(), [0 for _ in LIMIT_INDEXES]
-    account.overruns, account.fault, account.low = [0 for _ in LIMIT_INDEXES], None, 0
+    account.overruns, account.overrun_kind, account.low_kinds = [0 for _ in LIMIT_INDEXES], None, 0
     account.start, account.started_at, account.earlier_seconds = None, None, 0.0
     if account.other_period is not None:
         account.other_period = account.other_period.keep_reserved()
@@ -87,7 +87,7 @@ def limited_state(key: str, state: dict[str, Any], limits: dict[str, Any]) -> di
         account.overrides.pop(name, None)
         if limits[name] is not None:
             account.overrides[name] = new_limits[name] or 0
-    account.low = 0  # by the new limits, it may get low again
+    account.low_kinds = 0  # by the new limits, it may get low again
     return _state(account, state)
 
 

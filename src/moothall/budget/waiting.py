@@ -29,14 +29,14 @@ async def in_turn(
     for each in own_holds:
         each.waiting_count += 1
     if own_holds:
-        ledger.line.wake_first()  # it may wait for one of `own_holds`, which will not settle now
+        ledger.waiting_line.wake_first()  # it may wait for one of these, not to settle now
     try:
-        return await ledger.line.wait(look)
+        return await ledger.waiting_line.wait(look)
     finally:
         # Also if it was cancelled: a settlement has perhaps woken this one alone.
         for each in own_holds:
             each.waiting_count -= 1
-        ledger.line.wake_first()
+        ledger.waiting_line.wake_first()
 
 
 def _may_fit(ledger: Ledger, own_holds: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:

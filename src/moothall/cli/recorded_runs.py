@@ -16,7 +16,7 @@ from moothall import NoSuchRun, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
 from moothall.cli.screen import typed_command
-from moothall.cli.shared_options import as_usage_error, is_on_command_line, made_journal
+from moothall.cli.shared_options import as_usage_error, is_on_command_line, make_journal
 from moothall.journal import REASONS, Doubt, Entry, Journal, Outline
 from moothall.studio.orders import (
     AnyOrder,
@@ -165,7 +165,7 @@ def execute_order(
         return runner(order, as_json)
     with as_usage_error():
         without_keys(order)
-    with made_journal(journal) as store:
+    with make_journal(journal) as store:
         recorded = RecordedRun(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.

@@ -185,10 +185,10 @@ def open_journal(path: str | None) -> Journal:
             raise JournalError(
                 path, "there is no such file; `moothall act TASK --journal PATH` makes one"
             )
-    return made_journal(path)
+    return make_journal(path)
 
 
-def made_journal(path: str) -> Journal:
+def make_journal(path: str) -> Journal:
     """Open the journal of a path, and create it if it does not exist."""
     from moothall.journal import Journal
 
@@ -231,7 +231,7 @@ def recording_agents(agents: Iterable[Agent], path: str | None, agent: str) -> I
             raise click.UsageError(f"--journal: {agent} {reason}")
         yield
         return
-    with made_journal(path) as journal:
+    with make_journal(path) as journal:
         for each in takes:
             each.journal = journal  # type: ignore[attr-defined]
         yield

@@ -36,7 +36,7 @@ _LARGEST_INT = 10**4300 - 1  # Python refuses to print, and json to read, more d
 _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number takes time
 _BELOW_INFINITY, _INFINITY = float("-inf"), float("inf")
 
-_TYPES, _BYTES = 1, 2  # what is converted, besides what JSON has
+_TYPES, _BYTES = 1, 2  # bits of `extras`: what is converted, besides what JSON has
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
 
@@ -73,7 +73,7 @@ def to_json(value: Any, *, with_bytes: bool = False) -> Any:
         return value
     if kind is str and len(value) < 4096 and value.isascii():
         return value
-    return _copied(value, "", _DEEPEST_VALUE, _TYPES | _BYTES if with_bytes else _TYPES)
+    return _checked_copy(value, "", _DEEPEST_VALUE, _TYPES | _BYTES if with_bytes else _TYPES)
 
 
 def copy_json(value: Any, path: str = "", *, with_bytes: bool = False) -> Any:
@@ -83,7 +83,7 @@ def copy_json(value: Any, path: str = "", *, with_bytes: bool = False) -> Any:
     type and tuples to lists, as `json.dumps` does it. All else is refused, with the limits of
     `to_json`. `path` is the start of the path that an error names.
     """
-    return _copied(value, path, _DEEPEST_COPY, _BYTES if with_bytes else 0)
+    return _checked_copy(value, path, _DEEPEST_COPY, _BYTES if with_bytes else 0)
 
 
 def weight(value: Any) -> int:
@@ -106,14 +106,14 @@ def weight(value: Any) -> int:
 
 
 class _UnfitValue(Exception):
-    """A value is not JSON; `way` is the path to it, its last step first."""
+    """A value is not JSON; `reversed_path` leads to it, its last step first."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         self.reversed_path: list[str | int] = []
 
 
-def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
+def _checked_copy(value: Any, start: str, levels: int, extras: int) -> Any:
     if type(value) is dict and len(value) <= 8:
         copy = value.copy()
         for key, item in copy.items():  # a small flat object, as most are; all else is copied below
@@ -131,7 +131,7 @@ def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
         else:
             return copy
     try:
-        return _copy(value, levels, [_LARGEST_BYTES], widen)
+        return _copy(value, levels, [_LARGEST_BYTES], extras)
     except _UnfitValue as refused:
         raise NotJSON(render_path(refused.reversed_path[::-1], start), refused.reason) from None
     except RecursionError:
@@ -139,16 +139,16 @@ def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
         raise NotJSON(start, "nested too deep for the stack that is left") from None
 
 
-def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
+def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
     """Copy, reduce or convert anything, at most `levels` deep; `room[0]` bytes are counted down."""
     # By the type, not by isinstance: an object may claim a class that it does not have.
     kind = type(value)
     if kind is dict or kind is list:
-        return _items(value.copy(), levels, room, widen)
+        return _items(value.copy(), levels, room, extras)
     if value is None or kind is bool:
         return value
-    if widen & _TYPES and issubclass(kind, Enum):
-        return _copy(_read(kind, lambda: value.value), levels, room, widen)
+    if extras & _TYPES and issubclass(kind, Enum):
+        return _copy(_read(kind, lambda: value.value), levels, room, extras)
     if issubclass(kind, str):
         return _text(str.__str__(value), room)
     if issubclass(kind, int):
@@ -162,12 +162,12 @@ def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
             return real
         raise _UnfitValue(f"{real} is not JSON")
     if issubclass(kind, dict):
-        return _items(_read(kind, lambda: dict(value)), levels, room, widen)
+        return _items(_read(kind, lambda: dict(value)), levels, room, extras)
     if issubclass(kind, (list, tuple)):
-        return _items(_read(kind, lambda: list(value)), levels, room, widen)
-    if widen & _BYTES and issubclass(kind, (bytes, bytearray)):
+        return _items(_read(kind, lambda: list(value)), levels, room, extras)
+    if extras & _BYTES and issubclass(kind, (bytes, bytearray)):
         return _text(_read(kind, lambda: b64encode(value).decode()), room)
-    if widen & _TYPES:
+    if extras & _TYPES:
         if issubclass(kind, _AS_TEXT):
             return _text(_read(kind, lambda: str(value)), room)
         if issubclass(kind, (date, time)):
@@ -177,27 +177,27 @@ def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
 
             return to_jsonable_python(value)
         if issubclass(kind, (set, frozenset)):
-            items = _items(_read(kind, lambda: list(value)), levels, room, widen)
+            items = _items(_read(kind, lambda: list(value)), levels, room, extras)
             try:
                 return sorted(items)
             except TypeError:
                 return sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
         if _is_pydantic_model(kind):
-            return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, widen)
+            return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, extras)
         if dataclasses.is_dataclass(kind):
             names = [each.name for each in dataclasses.fields(kind)]
             parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
-            return _items(parts, levels, room, widen)
+            return _items(parts, levels, room, extras)
         if (data := _read(kind, lambda: plain_data(value))) is not value:
-            return _copy(data, levels, room, widen)
+            return _copy(data, levels, room, extras)
     raise _UnfitValue(f"{kind.__name__} is not JSON")
 
 
-def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
+def _items(copy: Any, levels: int, room: list[int], extras: int) -> Any:
     """Replace the items of a dict or list, which no other code holds, by copies; fast if plain."""
     remaining = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
-        deepest = _DEEPEST_VALUE if widen & _TYPES else _DEEPEST_COPY
+        deepest = _DEEPEST_VALUE if extras & _TYPES else _DEEPEST_COPY
         raise _UnfitValue(f"nested deeper than {deepest} levels, or contains itself")
     if remaining < 0:
         raise _UnfitValue(_TOO_LARGE)
@@ -215,7 +215,7 @@ def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
             elif kind is dict or kind is list:
                 room[0] = remaining
                 # A copy before looking: another thread may be changing the original.
-                copy[key] = _items(item.copy(), levels - 1, room, widen)
+                copy[key] = _items(item.copy(), levels - 1, room, extras)
                 remaining = room[0]
             elif not (
                 kind is bool
@@ -224,13 +224,13 @@ def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
                 or (kind is float and _BELOW_INFINITY < item < _INFINITY)
             ):
                 room[0] = remaining
-                copy[key] = _copy(item, levels - 1, room, widen)
+                copy[key] = _copy(item, levels - 1, room, extras)
                 remaining = room[0]
     except _UnfitValue as refused:
         refused.reversed_path.append(key)
         raise
     if is_object and copy and type(key) is not str:
-        return _items({_name(each): copy[each] for each in copy}, levels, room, widen)
+        return _items({_name(each): copy[each] for each in copy}, levels, room, extras)
     if remaining < 0:
         raise _UnfitValue(_TOO_LARGE)
     room[0] = remaining
@@ -311,12 +311,12 @@ def json_text(value: Any) -> str:
             return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
 
 
-def as_json(value: Any, part: bool = False, *, deep: bool = False) -> Any:
+def as_json(value: Any, is_part: bool = False, *, deep: bool = False) -> Any:
     """Return a value as JSON data, the rest as a model is shown it; `deep`: part by part."""
     try:
         return deep_json(value) if deep else to_json(value)
     except NotJSON:
-        if part or not isinstance(value, dict):
+        if is_part or not isinstance(value, dict):
             return json_text(value)
         return {readable(str(key)): as_json(item, True) for key, item in value.items()}
 
@@ -324,10 +324,10 @@ def as_json(value: Any, part: bool = False, *, deep: bool = False) -> Any:
 def deep_json(value: Any) -> Any:
     """Return a value as JSON data; each part without a JSON form, however deep, becomes text."""
     above: set[int] = set()  # containers above, and those that lead back to one: each is shown once
-    loops = 0
+    loop_count = 0
 
     def json_of(value: Any, level: int) -> Any:
-        nonlocal loops
+        nonlocal loop_count
         if isinstance(value, dict):
             parts = value
         elif isinstance(value, list | tuple):
@@ -339,14 +339,14 @@ def deep_json(value: Any) -> Any:
         else:
             return as_json(value)
         if id(value) in above or level > _DEEPEST_VALUE:
-            loops += 1
+            loop_count += 1
             return f"(a {type(value).__name__} that contains itself or is nested too deep)"
         above.add(id(value))
-        before = loops
-        json = {readable(str(key)): json_of(part, level + 1) for key, part in parts.items()}
-        if loops == before:
+        before = loop_count
+        items = {readable(str(key)): json_of(part, level + 1) for key, part in parts.items()}
+        if loop_count == before:
             above.remove(id(value))
-        return [*json.values()] if isinstance(value, list | tuple) else json
+        return [*items.values()] if isinstance(value, list | tuple) else items
 
     return json_of(value, 0)
 
@@ -385,16 +385,16 @@ def read_json(text: str) -> Any:
         raise UnreadableText(f"not JSON: {printable(shorten(str(error), 200))}") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a key appears twice")
     return fields
 
 
-def _constant(text: str) -> Any:
+def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_fields, parse_constant=_refuse_constant)
 """Reads JSON strictly: no NaN or Infinity, no key twice."""

@@ -115,12 +115,12 @@ class SharedBudgets:
             ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
-        given_back = self._change(name, partial(released_state, is_alive=self._is_alive))
+        released = self._change(name, partial(released_state, is_alive=self._is_alive))
         key_prefix = self._key_of(name) + KEY_SEPARATOR
         for key in self._states():
             if key.startswith(key_prefix):
                 self.give_back(key)
-        return given_back
+        return released
 
     def give_back(self, key: str) -> None:
         """Release a budget by its key, if there is one and a dead process had reserved of it."""
@@ -167,7 +167,7 @@ class SharedBudgets:
         key = self._key_of(name)
         with self._store.writing(lock=BUDGETS) as db:
             db.execute("DELETE FROM budgets WHERE name = ?", (key,))
-        self._store.empty_log()
+        self._store.empty_log()  # of SQLite, which would keep the row
 
     def _is_alive(self, holder: str) -> bool:
         try:
@@ -177,17 +177,17 @@ class SharedBudgets:
 
     def _states(self) -> dict[str, dict[str, Any]]:
         with self._store.reading() as db:
-            names = [name for (name,) in db.execute("SELECT name FROM budgets ORDER BY name")]
-            return {name: self._account(db, name) or {} for name in names}
+            keys = [name for (name,) in db.execute("SELECT name FROM budgets ORDER BY name")]
+            return {name: self._account(db, name) or {} for name in keys}
 
     def _key_of(self, name: str) -> str:
-        names = {name_of(key): key for key in self._states()}
-        if name not in names:
-            choices = ", ".join(map(repr, names)) or "none at all"
+        keys_by_name = {name_of(key): key for key in self._states()}
+        if name not in keys_by_name:
+            choices = ", ".join(map(repr, keys_by_name)) or "none at all"
             raise ConfigError(
                 f"journal {self._store.name!r} has no budget {name!r}; it has {choices}"
             )
-        return names[name]
+        return keys_by_name[name]
 
     def _change(
         self, name: str, change: Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -195,21 +195,21 @@ class SharedBudgets:
         key = self._key_of(name)
         states_after: list[dict[str, Any]] = []
 
-        def changed(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
+        def change_states(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             states_after.append(change(key, states[0] or {}))
             return states_after
 
-        self.change_accounts([key], changed)
+        self.change_accounts([key], change_states)
         return stored_budget(key, states_after[0], self._is_alive)
 
-    def _account(self, db: Database, name: str) -> dict[str, Any] | None:
-        row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
+    def _account(self, db: Database, key: str) -> dict[str, Any] | None:
+        row = db.execute("SELECT account FROM budgets WHERE name = ?", (key,)).fetchone()
         if row is None:
             return None
         try:
             account = json.loads(row[0])
         except (ValueError, TypeError, RecursionError) as error:
-            raise self._store.damaged(f"budget {name!r}: {error}") from error
+            raise self._store.damaged(f"budget {key!r}: {error}") from error
         if not isinstance(account, dict):
-            raise self._store.damaged(f"budget {name!r} has no account")
+            raise self._store.damaged(f"budget {key!r} has no account")
         return account

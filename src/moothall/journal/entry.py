@@ -181,7 +181,7 @@ def subpath(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-CHANGED: Final = ".changed"
+CHANGED_SUFFIX: Final = ".changed"
 """What ends the id of the fork in which a changed program goes on with a run."""
 FIRST: Final = 8
 """Among so many entries is the beginning of a run's own part."""

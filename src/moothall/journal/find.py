@@ -20,7 +20,7 @@ from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, wanted_paths
-from moothall.journal.entry import CHANGED, Outline
+from moothall.journal.entry import CHANGED_SUFFIX, Outline
 from moothall.journal.stop_reason import STATES
 from moothall.journal.tally import SUM_COLUMNS
 
@@ -59,13 +59,13 @@ _STATE: Final = (
     "ELSE coalesce(state, 'stopped') END"
 )
 
-_RECORDED: Final = (
+_RECORDED_CONDITION: Final = (
     "(number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\') OR number IN "
     "(SELECT place >> 32 FROM entries WHERE {in_data}))"
 )
 _ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
-_OPEN: Final = "SELECT run FROM waits WHERE NOT taken AND place > 0"
+_OPEN_WAITS: Final = "SELECT run FROM waits WHERE NOT taken AND place > 0"
 
 
 class Filters(RunAttributes, total=False):
@@ -235,7 +235,7 @@ def _recorded_words(name: str, value: Any, _: StateNow) -> Terms:
         forms = (word.lower(), word.title(), word.upper())
         patterns = {_pattern(each.translate(_ASCII_LOWER)): None for each in forms}
         in_data = " OR ".join(["lower(data) LIKE ? ESCAPE '\\'"] * len(patterns))
-        yield _RECORDED.format(in_data=in_data), [_pattern(word.casefold()), *patterns]
+        yield _RECORDED_CONDITION.format(in_data=in_data), [_pattern(word.casefold()), *patterns]
 
 
 def _of_thread(name: str, value: Any, _: StateNow) -> Terms:
@@ -252,11 +252,14 @@ def _needs_person(name: str, value: Any, state_now: StateNow) -> Terms:
     if value:
         # An answer is for the run that asked, unless a changed program has gone on in a fork.
         forked = "id IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL{0})"
-        waits, changed = "coalesce(state, '') = 'waiting'", forked.format(" AND id LIKE ?")
-        yield f"NOT ({forked.format('')} AND ({changed} OR NOT {waits}))", [f"%{CHANGED}"]
+        is_waiting, has_changed = "coalesce(state, '') = 'waiting'", forked.format(" AND id LIKE ?")
+        yield (
+            f"NOT ({forked.format('')} AND ({has_changed} OR NOT {is_waiting}))",
+            [f"%{CHANGED_SUFFIX}"],
+        )
         # What has all answers that it waits for goes on by itself; a firing may wait without any.
-        answered = f"number IN ({_OPEN}) AND number NOT IN ({_OPEN} AND value IS NULL)"
-        yield f"NOT ({waits} AND {answered})", ()
+        answered = f"number IN ({_OPEN_WAITS}) AND number NOT IN ({_OPEN_WAITS} AND value IS NULL)"
+        yield f"NOT ({is_waiting} AND {answered})", ()
         yield from _in_states(name, NEEDS_A_PERSON, state_now)
 
 

@@ -27,7 +27,7 @@ StopReason: TypeAlias = Literal[
 class Meaning(NamedTuple):
     """What a stop reason means: in words, for who resumes the run, and for a group."""
 
-    state: str  # for a person
+    state: str  # how the run stands, in words
     explanation: str
     is_final: bool  # whether the run is over; if not, the next call resumes it
     answered: bool = False  # whether the reply's text is an answer
@@ -129,7 +129,7 @@ _SAY_ALL: Final = ("waiting", "cancelled", "error")
 """Whose detail says all that the words for the reason say."""
 
 
-def cut_off(cause: str, questions: Sequence[str]) -> str:
+def cancel_reason(cause: str, questions: Sequence[str]) -> str:
     """Return why a run was cancelled, with what it waited for then."""
     return (
         f"{cause} while waiting for {' and '.join(dict.fromkeys(questions))}"

@@ -16,7 +16,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
 from moothall.journal.entry import Entry
 from moothall.journal.opening import NOTIFYING, Runs
-from moothall.journal.stop_reason import FINAL, NO_ANSWER, cut_off
+from moothall.journal.stop_reason import FINAL, NO_ANSWER, cancel_reason
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
@@ -331,7 +331,7 @@ class Waits(DueRuns):
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
                 before = end.data.get("detail") if reason == "cancelled" else ""
-                detail = cut_off(before or cause, questions)
+                detail = cancel_reason(before or cause, questions)
                 run.note("", "over", {**end.data, "reason": "cancelled", "detail": detail})
                 run.state = "in_doubt" if is_in_doubt else "cancelled"
                 run.commit_now()

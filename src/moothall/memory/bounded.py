@@ -127,9 +127,9 @@ class TokenBoundedMemory(Memory):
             self._numbered_count += 1
             self._clearable_count += _may_clear(memory)
         if self._tokens > self.max_tokens and self._tokens > (bound := self._bound):
-            self._fit(bound)
+            self._shrink_to(bound)
 
-    def _fit(self, bound: int) -> None:
+    def _shrink_to(self, bound: int) -> None:
         clears = self.clear and self._clearable_count > 0
         if self.reply_tokens is not None:  # what earlier replies left goes first
             if clears:
@@ -212,7 +212,7 @@ class TokenBoundedMemory(Memory):
                 break
             item = self._items[place]
             number = number_of(item)
-            if number is not None and _may_clear(item) and not self._is_read(item):
+            if number is not None and _may_clear(item) and not self._is_being_read(item):
                 self._put(place, cleared(item, number, number))
                 self._cleared += (number,)
         self._join_cleared()
@@ -251,7 +251,7 @@ class TokenBoundedMemory(Memory):
         self._clearable_count += _may_clear(item) - _may_clear(self._items[place])
         self._items[place], self._sizes[place] = item, size
 
-    def _is_read(self, item: dict[str, Any]) -> bool:
+    def _is_being_read(self, item: dict[str, Any]) -> bool:
         """Whether a model is reading a message to summarise it."""
         return False
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from moothall.foundation.database import Database
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.jsonvalue import copy_json
-from moothall.foundation.sqlite.fulltext import sendable
+from moothall.foundation.sqlite.fulltext import storable
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import check_memory
 from moothall.memory.memory_tables import MemoryTables
@@ -35,44 +35,44 @@ class Recall:
         self._tables = tables
         self._embedder = embedder
 
-    def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
+    def by_words(self, text: str, limit: int, thread_id: str | None) -> list[dict[str, Any]]:
         """Return the messages that have the most and the rarest of a text's words."""
         with self._tables.reading() as db:
-            thread = None if id is None else self._tables.thread_number(db, id)
-            if id is not None and thread is None:
+            thread_number = None if thread_id is None else self._tables.thread_number(db, thread_id)
+            if thread_id is not None and thread_number is None:
                 return []
-            matches = self._tables.search_words(db, text[:FOUND_CHARS], thread, limit)
+            matches = self._tables.search_words(db, text[:FOUND_CHARS], thread_number, limit)
             return self._tables.items_of(db, matches)
 
-    def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
+    def by_meaning(self, text: str, limit: int, thread_id: str | None) -> list[dict[str, Any]]:
         """Return the messages whose vectors are nearest to a text's."""
         embedder = self._required_embedder()
-        (target,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
+        (target,) = self._embedded(embedder, [storable(text[:EMBEDDED_CHARS])])
         if not any(target):
             return []
-        self.embed(id)
+        self.embed(thread_id)
         with self._tables.reading() as db:
-            scope: tuple[Any, ...] = (_embedder_number(db, embedder),)
+            values: tuple[Any, ...] = (_embedder_number(db, embedder),)
             condition = "embedder = ?"
-            if id is not None:
+            if thread_id is not None:
                 condition += " AND thread = ?"
-                scope += (self._tables.thread_number(db, id),)
-            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {condition}", scope)
+                values += (self._tables.thread_number(db, thread_id),)
+            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {condition}", values)
             best = heapq.nlargest(limit, self._scores(rows, target))
             return self._tables.items_of(db, [number for score, number in best if score > 0])
 
-    def embed(self, id: str | None) -> int:
+    def embed(self, thread_id: str | None) -> int:
         """Give every message a vector, and return how many had none."""
         embedder = self._required_embedder()
         added = 0
-        for each in self._tables.thread_ids() if id is None else [id]:
+        for each in self._tables.thread_ids() if thread_id is None else [thread_id]:
             while count := self._embed_batch(embedder, each):
                 added += count
         return added
 
-    def _embed_batch(self, embedder: Embedder, id: str) -> int:
+    def _embed_batch(self, embedder: Embedder, thread_id: str) -> int:
         with self._tables.reading() as db:
-            thread = self._tables.thread_number(db, id)
+            thread = self._tables.thread_number(db, thread_id)
             row = db.execute(
                 "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
                 (_embedder_number(db, embedder), thread),
@@ -83,7 +83,7 @@ class Recall:
         # Nothing is locked meanwhile, since embedding may take long.
         texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
         vectors = self._embedded(embedder, texts)
-        with self._tables.writing(lock=self._tables.lock(id)) as db:
+        with self._tables.writing(lock=self._tables.lock(thread_id)) as db:
             if _embedder_number(db, embedder) is None:
                 db.execute(
                     "INSERT INTO embedders (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING",
@@ -108,9 +108,9 @@ class Recall:
             )
         return len(rows)
 
-    def forget_after(self, db: Database, id: str, number: int) -> int:
+    def forget_after(self, db: Database, thread_id: str, number: int) -> int:
         """Forget a thread's messages after a number; return how many they were."""
-        thread = self._tables.thread_number(db, id)
+        thread = self._tables.thread_number(db, thread_id)
         thread_and_number = (thread, number)
         if thread is None:
             return 0
@@ -179,7 +179,9 @@ class Recall:
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
 
 
-WAYS: Final[dict[RecallBy, Callable[[Recall, str, int, str | None], list[dict[str, Any]]]]] = {
+RECALL_METHODS: Final[
+    dict[RecallBy, Callable[[Recall, str, int, str | None], list[dict[str, Any]]]]
+] = {
     "words": Recall.by_words,
     "meaning": Recall.by_meaning,
 }
@@ -231,7 +233,7 @@ def _text(item: dict[str, Any], chars: int) -> str:
         if isinstance(call, dict):
             parts.append(str(call.get("name", "")))
             parts.append(json.dumps(call.get("args", ""), ensure_ascii=False))
-    return sendable(" ".join(parts)[:chars])
+    return storable(" ".join(parts)[:chars])
 
 
 def _embedder_number(db: Database, embedder: Embedder) -> int | None:

@@ -28,7 +28,7 @@ from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread
 from moothall.memory.memory_tables import OF_RUN, MemoryTables, bounds_of_run
-from moothall.memory.recall import WAYS, Recall, RecallBy, insert, row_of
+from moothall.memory.recall import RECALL_METHODS, Recall, RecallBy, insert, row_of
 
 _AT_ONCE: Final = 64
 """So many messages are read at a time, backwards."""
@@ -493,14 +493,14 @@ class StoredMemory(Memory):
         if not isinstance(text, str):
             raise ConfigError(f"recall: text must be a text, got {text!r:.80}")
         check_integer("recall: limit=", limit, 0)
-        if by not in (None, *WAYS):
-            ways = " or ".join(f'"{each}"' for each in WAYS)
+        if by not in (None, *RECALL_METHODS):
+            ways = " or ".join(f'"{each}"' for each in RECALL_METHODS)
             raise ConfigError(f"recall: by= must be {ways}, got {by!r:.80}")
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)
         within = None if everywhere else self._id
-        find = partial(WAYS[by], self._recall, text, limit, within)
+        find = partial(RECALL_METHODS[by], self._recall, text, limit, within)
         return tracing.search_in_span("memory", text, find)
 
     def embed(self, *, everywhere: bool = False) -> int:

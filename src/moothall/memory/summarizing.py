@@ -92,7 +92,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._model = model
         self._room = tokens
         self._keep = keep
-        self._begin_at = (keep + tokens) // 2
+        self._summarize_at = (keep + tokens) // 2
         self._summary_tokens = max((tokens - keep) // 4, 1)
         # The most that the list holds while a summary is awaited.
         super().__init__(2 * tokens, count, clear=clear)
@@ -110,7 +110,7 @@ class SummarizingMemory(TokenBoundedMemory):
         """Have no summary in progress, as in a forked child."""
         self._idle = threading.Event()
         self._idle.set()
-        self._read: list[dict[str, Any]] = []  # what the model is reading
+        self._reading: list[dict[str, Any]] = []  # what the model is reading
         self._dropped = 0  # messages that were dropped unread since the last warning
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
@@ -147,11 +147,11 @@ class SummarizingMemory(TokenBoundedMemory):
             super().add_memory(memory)
             if len(self._items) < len(before):
                 # The messages that the model is reading are not lost yet.
-                known_ids = {id(item) for item in (*self._items, *self._read)}
+                known_ids = {id(item) for item in (*self._items, *self._reading)}
                 self._dropped += sum(id(item) not in known_ids for item in before)
-            if self.clear and self._tokens > self._begin_at:
+            if self.clear and self._tokens > self._summarize_at:
                 self._clear(self._keep)
-            if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
+            if self._tokens > self._summarize_at and self._idle.is_set() and self._batch():
                 with suppress(TooManyThreads):  # the next message tries again
                     WORKERS.submit(self._work)  # which begins when the lock is free
                     self._idle.clear()
@@ -206,7 +206,7 @@ class SummarizingMemory(TokenBoundedMemory):
             self._items[:] = _copied(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
-            self._read = []
+            self._reading = []
             self._recount()
 
     async def settled(self) -> None:
@@ -218,13 +218,14 @@ class SummarizingMemory(TokenBoundedMemory):
 
     @property
     def _third_of_window(self) -> int:
+        # The window is all of `max_tokens` here, which is twice the room.
         return self._room * 2 // 3
 
-    def _fit(self, bound: int) -> None:
+    def _shrink_to(self, bound: int) -> None:
         self._drop(bound)
 
-    def _is_read(self, item: dict[str, Any]) -> bool:
-        return any(item is each for each in self._read)
+    def _is_being_read(self, item: dict[str, Any]) -> bool:
+        return any(item is each for each in self._reading)
 
     def make_room(self) -> bool:
         """Make the prompt shorter; return whether it is."""
@@ -240,7 +241,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 except BaseException as error:
                     outcome = error
                 with self._lock:
-                    if self._read is batch:  # no state was loaded meanwhile
+                    if self._reading is batch:  # no state was loaded meanwhile
                         self._end(batch, outcome)
                     self._tell_lost()
         except BaseException:
@@ -250,7 +251,7 @@ class SummarizingMemory(TokenBoundedMemory):
     def _next(self) -> list[dict[str, Any]]:
         """Return the messages to summarise now; if there are none, become idle."""
         with self._lock:
-            batch = self._read = self._batch() if self._tokens > self._begin_at else []
+            batch = self._reading = self._batch() if self._tokens > self._summarize_at else []
             if not batch:
                 self._idle.set()
             return batch
@@ -266,7 +267,7 @@ class SummarizingMemory(TokenBoundedMemory):
             self._warn(len(batch), f"{self._name} failed ({reason})")
         self._recount()
         summarized = {id(item) for item in batch}
-        self._read = []
+        self._reading = []
         for place in range(len(self._items) - 1, -1, -1):
             if id(self._items[place]) in summarized:
                 self._remove(place, place + 1)
@@ -291,12 +292,12 @@ class SummarizingMemory(TokenBoundedMemory):
         size = 0
         for end, item in enumerate(batch):
             size += self.size_of(item)
-            if end and size > self._at_once and item.get("role") != "tool":
+            if end and size > self._batch_tokens and item.get("role") != "tool":
                 return batch[:end]
         return batch
 
     async def _ask(self, old: str, batch: list[dict[str, Any]]) -> str:
-        room = self._at_once
+        room = self._batch_tokens
         record = "\n".join(map(_message_line, batch))
         if self._count(record) > room:
             # A message that is too large by itself is cut to its beginning and its end.
@@ -339,7 +340,7 @@ class SummarizingMemory(TokenBoundedMemory):
         return [with_sources(message, self._sources)]
 
     @property
-    def _at_once(self) -> float:
+    def _batch_tokens(self) -> float:
         """Half of the model's context, in tokens: the rest is for the old and the new summary."""
         limit = getattr(self._model, "context_tokens", None)
         return limit // 2 if isinstance(limit, int) else math.inf

@@ -109,22 +109,22 @@ class ReasoningParser:
                 mark_end = _END_PATTERNS[self._mark].search(self._unread_text)
                 if mark_end is None:
                     thought = self._take_text(_MARKS[self._mark], last)
-                    safe = thought if last else thought.rstrip()  # blanks before the mark go
-                    self._unread_text = thought[len(safe) :] + self._unread_text
-                    yield from self._piece(safe, True)
+                    certain = thought if last else thought.rstrip()  # blanks before the mark go
+                    self._unread_text = thought[len(certain) :] + self._unread_text
+                    yield from self._piece(certain, True)
                     return
                 yield from self._piece(self._unread_text[: mark_end.start()].rstrip(), True)
                 self._end_reasoning(mark_end.end())
             elif not self._has_begun:
-                start = self._unread_text.lstrip()
-                first = start[:_MAX_MARK_CHARS].lower()
+                stripped = self._unread_text.lstrip()
+                first = stripped[:_MAX_MARK_CHARS].lower()
                 if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
                     self._mark, self._skips_blanks = mark, True
-                    self._unread_text = start[len(mark) :]
+                    self._unread_text = stripped[len(mark) :]
                 elif (self._had_reasoning or self.has_reasoning_field) and (
-                    mark_end := _END_MARK_PATTERN.match(start)
+                    mark_end := _END_MARK_PATTERN.match(stripped)
                 ):
-                    self._unread_text, self._skips_blanks = start[mark_end.end() :], True
+                    self._unread_text, self._skips_blanks = stripped[mark_end.end() :], True
                 elif not last and any(mark.startswith(first) for mark in _LEADING_MARKS):
                     return
                 else:
@@ -162,13 +162,16 @@ class ReasoningParser:
 
     def _take_text(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
-        at, low = len(self._unread_text), max(0, len(self._unread_text) - _MAX_MARK_CHARS)
-        for start in () if last else _MARK_FIRST_CHAR.finditer(self._unread_text, low):
-            rest = self._unread_text[start.start() :].lower()
+        cut_at, search_from = (
+            len(self._unread_text),
+            max(0, len(self._unread_text) - _MAX_MARK_CHARS),
+        )
+        for first_char in () if last else _MARK_FIRST_CHAR.finditer(self._unread_text, search_from):
+            rest = self._unread_text[first_char.start() :].lower()
             if any(mark.startswith(rest) for mark in marks):
-                at = start.start()
+                cut_at = first_char.start()
                 break
-        text, self._unread_text = self._unread_text[:at], self._unread_text[at:]
+        text, self._unread_text = self._unread_text[:cut_at], self._unread_text[cut_at:]
         return text
 
     def _piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
@@ -201,8 +204,8 @@ def image_block(data: Any, format: Any) -> dict[str, Any] | None:
 
 def images_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the images of a message in the chat interface's form; links stay links."""
-    listed = [message.get("images"), message.get("content")]
-    for block in (each for some in listed if isinstance(some, list) for each in some):
+    block_lists = [message.get("images"), message.get("content")]
+    for block in (each for blocks in block_lists if isinstance(blocks, list) for each in blocks):
         image = block.get("image_url") if isinstance(block, dict) else None
         url = image.get("url") if isinstance(image, dict) else image
         if isinstance(url, str) and url.startswith(("data:image/", "https://", "http://")):

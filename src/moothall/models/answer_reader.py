@@ -271,7 +271,7 @@ def usage_of(value: Any) -> Usage:
     )
 
 
-def recounted(before: Any, usage: Any) -> Any:
+def updated_usage(before: Any, usage: Any) -> Any:
     """Return the usage after one more statement of it, whose zeros and gaps count nothing anew."""
     if not isinstance(usage, dict):
         return before

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import Audio, images_of
-from moothall.models.answer_reader import AnswerReader, recounted, usage_of
+from moothall.models.answer_reader import AnswerReader, updated_usage, usage_of
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
     REASONING,
@@ -75,7 +75,7 @@ class AnswerStream(AnswerReader):
     def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         about = event.get("x_groq")
         of_groq = about.get("usage") if isinstance(about, dict) else None
-        self._usage = recounted(self._usage, event.get("usage") or of_groq)
+        self._usage = updated_usage(self._usage, event.get("usage") or of_groq)
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
@@ -91,7 +91,7 @@ class AnswerStream(AnswerReader):
         # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
         if error or str(reason).lower() in ("error", "insufficient_system_resource"):
             raise error_of({"error": error or reason}, self._name)
-        self._usage = recounted(self._usage, choice.get("usage"))  # Kimi's place of it
+        self._usage = updated_usage(self._usage, choice.get("usage"))  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
         delta, kind = self._said_in(choice, "delta", label, place), "delta"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from moothall.research.owner import ResearcherProtocol
     from moothall.research.workbench import Workbench
 
-_RESULTS = {
+_RESULT_FIELDS = {
     "narrate": (
         *("narrative", "citations", "supports", "unsupported", "uncited", "unjudged", "outline"),
     ),
@@ -55,25 +55,25 @@ def is_of_steps(steps: Collection[str], entry: Entry) -> bool:
     return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
 
 
-def step_of(researcher: Workbench, step: str, progress_before: Progress) -> dict[str, Any]:
+def step_of(bench: Workbench, step: str, progress_before: Progress) -> dict[str, Any]:
     """Return the result of a step as JSON data; that of Research and Update abridged."""
-    progress, results = researcher.progress, researcher.results
-    more: dict[str, Any] = {}
+    progress, results = bench.progress, bench.results
+    extra_data: dict[str, Any] = {}
     if notes := progress.notes[len(progress_before.notes) :]:
-        more["notes"] = notes
+        extra_data["notes"] = notes
     if progress.used != progress_before.used:
         none = Usage()
         spent = {
             name: each - progress_before.used.get(name, none)
             for name, each in progress.used.items()
         }
-        more["used"] = {name: as_json(each) for name, each in spent.items() if each.total}
+        extra_data["used"] = {name: as_json(each) for name, each in spent.items() if each.total}
     if step == "plan":
         if progress.outline:
-            more["outline"] = as_json(progress.outline)
-        if researcher.is_cut:
-            more["is_cut"] = True
-        return {"tasks": as_json(researcher.tasks), **more}
+            extra_data["outline"] = as_json(progress.outline)
+        if bench.is_cut:
+            extra_data["is_cut"] = True
+        return {"tasks": as_json(bench.tasks), **extra_data}
     if step == "research":
         names = ("tool", "args", "citation", "error")
         return {"results": [{n: getattr(each, n) for n in names} for each in results]}
@@ -81,7 +81,7 @@ def step_of(researcher: Workbench, step: str, progress_before: Progress) -> dict
         resources = [each for result in results for each in result.resources]
         fields = ("url", "description", "visited")
         return {"resources": [{n: getattr(each, n) for n in fields} for each in resources]}
-    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]} | more
+    data = {name: as_json(getattr(progress, name)) for name in _RESULT_FIELDS[step]} | extra_data
     if step == "narrate":
         data["passages"] = as_json(progress.passages[len(progress_before.passages) :])
     return data
@@ -121,16 +121,16 @@ def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
     end = Entry.end_of([*entries])
     assert end is not None
-    return reply_of(_ended_with(end.data, run_id), run_id)
+    return reply_of(_report_at_end(end.data, run_id), run_id)
 
 
 def reply_at_end(record: Record[Progress]) -> Reply:
     """Return the reply of a run that is over."""
     assert record.over is not None
-    return reply_of(_ended_with(record.over, record.run_id), record.run_id)
+    return reply_of(_report_at_end(record.over, record.run_id), record.run_id)
 
 
-def _ended_with(end: dict[str, Any], run_id: str) -> Report:
+def _report_at_end(end: dict[str, Any], run_id: str) -> Report:
     return load_state(Report, {**end["report"], "run_id": run_id}, "a recorded report")
 
 
@@ -147,7 +147,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
         raise ConfigError(f"report_so_far: entries must be a list of entries, {got}")
     record = Record.read(run_id, entries, Progress)
     if record.over is not None and "report" in record.over:
-        return _ended_with(record.over, run_id)
+        return _report_at_end(record.over, run_id)
     start = record.start or {}
     progress = record.state or Progress()
     if not progress.objectives:
@@ -168,7 +168,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     progress.stop = progress.stop or "cancelled"
     program = start.get("fingerprint", {})
     steps = str(program.get("steps", ""))  # hashed if it is long
-    is_own = steps.startswith("[") and '"Narrate"' not in steps
+    has_own_steps = steps.startswith("[") and '"Narrate"' not in steps
     has_model = any("model" in entry.data.get("about", ()) for entry in entries)
-    extractive = not (is_own or has_model) and program.get("model") == "null"
+    extractive = not (has_own_steps or has_model) and program.get("model") == "null"
     return report_of(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

@@ -395,7 +395,8 @@ class Researcher(RecordedAgent, ProgressView):
 
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Keep an observed message for the next research in its thread."""
-        thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
+        observed = [*(thread.agent_state or []), json_text(message.get("content", ""))]
+        thread.agent_state = observed[-100:]
 
     def load_parts(self) -> tuple[Any, list[Action] | None]:
         """Import and make what a reply needs."""
@@ -493,8 +494,8 @@ class Researcher(RecordedAgent, ProgressView):
         bench.record = record
         bench.run_id = request.run_id
         texts = [*request.state.take_texts(), *(each["content"] for each in record.received)]
-        bench.progress.told.extend([*(request.state.own or ()), *texts])
-        request.state.own = None
+        bench.progress.told.extend([*(request.state.agent_state or ()), *texts])
+        request.state.agent_state = None
 
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:
         """Let the models skip the answers that are recorded, and charge the budget for them."""

@@ -40,7 +40,7 @@ class Scope:
             raise ConfigError(f"{prefix}since must be a day such as 2024-05-01, got {since!r:.80}")
         self.since = since
         try:
-            self._first = date.fromisoformat(f"{since or '2000'}-01-01"[:10])
+            self._first_day = date.fromisoformat(f"{since or '2000'}-01-01"[:10])
         except ValueError as error:
             raise ConfigError(f"{prefix}since: {error}, got {since!r}") from None
 
@@ -79,7 +79,7 @@ class Scope:
         """The shortest range of time that covers all since `since`, as search engines name it."""
         if self.since is None:
             return None
-        days = (datetime.now(UTC).date() - self._first).days
+        days = (datetime.now(UTC).date() - self._first_day).days
         return next((name for name, most in _RANGES if days <= most), None)
 
 

@@ -248,7 +248,9 @@ class Workbench(ProgressView):
 
         if not by_rules:
             cited = [each.url for each in self.progress.passages]
-            markdown = safe_markdown(with_footnotes(markdown, self.numbered), cited, hosts=False)
+            markdown = safe_markdown(
+                with_footnotes(markdown, self.numbered), cited, shows_hosts=False
+            )
         # A model that judges needs every footnote: it judges after this step.
         self.waits_for_judge = not by_rules and self.agent.judge is not None
         return self._note_citations(

@@ -18,12 +18,12 @@ from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.variables import (
-    OWNER,
+    OWNER_ATTRIBUTE,
     by_number,
-    image_of,
+    has_own_state_dict,
     is_ours,
     root_of,
-    says_itself,
+    state_hash,
     title_of,
 )
 from moothall.society.kernel.wants import id_order
@@ -50,8 +50,8 @@ def check_parts(limits: Mapping[str, object], **parts: object) -> None:
             raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
     for name, part in parts.items():
         expected, *methods = _PARTS[name]
-        is_one = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
-        if part is not None and not is_one:
+        is_valid = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
+        if part is not None and not is_valid:
             raise ConfigError(f"{name}= must be {expected}, got {part!r:.80}")
         if "__call__" in methods and callable(part):
             check_function(f"{name}=", part, "clock")
@@ -82,8 +82,8 @@ def agents_of(
     if type(citizens) is int and 0 <= citizens <= _MOST:
         if not citizens:
             return ()
-        citizens = generator.Drawn(citizens)
-    if isinstance(citizens, generator.Drawn):
+        citizens = generator.CitizenDraw(citizens)
+    if isinstance(citizens, generator.CitizenDraw):
         rows = generator.make_people(city, citizens.count, seed=seed, params=people)
         return generator.citizens(rows, citizens.blocks, agent_params=citizens.agent_params)
     if isinstance(citizens, str | PathLike):
@@ -136,8 +136,8 @@ def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
         if not isinstance(params, BaseModel):
             return type(part).__name__
         if id(params) not in texts:  # which very many blocks share
-            own = params.model_dump(mode="json", exclude_defaults=True)
-            texts[id(params)] = json.dumps(own) if own else ""
+            own_params = params.model_dump(mode="json", exclude_defaults=True)
+            texts[id(params)] = json.dumps(own_params) if own_params else ""
         return f"{type(part).__name__}{texts[id(params)]}"
 
     links = [sha256_of(each) for each in getattr(city, "links", ())]  # of a Network
@@ -194,7 +194,7 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
 def owners_of(society: Any) -> dict[str, Any]:
     """Return all that may keep something between two steps, but agents and their blocks."""
     services = society.services.items()
-    owners = {f"service {id!r}": each for id, each in services if not says_itself(each)}
+    owners = {f"service {id!r}": each for id, each in services if not has_own_state_dict(each)}
     return {**owners, **_parts_of(society), "the society": society}
 
 
@@ -217,7 +217,7 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
     """
     services, token = [*society.services.values()], society.token
     for service in services:
-        if not with_state and vars(service).get(OWNER, token) is not token:
+        if not with_state and vars(service).get(OWNER_ATTRIBUTE, token) is not token:
             raise ConfigError(
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
@@ -227,17 +227,17 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
         attributes: Any = getattr(root, "__dict__", None)
         if isinstance(root, Service) or root is society or type(attributes) is not dict:
             continue
-        lived_in, first = attributes.get(OWNER) or (None, image_of(owner))
+        lived_in, first_hash = attributes.get(OWNER_ATTRIBUTE) or (None, state_hash(owner))
         if lived_in is token:
             continue
-        if not with_state and lived_in is not None and image_of(owner) != first:
+        if not with_state and lived_in is not None and state_hash(owner) != first_hash:
             raise ConfigError(
                 f"{title_of(key, owner)} has lived in another society, and keeps what it had: make "
                 "another for each society"
             )
-        attributes[OWNER] = token, first
+        attributes[OWNER_ATTRIBUTE] = token, first_hash
     for service in services:
-        vars(service)[OWNER] = token
+        vars(service)[OWNER_ATTRIBUTE] = token
     rows = id(society.books.population)
     if any(vars(each)["_rows_of"] != rows for each in services):
         society.books.keep_rows()  # a society that was made later had them keep its own

@@ -72,11 +72,11 @@ def in_columns(
     )
 
 
-def as_drawn(citizens: object) -> generator.Drawn | None:
+def as_drawn(citizens: object) -> generator.CitizenDraw | None:
     """Return how citizens are drawn; None if they are not drawn."""
     if type(citizens) is int:
-        return generator.Drawn(citizens)
-    return citizens if isinstance(citizens, generator.Drawn) else None
+        return generator.CitizenDraw(citizens)
+    return citizens if isinstance(citizens, generator.CitizenDraw) else None
 
 
 def population_of(citizens: object, city: City, seed: int, people: PeopleParams) -> Population:

@@ -67,13 +67,14 @@ class NativeSpace(Space):
         if keepers is None:
             keepers = self._keepers = {}
         if sender not in keepers:
-            here = {} if self._router is None else self._router.mailboxes
+            mailboxes = {} if self._router is None else self._router.mailboxes
             senders = () if self._router is None else self._router.senders
-            if len(keepers) > 2 * len(here) + _MOST_ABSENT:  # threads of a program, not of agents
+            # Threads of a program, not of agents.
+            if len(keepers) > 2 * len(mailboxes) + _MOST_ABSENT:
                 retained = (
                     (id, each)
                     for id, each in list(keepers.items())
-                    if id in here or id in senders or not id
+                    if id in mailboxes or id in senders or not id
                 )
                 keepers = self._keepers = dict(retained)
             keepers[sender] = WeakValueDictionary()
@@ -98,8 +99,8 @@ class NativeSpace(Space):
         # What an agent asked others in the name of who left, they keep in threads of their own.
         departures: list[tuple[str, str | None]] = [(sender_id, None)]
         for sender, thread in departures:
-            own = {**keepers.get(sender, {}), **keepers.get("", {})}
-            for id, keeper in own.items():
+            thread_keepers = {**keepers.get(sender, {}), **keepers.get("", {})}
+            for id, keeper in thread_keepers.items():
                 dropped = keeper.sender_left(sender, thread)
                 departures += [(id, each) for each in dropped]
         keepers.pop(sender_id, None)

@@ -11,7 +11,7 @@ from threading import get_ident
 from typing import Any
 
 from moothall.actions.message import BROADCAST as EVERYONE
-from moothall.actions.message import Envelope, Nested, is_one
+from moothall.actions.message import Envelope, Nested, is_one_agent
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import CallerContext
 from moothall.budget.reservation import CALLERS_RESERVATIONS
@@ -92,7 +92,7 @@ class Router(Outcomes):
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
         to = envelope.to
-        if to not in self.mailboxes and not is_one(to):
+        if to not in self.mailboxes and not is_one_agent(to):
             raise InvalidMessage("to", f"a request goes to one agent, not to {to}")
         if type(timeout) is not int and timeout is not None:
             check_timeout("a request's timeout=", timeout)
@@ -148,7 +148,7 @@ class Router(Outcomes):
         if self.closed:
             return
         to = envelope.to
-        if is_one(to):
+        if is_one_agent(to):
             if to in self.mailboxes:
                 self.post(Delivery(envelope, kind))
             elif self.observers:

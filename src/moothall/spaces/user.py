@@ -28,7 +28,7 @@ PATIENCE_S: Final = 60.0
 
 _POLL_INTERVAL_S: Final = 0.01
 
-_PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
+_PLAIN_ID = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
 class User(Agent):
@@ -97,10 +97,10 @@ class User(Agent):
     async def _show(self, text: str, remark: str = "") -> None:
         message = self.current_message
         sender = "?" if message is None else message["from"]
-        label = sender if _PLAIN.fullmatch(sender) else escaped_json(sender)
-        mark = f"{label}: " if not remark else f"{label} {remark}"
+        label = sender if _PLAIN_ID.fullmatch(sender) else escaped_json(sender)
+        prefix = f"{label}: " if not remark else f"{label} {remark}"
         # In a thread: a blocked terminal must not block the space.
-        await WORKERS.run(asyncio.get_running_loop(), self._terminal.show, mark + text)
+        await WORKERS.run(asyncio.get_running_loop(), self._terminal.show, prefix + text)
 
     # -- input -------------------------------------------------------------------------------------
 
@@ -154,13 +154,13 @@ class User(Agent):
         waiting_for = [id for id in receivers if id not in (own_id, BROADCAST)]
         end = time.monotonic() + patience_s
         waiting_for = await self._wait_until_handled(waiting_for, patience_s)
-        asking = self._asking(waiting_for)
-        while asking and time.monotonic() < end:
+        awaiting_approval = self._awaiting_approval(waiting_for)
+        while awaiting_approval and time.monotonic() < end:
             await asyncio.sleep(_POLL_INTERVAL_S)
-            asking = self._asking(waiting_for)
-        for id in asking:
+            awaiting_approval = self._awaiting_approval(waiting_for)
+        for id in awaiting_approval:
             self._show_busy(id, patience_s)
-        if not asking:  # what was approved is behind what was handled
+        if not awaiting_approval:  # what was approved is behind what was handled
             await self._wait_until_handled(
                 waiting_for, max(end - time.monotonic(), _POLL_INTERVAL_S)
             )
@@ -183,7 +183,7 @@ class User(Agent):
                 pass  # an agent that does not answer this cannot answer anything before it
         return handled
 
-    def _asking(self, ids: list[str]) -> list[str]:
+    def _awaiting_approval(self, ids: list[str]) -> list[str]:
         """Return which agents of this process have a message that awaits approval."""
         space: Any = self.space
         agents = space.statistics()["agents"]

@@ -24,7 +24,7 @@ _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
 def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
-    """Return an entry for pages: in words, cut unless `whole`, with what it spent and its fault."""
+    """Return an entry for pages: in words, cut unless `uncut`, with what it spent and its fault."""
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     row["line"] = shorten(order_line(entry), _LINE)
     if not uncut:
@@ -52,7 +52,7 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     return row
 
 
-def told_of(outline: Outline, journal: Journal) -> dict[str, Any]:
+def outline_row(outline: Outline, journal: Journal) -> dict[str, Any]:
     """Return an outline for pages, where a run that waits for a person runs, and has a card.
 
     `here` is whether it can be stopped here: this process works on it, or none does.
@@ -73,7 +73,7 @@ class Totals:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.sequence: int = 0  # of the last counted entry
-        self._first_at = self._at = self._seconds = 0.0
+        self._first_at = self._last_at = self._seconds = 0.0
         self._rests = False  # from an end until the run is resumed, no time counts
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
@@ -87,9 +87,9 @@ class Totals:
         self.sequence = entry.sequence
         self._first_at = self._first_at or entry.at
         is_decided = entry.kind == "decided"  # by a person, while no process works on it
-        if self._at and not self._rests and not is_decided:
-            self._seconds += max(entry.at - self._at, 0.0)
-        self._at = entry.at
+        if self._last_at and not self._rests and not is_decided:
+            self._seconds += max(entry.at - self._last_at, 0.0)
+        self._last_at = entry.at
         self._rests = is_decided or (entry.kind == "over" and not entry.path)
         self._count["errors"] += bool(entry.fault)
         self._count["refused"] += entry.is_refused
@@ -114,8 +114,8 @@ class Totals:
         `usd` is None if the price of none of them is known.
         """
         return [
-            {"model": of, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
-            for (of, hour), (calls, tokens, usd) in self._by_model.items()
+            {"model": name, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
+            for (name, hour), (calls, tokens, usd) in self._by_model.items()
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -129,13 +129,13 @@ def _plain(usd: Decimal | None) -> str | None:
     return None if usd is None else format(usd.normalize(), "f")
 
 
-def cut(value: Any, max_items: int = _VALUES, deep: int = _DEPTH) -> Any:
+def cut(value: Any, max_items: int = _VALUES, levels: int = _DEPTH) -> Any:
     """Return a JSON value with long texts, collections of over `max_items` and deep ones cut."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else value[:_TEXT] + " …"
     if not isinstance(value, dict | list):
         return value
-    some: Iterable[Any] = islice(value, max_items if deep > 0 else 0)
+    kept_items: Iterable[Any] = islice(value, max_items if levels > 0 else 0)
     if isinstance(value, dict):
-        return {key[:_TEXT]: cut(value[key], max_items, deep - 1) for key in some}
-    return [cut(each, max_items, deep - 1) for each in some]
+        return {key[:_TEXT]: cut(value[key], max_items, levels - 1) for key in kept_items}
+    return [cut(each, max_items, levels - 1) for each in kept_items]

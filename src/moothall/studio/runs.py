@@ -23,7 +23,7 @@ from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.orders.order import order_in, order_line
 from moothall.studio.page import STATIC, Tab, attachment
-from moothall.studio.run_view import Totals, entry_row, told_of
+from moothall.studio.run_view import Totals, entry_row, outline_row
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -177,7 +177,7 @@ class RunsTab(Tab):
             self._sums_of.clear()
 
     def _publish_changes(self, journal: Journal, old: Outline | None, now: Outline) -> None:
-        id, row = now.id, told_of(now, journal)
+        id, row = now.id, outline_row(now, journal)
         if now.under_way or (old is not None and old.under_way):
             after = 0 if old is None else old.entries
             try:
@@ -201,12 +201,12 @@ class RunsTab(Tab):
         for each in self.refresh(read_all=False):
             cached = before.get(each.id)
             if cached is None or cached[0] is not each:  # what rests is written once
-                cached = (each, as_json(told_of(each, self._journal)))
+                cached = (each, as_json(outline_row(each, self._journal)))
             now[each.id] = cached
             job, messages = jobs.state(each.id), jobs.messages_for(each.id)
             is_now = each.under_way or job or messages
             more = {"job": job, "told": messages}
-            lines.append(as_json(told_of(each, self._journal) | more) if is_now else cached[1])
+            lines.append(as_json(outline_row(each, self._journal) | more) if is_now else cached[1])
         self._lines = now
         return f"[{','.join(lines)}]"
 
@@ -232,7 +232,7 @@ class RunsTab(Tab):
         open_still = {each.number for each in Doubt.among(entries)}
         doubts = Doubt.among(entries, decided=True)
         return {
-            **told_of(outline, self._journal),
+            **outline_row(outline, self._journal),
             "in_doubt": [
                 {
                     "number": each.number,
@@ -310,7 +310,7 @@ class RunsTab(Tab):
         """Return two runs beside each other, by `compared`, and their outlines."""
         journal = self._journal
         pair = (run, other)
-        outlines = [told_of(journal.run(each), journal) for each in pair]
+        outlines = [outline_row(journal.run(each), journal) for each in pair]
         return {**compared(*(journal.entries(each) for each in pair)), "runs": outlines}
 
     def export(self, run: str) -> bytes:

@@ -53,7 +53,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if approver is None:
         return False
     try:
-        with clocks_paused():
+        with clocks_paused():  # the time of a person is not that of the action
             answer = await call_user(approver.approve, request)
     except Later as later:
         answer = later

@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Final
 
 from moothall.actions.provenance.origin import Origin
-from moothall.actions.provenance.values import find_unextended, grouped_pattern
+from moothall.actions.provenance.values import find_whole, grouped_pattern
 from moothall.foundation.text.values import Key, fold, keys_in, keys_of
 
 MOST_CHARS: Final = 1_000_000
 """The most characters of each kind; beyond them the oldest text is dropped, with its values."""
-_MOST_LOCATED: Final = 200_000
+_MAX_SEARCHED_CHARS: Final = 200_000
 """In how many characters a value in another spelling is looked for."""
-_PASSAGE: Final = 160
+_PASSAGE_CHARS: Final = 160
 _MOST_SEARCHES: Final = 20
 """How many values are looked for line by line between two texts: that takes 3 ms in 100 kB."""
 
@@ -40,7 +40,7 @@ class _Text:
         return frozenset(key for line in self.folded.split("\n") for key in keys_in(line))
 
 
-class Read:
+class ReadTexts:
     """Texts from outside as they are, each with its source."""
 
     def __init__(self) -> None:
@@ -58,12 +58,12 @@ class Read:
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read as a whole, in any spelling."""
-        origin = self._first_at(value, find_unextended)
+        origin = self._first_at(value, find_whole)
         if origin.source:
             return origin
         located = self._located.get(value)
         if located is None and len(self._located) < _MOST_SEARCHES:
-            located = self._located[value] = self._searched(value)
+            located = self._located[value] = self._search(value)
         return located or UNTRACED
 
     def part_origin(self, value: str) -> Origin:
@@ -76,11 +76,11 @@ class Read:
                 return _read_at(each, at, len(value))
         return UNTRACED
 
-    def _searched(self, value: str) -> Origin:
+    def _search(self, value: str) -> Origin:
         needle = fold(value)
         keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
         pattern = grouped_pattern(needle)
-        remaining = _MOST_LOCATED
+        remaining = _MAX_SEARCHED_CHARS
         for each in self._texts:
             if (remaining := remaining - len(each.text)) < 0:
                 break
@@ -90,7 +90,7 @@ class Read:
             start = 0
             for line in each.text.splitlines(keepends=True):
                 folded = fold(line)
-                at = find_unextended(folded, needle)
+                at = find_whole(folded, needle)
                 if at < 0 and pattern is not None and (match := pattern.search(folded)):
                     at = match.start()
                 if at >= 0 or (has_key and not set(keys).isdisjoint(keys_in(folded))):
@@ -101,13 +101,13 @@ class Read:
         return UNTRACED
 
 
-def _read_at(read: _Text, at: int, length: int) -> Origin:
-    text = read.text
+def _read_at(source_text: _Text, at: int, length: int) -> Origin:
+    text = source_text.text
     begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[begin : len(text) if end < 0 else end]
-    if len(line) > _PASSAGE:
-        first = max(0, at - begin - (_PASSAGE - min(length, _PASSAGE)) // 2)
-        last = first + _PASSAGE
+    if len(line) > _PASSAGE_CHARS:
+        first = max(0, at - begin - (_PASSAGE_CHARS - min(length, _PASSAGE_CHARS)) // 2)
+        last = first + _PASSAGE_CHARS
         line = f"{'…' * (first > 0)}{line[first:last]}{'…' * (last < len(line))}"
     number = text.count("\n", 0, at) + 1 if "\n" in text else None
-    return Origin("outside", read.source, number, line.strip())
+    return Origin("outside", source_text.source, number, line.strip())

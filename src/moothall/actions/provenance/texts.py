@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moothall.actions.provenance.addresses import Address
 from moothall.actions.provenance.origin import Kind, Origin, text_of, union
-from moothall.actions.provenance.read import MOST_CHARS, UNTRACED, Read
+from moothall.actions.provenance.read import MOST_CHARS, UNTRACED, ReadTexts
 from moothall.actions.provenance.relative_times import ends_at, is_named, todays_in
 from moothall.actions.provenance.values import (
     MAX_DEPTH,
@@ -67,7 +67,7 @@ class Texts:
         self._links: list[tuple[int, int]] = []  # where web addresses are there
         self._keys: dict[Key, tuple[Kind, str, bool]] = {}
         self._keyed = 0  # of how many of `_own_texts` the keys are read
-        self._read = Read()
+        self._read = ReadTexts()
         self._traced: dict[tuple[Any, type], Traced] = {}  # values traced since the last text
         self._placed: set[str] = set()  # values from outside that actions were given
         # Values of results that are the program's as a whole.

@@ -73,7 +73,7 @@ def find_separate(text: str, value: str, start: int = 0) -> int:
     return -1
 
 
-def find_unextended(text: str, value: str) -> int:
+def find_whole(text: str, value: str) -> int:
     """Return where a text has a value that is no part of a longer word or number; or -1."""
     at = text.find(value)
     for _ in range(MAX_MATCHES):

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import sources_of
 from moothall.agents.agent import CURRENT, leads_to
-from moothall.agents.conversation.conversation_record import at_end, prepare, resumed
+from moothall.agents.conversation.conversation_record import (
+    prepare_state,
+    restore_run,
+    state_at_end,
+)
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.exchange import Exchange
 from moothall.agents.conversation.participants import KIND, Participants, Setup, restore
@@ -122,9 +126,9 @@ class Conversation(Group):
         return self._state_of(self.all_threads.default)
 
     def _state_of(self, thread: Thread) -> ConversationState:
-        if thread.own is None:
-            thread.own = ConversationState(tuple(self.agents))
-        return thread.own  # type: ignore[no-any-return]
+        if thread.agent_state is None:
+            thread.agent_state = ConversationState(tuple(self.agents))
+        return thread.agent_state  # type: ignore[no-any-return]
 
     @property
     def member_agents(self) -> list[Any]:
@@ -173,33 +177,33 @@ class Conversation(Group):
             return
         await thread.turns.take()
         try:
-            now = self._state_of(thread)
-            if now.run is not None:  # heard when that run resumes, or in the next
+            state = self._state_of(thread)
+            if state.run is not None:  # heard when that run resumes, or in the next
                 self._keep_for_all((content, outside), thread)
                 return
-            now.add(None, content, outside=outside)
-            participants = Participants(self._setup, now, thread.id, self._as_once())
+            state.add(None, content, outside=outside)
+            participants = Participants(self._setup, state, thread.id, self._as_once())
             # In an unfinished reply, the last message becomes the next speaker's prompt.
-            await participants.deliver(now.agents, leave=1 if now.open else 0)
+            await participants.deliver(state.agents, leave=1 if state.open else 0)
         finally:
             thread.turns.end()
 
     def check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""
-        now = self._state_of(request.state)
+        state = self._state_of(request.state)
         if self._leads_here(request.state):
             raise NotPermitted(
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
             )
         if request.resumed:
-            if not now.open:
+            if not state.open:
                 raise StateError(
                     f"conversation {self.id!r} has no reply to resume: it has ended, or none "
                     "was begun"
                 )
-            if now.run is not None:
-                request.run_id = now.run
+            if state.run is not None:
+                request.run_id = state.run
         super().check_request(request)
 
     def _leads_here(self, thread: Thread) -> bool:
@@ -214,7 +218,7 @@ class Conversation(Group):
         self, request: ReplyRequest, record: Record[ConversationState]
     ) -> Reply:
         """Answer, or resume from the record."""
-        thread, now = request.state, self._state_of(request.state)
+        thread, state = request.state, self._state_of(request.state)
         budget = self.budget if request.budget is None else request.budget
         if request.recorded is not None:
             model = getattr(self.next, "model", None)
@@ -223,38 +227,38 @@ class Conversation(Group):
             if record.state is not None:
                 request.note_sources(record.state.outside)
                 limit = budget_of(self, request.budget)
-                past_reply = await resumed(self._setup, record, request, limit)
+                past_reply = await restore_run(self._setup, record, request, limit)
                 if past_reply is not None:
                     if has_ended(record):
                         self._set_state(thread, record.state)
                     return past_reply
-                thread.own = now = record.state
-            now.run = record.run_id
-        now.budget = budget
+                thread.agent_state = state = record.state
+            state.run = record.run_id
+        state.budget = budget
         if record.state is None and request.resumed:
-            now.steps.clear()
+            state.steps.clear()
         elif record.state is None:
-            now.begin()
+            state.begin()
             for content, known_to, outside in (*thread.take_texts(), (request.content, (), ())):
-                now.add(None, content, known_to=known_to, outside=outside)
+                state.add(None, content, known_to=known_to, outside=outside)
         if self.until is not None:
-            self.until.begin(now.kept, "u")
-        thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
+            self.until.begin(state.kept, "u")
+        thread.underway = exchange = Exchange(self._setup, state, request, record, self._keep)
         try:
-            at_end = partial(end_data, record, now, "saved")
-            reply: Reply = await record.run_to_end(exchange.run, at_end, exchange.stopped)
+            end = partial(end_data, record, state, "saved")
+            reply: Reply = await record.run_to_end(exchange.run, end, exchange.stopped)
         finally:
             thread.underway = None
-            now.end_record()
+            state.end_record()
         if reply.stop_reason in FINAL:
-            now.run = None
+            state.run = None
         return reply
 
     def _set_state(self, thread: Thread, state: ConversationState) -> None:
         """Set a thread to the state at a reply's end, unless the thread is further."""
         state.end_record()
         if state.count > self._state_of(thread).count:
-            thread.own = state
+            thread.agent_state = state
 
     def describe_program(self) -> dict[str, Any]:
         """Return its program, independent of the request."""
@@ -266,10 +270,10 @@ class Conversation(Group):
         if record.start is None or record.state is None:
             return
         await restore(self._setup, record, budget_of(self, budget))
-        now = at_end(record)
-        prepare(now, record, self._setup)
-        now.run = None if has_ended(record) else record.run_id
-        self._set_state(self.all_threads.get(record.start["thread"]), now)
+        state = state_at_end(record)
+        prepare_state(state, record, self._setup)
+        state.run = None if has_ended(record) else record.run_id
+        self._set_state(self.all_threads.get(record.start["thread"]), state)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -277,7 +281,7 @@ class Conversation(Group):
     def _saved_members(self) -> dict[str, Any]:
         return self.agents
 
-    def _check_still(self, *, loads: bool) -> None:
+    def _check_between_turns(self, *, loads: bool) -> None:
         under_way: list[Any] = [each.underway for each in self.all_threads.under_way()]
         if loads and under_way:
             raise RuntimeError(
@@ -296,6 +300,6 @@ class Conversation(Group):
         return {**dump_state(state), "steps": [], "values": {}}
 
     def _loaded(self, state: Any, label: str) -> ConversationState:
-        now = load_state(ConversationState, state, label)
-        now.check(self.agents, label)
-        return now
+        loaded = load_state(ConversationState, state, label)
+        loaded.check(self.agents, label)
+        return loaded

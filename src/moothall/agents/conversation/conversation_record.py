@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from moothall.journal import Entry
 
 
-def prepare(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
+def prepare_state(
+    state: ConversationState, record: Record[ConversationState], setup: Setup
+) -> None:
     """Prepare a recorded state for this process, and add what was heard after it."""
     state.record = record
     state.check(setup.agents, f"run {record.run_id!r}")
@@ -33,7 +35,7 @@ def prepare(state: ConversationState, record: Record[ConversationState], setup: 
             state.add(None, each["content"], known_to=each["known_to"], outside=sources)
 
 
-async def resumed(
+async def restore_run(
     setup: Setup, record: Record[ConversationState], request: ReplyRequest, budget: Budget | None
 ) -> Reply | None:
     """Restore a resumed run; return its reply if it ends here, else None."""
@@ -45,11 +47,11 @@ async def resumed(
             why = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *why)
     tell_past(setup, record, request)
-    prepare(record.state, record, setup)
+    prepare_state(record.state, record, setup)
     return as_it_ended(record, request.answer) if has_ended(record) else None
 
 
-def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
+def state_at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     """Return the state at the end of a run; of one that was cut off, after its last turn."""
     if record.over is not None and "saved" in record.over:
         return load_state(ConversationState, record.over["saved"], f"run {record.run_id!r}")
@@ -81,7 +83,7 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
-    state = at_end(record)
+    state = state_at_end(record)
     reply = reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
     return replace(reply, outside=(*state.outside,))
 

@@ -165,7 +165,7 @@ class DualActAgent(Group):
             self._share_memory()
 
     def _resume_request(self, schema: Any, thread: str | int | None) -> ReplyRequest:
-        progress: DualActState | None = self.all_threads.get(thread_id(thread)).own
+        progress: DualActState | None = self.all_threads.get(thread_id(thread)).agent_state
         if progress is None:
             in_thread = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
@@ -226,14 +226,14 @@ class DualActAgent(Group):
         """Answer, or resume from the record."""
         if request.recorded and (reply := await self._resumed(record, request)):
             return reply
-        progress: DualActState | None = request.state.own
+        progress: DualActState | None = request.state.agent_state
         if progress is None or not request.resumed:
             turn: Any = self.config.first
             progress = DualActState(request.content, request.thread, request.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
             progress.set_schema(request.schema)
-            request.state.own = progress
+            request.state.agent_state = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped during a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
@@ -266,7 +266,7 @@ class DualActAgent(Group):
             return None
         if is_final:
             return progress.reply()
-        request.state.own = progress
+        request.state.agent_state = progress
         request.resumed = True
         return None
 

@@ -72,20 +72,20 @@ class DualActState:
             raise ValueError(f"there must be a value for each conclusion, got {counts}")
 
     def tell(self, text: str, by_r: bool) -> None:
-        """Add a message of the user, for H to hear, and for R unless it has heard it."""
+        """Add a message of the user, for H to hear, and for R, unless R has heard it: `by_r`."""
         self.told.append(text)
         if by_r:
             self.known_to_r = len(self.told)
 
-    def hear(self, came: list[Any], *, by_r: bool) -> list[str]:
-        """Return what R, or H, has not heard yet; then add what came in a turn that is repeated."""
+    def hear(self, repeated_messages: list[Any], *, by_r: bool) -> list[str]:
+        """Return what R, or H, has not heard yet; then add what a repeated turn had heard."""
         if by_r:
             messages, self.known_to_r = self.told[self.known_to_r :], len(self.told)
         else:
             messages, self.known_to_r = [*self.told], 0
             self.told.clear()
-        while came:
-            self.tell(came[0]["content"], came.pop(0)["by_r"])
+        while repeated_messages:
+            self.tell(repeated_messages[0]["content"], repeated_messages.pop(0)["by_r"])
         return messages
 
     def set_schema(self, schema: Any) -> None:
@@ -103,20 +103,20 @@ class DualActState:
         """Return whether the dual act is over."""
         return self.turn == "over"
 
-    def decided(self, decision: HumanDecision, runs: int, agents: int) -> None:
+    def decided(self, decision: HumanDecision, max_runs: int, agent_count: int) -> None:
         """Note a decision, and set whose turn is next."""
         self.decisions.append(decision)
         self.why = decision.reasoning
         if decision.action is DecisionAction.TERMINATE:
             self.finish("terminated")
-        elif self.r_runs >= runs:
+        elif self.r_runs >= max_runs:
             self.finish("max_loops", f"H did not accept after {counted(self.r_runs, 'run')} of R")
         else:
             self.turn = "reactive"
             self.stop, self.detail = None, ""
             instruction = decision.new_instruction
             self.instruction = (
-                list(instruction) if isinstance(instruction, list) else [instruction] * agents
+                list(instruction) if isinstance(instruction, list) else [instruction] * agent_count
             )
             self.redirected = decision.action is DecisionAction.REDIRECT
 

@@ -17,7 +17,7 @@ from moothall.agents.notes.note import SUFFIX, Note
 MARKER: Final = ".moothall-notes"
 """The file by which a folder is known as one of notes: nothing is deleted in any other."""
 _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
-_MOST_PART: Final = 200
+_MAX_PART_CHARS: Final = 200
 
 
 def folder_of(root: Path, key: str) -> Path:
@@ -30,7 +30,7 @@ def _part(part: str) -> str:
     # Capitals too: some systems take `Anna` and `anna` for one folder.
     raw = part.encode(errors="surrogatepass")
     encoded = "".join(chr(each) if each in _SAFE else f"%{each:02X}" for each in raw)
-    if len(encoded) > _MOST_PART:
+    if len(encoded) > _MAX_PART_CHARS:
         return f"%sha256-{sha256(part.encode(errors='surrogatepass')).hexdigest()}"
     return encoded or "%"
 
@@ -46,17 +46,17 @@ class NoteFolder:
         self._path = root if key is None else folder_of(root, key)
         self._trusted = trusted
 
-    def _opened(self, new: bool = False) -> Folder | None:
+    def _open(self, create: bool = False) -> Folder | None:
         """Return the folder, or None before the first note."""
-        if new:
+        if create:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
             marker = self._root / MARKER
             if not marker.exists():
                 marker.write_text("Notes of an agent. `moothall runs delete` deletes here.\n")
         if not self._path.is_dir():
             return None
-        inside = Path(os.path.realpath(self._root))
-        if Path(os.path.realpath(self._path)) != inside / self._path.relative_to(self._root):
+        real_root = Path(os.path.realpath(self._root))
+        if Path(os.path.realpath(self._path)) != real_root / self._path.relative_to(self._root):
             raise OutsideFolder(f"{self._path} is a link, or leads through one: notes follow none")
         return Folder(self._path)
 
@@ -65,7 +65,7 @@ class NoteFolder:
 
         The same note once more, as after a kill, changes nothing and returns the same.
         """
-        folder = self._opened(new=True)
+        folder = self._open(create=True)
         assert folder is not None
         file, exists = f"{name}{SUFFIX}", self._is_there(name)
         content = note.file_text(text, sources, thread, exists)
@@ -76,14 +76,14 @@ class NoteFolder:
 
     def read(self, name: str) -> Note | None:
         """Return the note of a name, or None."""
-        folder = self._opened()
+        folder = self._open()
         if folder is None or not self._is_there(name):
             return None
         return note.read(name, folder.read(f"{name}{SUFFIX}"), self._trusted, self._reader)
 
     def forget(self, name: str) -> bool:
         """Delete a note; return whether there was one."""
-        folder = self._opened()
+        folder = self._open()
         if folder is None or not self._is_there(name):
             return False
         folder.delete(f"{name}{SUFFIX}")
@@ -91,7 +91,7 @@ class NoteFolder:
 
     def names(self) -> list[str]:
         """Return the names of the notes, those written last first."""
-        if self._opened() is None:
+        if self._open() is None:
             return []
         by_time = list[tuple[int, str]]()
         with os.scandir(self._path) as entries:

@@ -62,14 +62,14 @@ class RemoteAgent(ConversationalAgent):
 
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
-        if thread.own is None:
-            thread.own = deque(maxlen=_MOST_OBSERVED)
-        thread.own.append(json_text(message.get("content")))
+        if thread.agent_state is None:
+            thread.agent_state = deque(maxlen=_MOST_OBSERVED)
+        thread.agent_state.append(json_text(message.get("content")))
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
         thread = request.state
-        observed, thread.own = [*(thread.own or ()), *thread.take_texts()], None
+        observed, thread.agent_state = [*(thread.agent_state or ()), *thread.take_texts()], None
         try:
             try:
                 return await self._ask(request, observed)
@@ -79,7 +79,7 @@ class RemoteAgent(ConversationalAgent):
                 return await self._ask(request, observed)  # for nothing has been said yet
         except BaseException:  # sent with the next request
             self._takes_threads = None  # there may be another agent now
-            thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
+            thread.agent_state = deque([*observed, *(thread.agent_state or ())], _MOST_OBSERVED)
             raise
 
     async def _ask(self, request: ReplyRequest, observed: list[str]) -> Reply:

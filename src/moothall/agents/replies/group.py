@@ -114,20 +114,22 @@ class Group(RecordedAgent):
             RuntimeError: a participant of a conversation is speaking
             StateError: something remembered is not JSON
         """
-        self._check_still(loads=False)
+        self._check_between_turns(loads=False)
         members = {
             name: member.state_dict()
             for name, member in self._saved_members.items()
             if hasattr(member, "state_dict")
         }
-        own_state = self.all_threads.default.own
+        own_state = self.all_threads.default.agent_state
         threads = {
-            each.id: self._saved(each.own) for each in self.all_threads if each.own is not None
+            each.id: self._saved(each.agent_state)
+            for each in self.all_threads
+            if each.agent_state is not None
         }
         saved_state = None if own_state is None else self._saved(own_state)
         return self.as_state(self.run_kind, own=saved_state, threads=threads, members=members)
 
-    def _check_still(self, *, loads: bool) -> None:
+    def _check_between_turns(self, *, loads: bool) -> None:
         """Refuse to save or load a state during a turn."""
 
     def _saved(self, own_state: Any) -> dict[str, Any]:
@@ -141,7 +143,7 @@ class Group(RecordedAgent):
             Exception: what a member raises that refuses its state; earlier members have theirs
             RuntimeError: a reply of a conversation is under way
         """
-        self._check_still(loads=True)
+        self._check_between_turns(loads=True)
         state = self.read_state(saved, self.run_kind)
         label = f"{self.kind_label} {self.id!r} cannot resume from this state"
         threads, theirs = state.get("threads"), state.get("members")
@@ -149,7 +151,9 @@ class Group(RecordedAgent):
             raise StateError(f"{label}: threads and members must be objects")
         restored = Threads(self.answers_in_turn)
         for id, own_state in [(None, state.get("own")), *threads.items()]:
-            restored.get(id).own = None if own_state is None else self._loaded(own_state, label)
+            restored.get(id).agent_state = (
+                None if own_state is None else self._loaded(own_state, label)
+            )
         members = self._saved_members
         if theirs.keys() - members.keys():
             raise StateError(f"{label}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")

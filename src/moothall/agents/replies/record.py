@@ -27,7 +27,7 @@ from moothall.foundation.jsonvalue import as_json, deep_json
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import is_cancelled, is_closing
 from moothall.journal.entry import kept_list
-from moothall.journal.stop_reason import REASONS, cut_off
+from moothall.journal.stop_reason import REASONS, cancel_reason
 from moothall.journal.wait import in_words
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ class Record(ReadRecord[S]):
         if isinstance(error, Exception):
             return error_text(error)
         why, questions = error_message(error), self.run.cut_off
-        return cut_off(why or REASONS.explain("cancelled"), questions) if questions else why
+        return cancel_reason(why or REASONS.explain("cancelled"), questions) if questions else why
 
     @contextmanager
     def waiting_for(

@@ -19,7 +19,7 @@ from moothall.agents.replies.state import dump_state
 from moothall.agents.replies.step import NULL_STEP, StepHandle
 from moothall.foundation.errors import JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText
-from moothall.journal.entry import CHANGED, ROOT, begin_data_of
+from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL
 from moothall.models.protocol import Usage
 
@@ -109,7 +109,7 @@ _FORKS: Final[WeakKeyDictionary[OpenRun, _Fork]] = WeakKeyDictionary()
 def memory_of_fork(memory: Any, run: OpenRun) -> Any:
     """Return a memory as a fork sees it; that of a changed program goes on in its run's place."""
     view = getattr(memory, "view_of_fork", None)
-    if view is None or run.id.endswith(CHANGED):
+    if view is None or run.id.endswith(CHANGED_SUFFIX):
         return memory
     fork = _fork(run)
     if not fork.runs:
@@ -179,7 +179,7 @@ async def answer_asker(
 
 def fork_id_of(run_id: str) -> str:
     """Return the id of the fork in which a changed program goes on with a run."""
-    return f"{run_id[: MAX_ID - len(CHANGED)]}{CHANGED}"
+    return f"{run_id[: MAX_ID - len(CHANGED_SUFFIX)]}{CHANGED_SUFFIX}"
 
 
 # -- a run of one's own ----------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class Thread:
     results: ThreadResults | None = None  # the long ones, by number; None before the first
     found_actions: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
     offered: Any = None  # the actions as last shown to the model, and their source
-    own: Any = None  # an orchestrator's data for the thread
+    agent_state: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
     texts: Texts | None = None  # its texts by origin; None until something outside was read
     marked: bool = False  # whether a message has a mark although nothing outside was read
@@ -157,7 +157,7 @@ class Thread:
 
     def forget(self) -> None:
         """Know nothing of earlier runs; what may be in the context stays marked as from outside."""
-        self.memory = self.results = self.own = None
+        self.memory = self.results = self.agent_state = None
         self.remembered = self.last_checked = self.runs = None
         self.parked.clear()
 

@@ -48,17 +48,17 @@ class PlainConsole:
         """Write a line to standard error."""
         print(f"moothall: {line}", file=sys.stderr, flush=True)
 
-    def piece(self, id: str, text: str = "") -> None:
+    def write_piece(self, id: str, text: str = "") -> None:
         """Do nothing: an answer is written whole, by `answered`."""
 
-    end_answer = piece
+    end_answer = write_piece
 
-    def answered(self, id: str, text: str) -> None:
+    def write_answer(self, id: str, text: str) -> None:
         """Write an answer."""
         spoken = (shown_text(text) or "(nothing)", "")
         self.show(self.screen.lines(speaker_prefix(self.screen, id), spoken))
 
-    def at_work(self, ids: list[str]) -> None:
+    def show_at_work(self, ids: list[str]) -> None:
         """Do nothing."""
 
     def _refuse(self, request: ApprovalRequest) -> bool:
@@ -85,7 +85,7 @@ class TerminalConsole:
         from prompt_toolkit.document import Document
         from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-        class FromHelp(Completer):
+        class HelpCompleter(Completer):
             def get_completions(self, document: Document, complete_event: CompleteEvent) -> Any:
                 return ()
 
@@ -98,13 +98,13 @@ class TerminalConsole:
 
         self.screen: Screen = Screen()
         self._transcript = Transcript(self.screen)
-        self.piece: Callable[[str, str], None] = self._transcript.write_piece
+        self.write_piece: Callable[[str, str], None] = self._transcript.write_piece
         self.end_answer: Callable[[str], None] = self._transcript.end_answer
-        self.answered: Callable[[str, str], None] = self._transcript.write_answer
-        self._at_work: list[str] = []
-        self._echoing: list[Any] | None = None  # its settings while no agent is at work
+        self.write_answer: Callable[[str, str], None] = self._transcript.write_answer
+        self._working_ids: list[str] = []
+        self._echo_settings: list[Any] | None = None  # its settings while no agent is at work
         self._session: PromptSession[str] = PromptSession(
-            completer=FromHelp(),
+            completer=HelpCompleter(),
             complete_while_typing=False,
             enable_open_in_editor=False,
             history=FileHistory(str(history)) if self._usable(history) else InMemoryHistory(),
@@ -153,9 +153,9 @@ class TerminalConsole:
 
     print_error = show
 
-    def at_work(self, ids: list[str]) -> None:
+    def show_at_work(self, ids: list[str]) -> None:
         """Show which agents are at work; what is typed meanwhile appears with the next prompt."""
-        before, self._at_work = self._at_work, ids
+        before, self._working_ids = self._working_ids, ids
         if bool(before) is bool(ids):
             self.screen.renew()
         else:
@@ -165,17 +165,17 @@ class TerminalConsole:
     def _working(self, seconds: float) -> str:
         if seconds < QUICK_S:
             return ""
-        verb = "are" if len(self._at_work) > 1 else "is"
-        since = f", {int(seconds)} s" if seconds >= 1 else ""
-        return f"{', '.join(self._at_work)} {verb} at work{since}"
+        verb = "are" if len(self._working_ids) > 1 else "is"
+        elapsed = f", {int(seconds)} s" if seconds >= 1 else ""
+        return f"{', '.join(self._working_ids)} {verb} at work{elapsed}"
 
     def _echo(self, echoes: bool) -> None:
         with suppress(termios.error):  # the terminal has gone
-            if echoes and self._echoing is not None:
-                termios.tcsetattr(sys.stdin, termios.TCSANOW, self._echoing)
+            if echoes and self._echo_settings is not None:
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, self._echo_settings)
             elif not echoes:
-                self._echoing = termios.tcgetattr(sys.stdin)
-                silent = list(self._echoing)
+                self._echo_settings = termios.tcgetattr(sys.stdin)
+                silent = list(self._echo_settings)
                 silent[3] &= ~termios.ECHO
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
 

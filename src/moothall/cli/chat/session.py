@@ -94,7 +94,7 @@ class Session:
                 if message is not None:
                     failed |= not await self._deliver(message)
         finally:
-            console.at_work([])
+            console.show_at_work([])
             self._show_logged()
             _LOGGER.removeHandler(log)
         return int(failed and not console.interactive)
@@ -220,9 +220,9 @@ class Session:
                 return False
             finally:
                 del requests[receiver]
-                console.at_work(list(requests))
+                console.show_at_work(list(requests))
             if isinstance(value, str):
-                console.answered(receiver, value)
+                console.write_answer(receiver, value)
             elif name == "help" and isinstance(value, dict):
                 table = help_table({receiver: value}, console.screen.columns)
                 console.show(f"{speaker_prefix(console.screen, receiver)}\n{table}")
@@ -246,7 +246,7 @@ class Session:
                 sent = {**message, "to": receiver, "id": id}
                 requests[receiver] = self._you.request(sent, timeout=None)
             self._awaited = list(requests.values())
-            console.at_work(list(requests))
+            console.show_at_work(list(requests))
             outcomes = await asyncio.gather(*(answered(*each) for each in requests.items()))
         finally:
             self._line = None
@@ -280,7 +280,7 @@ class Session:
             return
         if event.kind == "text":
             with suppress(OSError):  # the terminal has gone
-                self._console.piece(event.agent, event.text)
+                self._console.write_piece(event.agent, event.text)
         elif event.kind == "call_started" or (
             event.kind == "message" and event.message.get("role") != "assistant"
         ):

@@ -54,7 +54,7 @@ class _DataOwner:
 
         return [str(self.person), *(f"{door.sender}-{self.person}" for door in DOORS)]
 
-    def has_sent(self, sender: str, within: str | None) -> bool:
+    def has_sent(self, sender: str, conversation: str | None) -> bool:
         """Return whether a message is theirs, which its sender sent in a conversation of its own.
 
         An agent sends on behalf of many: of a conversation, only what belongs to it is meant.
@@ -62,7 +62,7 @@ class _DataOwner:
         from moothall.build import Thread  # takes long to import
 
         if self.person is None:
-            return self.has(Thread.of_sender(sender, within))
+            return self.has(Thread.of_sender(sender, conversation))
         return any(each == sender or Thread.is_below(sender, each) for each in self.senders)
 
     def has(self, thread: str) -> bool:
@@ -73,8 +73,10 @@ class _DataOwner:
         if any(thread == each or thread.startswith(f"{each}/") for each in ids):
             return True  # as a program names it, which quotes nothing
         if self.person is None:
-            of, rest, _ = str(self.thread).partition("/")
-            return not rest and Thread.is_below(thread.partition("/")[0], Thread.sender_of(of))
+            root_thread, rest, _ = str(self.thread).partition("/")
+            return not rest and Thread.is_below(
+                thread.partition("/")[0], Thread.sender_of(root_thread)
+            )
         return any(Thread.is_below(thread, each) for each in self.senders)
 
     def budgets(self, journal: Journal) -> list[str]:
@@ -150,12 +152,12 @@ def delete(
     from moothall import Notes  # the agents take long to import
     from moothall.memory import memory_at
 
-    with open_journal(journal) as store, ExitStack() as files:
+    with open_journal(journal) as store, ExitStack() as open_files:
         # A file of another kind is an error before anything is deleted.
-        memories = [files.enter_context(memory_at(path)) for path in memory]
-        inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
-        by_name = thread is not None or person is not None
-        found_threads = [each for each in store.threads() if by_name and owner.has(each)]
+        memories = [open_files.enter_context(memory_at(path)) for path in memory]
+        inboxes = {path: open_files.enter_context(closing(_inbox(path))) for path in inbox}
+        has_owner = thread is not None or person is not None
+        found_threads = [each for each in store.threads() if has_owner and owner.has(each)]
         person_threads = found_threads if thread is None else []
         waits = [w for w in store.waiting() if w.thread in person_threads] if person_threads else []
         budgets = owner.budgets(store)
@@ -172,11 +174,11 @@ def delete(
             for path in deleted.folders
             if not os.path.isfile(path)
         }
-        decided = [] if person is None else [run.id for run in store.runs(decided_by=person)]
+        decided_runs = [] if person is None else [run.id for run in store.runs(decided_by=person)]
         extra_fields: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
         if person is not None:
             summary = {"threads": person_threads, "waiting": len(waits), "budgets": budgets}
-            extra_fields |= {**summary, "decided": decided}
+            extra_fields |= {**summary, "decided": decided_runs}
         print_deleted(deleted, store, as_json, extra_fields)
     if as_json:
         return 0
@@ -193,8 +195,8 @@ def delete(
     ):
         for path, count in counts.items():
             click.echo(f"{escaped(path)}: {counted(count, noun)} {done}")
-    if decided:
-        names = escaped(", ".join(decided))
+    if decided_runs:
+        names = escaped(", ".join(decided_runs))
         click.echo(f"left: who decided in these runs of others is {escaped(str(person))}: {names}")
     return 0
 
@@ -210,11 +212,11 @@ def _forget(memory: StoredMemory, owner: _DataOwner) -> int:
     threads = [each for each in memory.threads() if owner.has(each)]
     for each in threads:
         memory.thread(each).forget()
-    compacted(memory)
+    compact_memory(memory)
     return len(threads)
 
 
-def compacted(memory: StoredMemory) -> None:
+def compact_memory(memory: StoredMemory) -> None:
     """Write a memory anew, and say so if something is left."""
     if not memory.compact():
         click.echo(f"moothall: {escaped(memory.path)}: {OLD_STATE_READ}", err=True)

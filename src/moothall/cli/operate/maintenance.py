@@ -15,7 +15,7 @@ from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
     json_data_option,
-    made_journal,
+    make_journal,
     open_journal,
 )
 from moothall.cli.values import Age, FileToWrite, WholeNumberType
@@ -122,7 +122,7 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if journal is None:
         raise click.UsageError("no journal was named: give --journal PATH")
-    with made_journal(journal) as store:
+    with make_journal(journal) as store:
         try:
             new_id = store.import_run(path, run_id)
         except (ConfigError, ValueError) as error:

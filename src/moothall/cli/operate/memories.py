@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from moothall.build import counted, escaped
-from moothall.cli.operate.erasing import MemoryPath, compacted
+from moothall.cli.operate.erasing import MemoryPath, compact_memory
 from moothall.cli.shared_options import json_data_option, print_json
 from moothall.cli.values import Age
 
@@ -42,7 +42,7 @@ def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
         with memory_at(path) as memory:
             pruned[memory.path] = memory.prune(older)
             if pruned[memory.path]:
-                compacted(memory)
+                compact_memory(memory)
     if as_json:
         print_json(memory=pruned)
         return

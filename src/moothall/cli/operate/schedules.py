@@ -12,8 +12,8 @@ import click
 
 from moothall import ConfigError
 from moothall.build import check_text, counted, escaped
-from moothall.cli.operate.waiting import as_option, user_name
-from moothall.cli.shared_options import as_usage_error, json_data_option, made_journal, print_json
+from moothall.cli.operate.waiting import user_name, user_option
+from moothall.cli.shared_options import as_usage_error, json_data_option, make_journal, print_json
 from moothall.cli.values import MomentType
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _schedule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the company's file, and the name of one of its schedules."""
     return click.argument("file", type=click.Path(exists=True, dir_okay=False))(
-        click.argument("schedule")(as_option(function))
+        click.argument("schedule")(user_option(function))
     )
 
 
@@ -45,7 +45,7 @@ def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict
     path = (
         journal_name if "://" in journal_name else str(Path(file).resolve().parent / journal_name)
     )
-    with made_journal(path) as journal:
+    with make_journal(path) as journal:
         yield journal, schedules
 
 
@@ -77,14 +77,16 @@ def list_(file: str, as_json: bool) -> None:
     with _company(file) as (journal, schedules):
         for name, schedule in schedules.items():
             control = ScheduleControl(journal, name)
-            stop, last = control.paused(), control.newest()
-            fires = None if stop else next(schedule.after(now)).isoformat(timespec="seconds")
+            pause_note, last = control.paused(), control.newest()
+            next_time = (
+                None if pause_note else next(schedule.after(now)).isoformat(timespec="seconds")
+            )
             rows.append(
                 {
                     "name": name,
                     "times": schedule.times,
-                    "paused": None if stop is None else stop.task,
-                    "next": fires,
+                    "paused": None if pause_note is None else pause_note.task,
+                    "next": next_time,
                     "last": None if last is None else last.id,
                     "state": None if last is None else last.state,
                 }

@@ -27,7 +27,7 @@ from moothall.journal import Journal, Wait, Waits
 _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
-as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+user_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--as", "by", metavar="NAME", help="Who answers; by default the user of this system."
 )
 
@@ -120,7 +120,7 @@ def _asking_runs(journal: Journal, agent: str | None) -> list[dict[str, str]]:
 @click.argument("key")
 @click.argument("value", required=False)
 @journal_option("The journal.")
-@as_option
+@user_option
 def answer(run_id: str, key: str, value: str | None, journal: str | None, by: str | None) -> None:
     """Give RUN what it waits for under KEY, as `moothall waiting` lists it.
 
@@ -213,7 +213,7 @@ def show(group_journal: str | None, hash: str, journal: str | None) -> None:
 )
 @_for_option(permits=True)
 @click.option("--reason", metavar="TEXT", help="Why; the journal keeps it.")
-@as_option
+@user_option
 @journal_option("The journal.")
 @click.pass_obj
 def permit(
@@ -241,7 +241,7 @@ def permit(
 @click.argument("hash")
 @_for_option(permits=False)
 @click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
-@as_option
+@user_option
 @journal_option("The journal.")
 @click.pass_obj
 def refuse(

@@ -31,7 +31,7 @@ from moothall.cli.shared_options import (
     is_on_command_line,
     journal_option,
     limit_options,
-    made_journal,
+    make_journal,
     mismatch_option,
     recording_agents,
 )
@@ -242,7 +242,7 @@ def command(
             ):
                 stack.enter_context(recording_agents((each,), journal, name))
         log_to_stderr()
-        books = stack.enter_context(made_journal(journal)) if journal and most.spend else None
+        books = stack.enter_context(make_journal(journal)) if journal and most.spend else None
         if mcp_stdio:
             return interruptible(_over_streams(served, most, books))
         assert http is not None

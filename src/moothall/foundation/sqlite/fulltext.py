@@ -19,7 +19,7 @@ _WORD = re.compile(r"[\w\u0300-\u036f]+")  # with the marks of letters that are 
 
 def pieces(text: str) -> Iterator[list[str]]:
     """Yield the words of a text, each alone; in scripts without spaces, characters in a row."""
-    for word in _WORD.findall(sendable(text).replace("_", " ")):
+    for word in _WORD.findall(storable(text).replace("_", " ")):
         row: list[str] = []
         for piece in _UNSPACED.sub(r" \1 ", word).split():
             if _UNSPACED.fullmatch(piece):
@@ -33,7 +33,7 @@ def pieces(text: str) -> Iterator[list[str]]:
             yield row
 
 
-def sendable(text: str) -> str:
+def storable(text: str) -> str:
     """Return a text without NUL characters and what UTF-8 cannot carry."""
     return readable(text).replace("\0", " ")
 
@@ -73,7 +73,7 @@ class SearchWords(list[str]):
 
 
 def _words_of(text: str) -> Iterator[str]:
-    for word in _WORD.findall(sendable(text)):
+    for word in _WORD.findall(storable(text)):
         pieces = _UNSPACED.sub(r" \1 ", word).split()
         alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
         for place, piece in enumerate(pieces):

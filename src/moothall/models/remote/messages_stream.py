@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
-from moothall.models.answer_reader import AnswerReader, list_or_empty, recounted, token_count
+from moothall.models.answer_reader import AnswerReader, list_or_empty, token_count, updated_usage
 from moothall.models.chat_answer import add_meta, finish_reason_of, wrong_field
 from moothall.models.protocol import ModelReply, StreamPart, Usage
 
-_MAYBE_EMPTY = ("text", "thinking", "redacted_thinking")
+_DROPPED_IF_EMPTY = ("text", "thinking", "redacted_thinking")
 PAUSED = "paused"
 """The name in `meta` of the content of a turn that the server goes on with."""
 _PIECES = ("text", "thinking", "signature")
@@ -59,18 +59,18 @@ class MessageStream(AnswerReader):
         if kind == "message_start":
             message = self._object(event.get("message"), label, "message")
             add_meta(self._meta, message)
-            self._usage_counts = recounted(self._usage_counts, message.get("usage"))
+            self._usage_counts = updated_usage(self._usage_counts, message.get("usage"))
         elif kind == "content_block_start":
             block = self._object(event.get("content_block"), label, "content_block")
             yield from self._begin(self._index(event, "index", label), block)
         elif kind == "content_block_delta":
             delta = self._object(event.get("delta"), label, "delta")
-            yield from self._piece(self._index(event, "index", label), delta, label)
+            yield from self._take_piece(self._index(event, "index", label), delta, label)
         elif kind == "message_delta":
             delta = self._object(event.get("delta"), label, "delta")
             self._reason = delta.get("stop_reason") or self._reason
             self.is_complete = bool(self._reason)
-            self._usage_counts = recounted(self._usage_counts, event.get("usage"))
+            self._usage_counts = updated_usage(self._usage_counts, event.get("usage"))
         elif kind == "message_stop":
             self.has_ended = self.is_complete = True
         # `ping`, `content_block_stop` and kinds of later versions say nothing of the answer.
@@ -80,7 +80,7 @@ class MessageStream(AnswerReader):
         if not isinstance(content, list):
             raise wrong_field(label, "content", content, "a list")
         add_meta(self._meta, answer)
-        self._usage_counts = recounted({}, answer.get("usage"))
+        self._usage_counts = updated_usage({}, answer.get("usage"))
         self._reason = answer.get("stop_reason")
         self.is_complete = True
         for index, block in enumerate(content):
@@ -88,14 +88,14 @@ class MessageStream(AnswerReader):
 
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[StreamPart]:
         self._blocks[index] = _ContentBlock(block)
-        yield from self._show(block.get("type"), block)
+        yield from self._parts_of(block.get("type"), block)
 
-    def _show(self, kind: Any, fields: dict[str, Any]) -> Iterator[StreamPart]:
+    def _parts_of(self, kind: Any, fields: dict[str, Any]) -> Iterator[StreamPart]:
         text = fields.get(kind) if kind in ("text", "thinking") else None
         if isinstance(text, str):
             yield from self._say(text) if kind == "text" else self._think(text)
 
-    def _piece(self, index: int, delta: dict[str, Any], label: str) -> Iterator[StreamPart]:
+    def _take_piece(self, index: int, delta: dict[str, Any], label: str) -> Iterator[StreamPart]:
         block = self._blocks.get(index)
         if block is None:
             raise ModelError(f"{label} belongs to block {index}, which has not begun")
@@ -109,7 +109,7 @@ class MessageStream(AnswerReader):
         if not isinstance(piece, str):
             raise wrong_field(label, f"delta.{name}", piece, "text")
         block.pieces.setdefault(name, []).append(piece)
-        yield from self._show(name, delta)
+        yield from self._parts_of(name, delta)
 
     def _in_order(self) -> list[_ContentBlock]:
         return [self._blocks[index] for index in sorted(self._blocks)]
@@ -138,10 +138,10 @@ class MessageStream(AnswerReader):
         paused = self._reason == "pause_turn"
         if not (has_calls or paused or self._all_turns):
             return ()
-        returned = list(filter(None, map(_block_for_server, blocks)))
-        self._meta |= {PAUSED: returned} if paused else {}
-        has_thinking = any(each["type"] not in ("text", "tool_use") for each in returned)
-        return ({"server": self._server, "content": returned},) if has_thinking else ()
+        returned_blocks = list(filter(None, map(_block_for_server, blocks)))
+        self._meta |= {PAUSED: returned_blocks} if paused else {}
+        has_thinking = any(each["type"] not in ("text", "tool_use") for each in returned_blocks)
+        return ({"server": self._server, "content": returned_blocks},) if has_thinking else ()
 
     def _final_usage(self) -> Usage:
         # A server that summarises before it answers counts each pass, and in all the last one only.
@@ -181,7 +181,7 @@ def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
             fields["input"] = json.loads(block.text("partial_json") or "{}")
     if fields.get("signature") == "":  # of a compatible server, which signs nothing
         del fields["signature"]
-    if kind in _MAYBE_EMPTY and not any(fields.get(name) for name in (*_PIECES, "data")):
+    if kind in _DROPPED_IF_EMPTY and not any(fields.get(name) for name in (*_PIECES, "data")):
         return None
     return fields
 

@@ -56,6 +56,7 @@ class ScriptedModel(AnsweringModel):
             raise DefinitionError(
                 f"ScriptedModel takes a list of replies, not one {type(replies).__name__}"
             )
+        # One function, instead of a reply for each call.
         self._answers_all = callable(replies) and not isinstance(replies, type)
         if not self._answers_all and not isinstance(replies, Iterable):
             raise ConfigError(

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from moothall.research.pool import normalized
 from moothall.research.reading.encodings import plain_text
 
-_REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
+_CHARACTER_REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
 FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")
 # Viewers draw these, with links and pictures in them.
 _DRAWN: Final = frozenset(
@@ -43,12 +43,12 @@ _ELEMENTS: Final = (
 _TAG: Final = re.compile(
     rf"</?(?:{_ELEMENTS})(?:[\s/]*|[\s/][^<>=]{{0,1000}}=[^<>]*)>|<!doctype[^<>]*>", re.IGNORECASE
 )
-_MARKED: Final = re.compile(
+_SURE_TAG: Final = re.compile(
     rf"</(?:{_ELEMENTS})\s*>|<(?:{_ELEMENTS})\s[^<>=]{{0,1000}}=", re.IGNORECASE
 )
-_OPENS: Final = re.compile(r"<(?=[A-Za-z/!?])")
+_TAG_OPENING: Final = re.compile(r"<(?=[A-Za-z/!?])")
 _ESCAPE: Final = r"\\[!-/:-@\[-`{-~]"
-_CODE: Final = r"(?<!`)(?P<tick>`+)(?!`)(?P<said>[^\n]{1,400}?)(?<!`)(?P=tick)(?!`)"
+_CODE: Final = r"(?<!`)(?P<tick>`+)(?!`)(?P<content>[^\n]{1,400}?)(?<!`)(?P=tick)(?!`)"
 _URL: Final = r"(?:https?|ftp|file)://[^\s<>\"`|\\^{}\[\]]+"
 _PIECE: Final = re.compile(
     rf"""(?P<escape>{_ESCAPE})
@@ -63,7 +63,7 @@ _PIECE: Final = re.compile(
 )
 _SPAN: Final = re.compile(rf"{_ESCAPE}|{_CODE}|<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*>")
 _SENTENCE_ENDS: Final = ".,;:!?*_~'\"”’»)"  # ends a sentence rather than an address
-_DEFINES: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTILINE)
+_LINK_DEFINITION: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTILINE)
 
 
 def visible(text: str) -> str:
@@ -73,16 +73,16 @@ def visible(text: str) -> str:
         character = html.unescape(reference[0])
         return reference[0] if plain_text(character) == character else ""
 
-    return plain_text(_REFERENCE.sub(keep_visible, text))
+    return plain_text(_CHARACTER_REFERENCE.sub(keep_visible, text))
 
 
 def has_html(text: str) -> bool:
     """Return whether a text has HTML; `<PORT>` is not HTML, nor is code: `<div>`."""
     bare = re.sub(_CODE, "", text)
-    return bool(_MARKED.search(bare) or "<!" in bare or "<?" in bare)
+    return bool(_SURE_TAG.search(bare) or "<!" in bare or "<?" in bare)
 
 
-def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = True) -> str:
+def safe_markdown(markdown: str, cited: Iterable[str] = (), *, shows_hosts: bool = True) -> str:
     """Return Markdown whose only links are `cited`; with `hosts`, followed by their host."""
     addresses = frozenset(map(normalized, cited))
     lines: list[str] = []
@@ -96,31 +96,31 @@ def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = Tru
             if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):
                 fence = ""
         elif match and (match[1][0] == "~" or "`" not in line[len(match[1]) :]):
-            lines += [_safe("\n".join(text), addresses, hosts)] if text else []
+            lines += [_safe("\n".join(text), addresses, shows_hosts)] if text else []
             fence, text = match[1], []
-            kind = match[2].strip().lower()
-            has_language = re.fullmatch(r"[a-z0-9+#.-]{1,20}", kind) and kind not in _DRAWN
-            lines.append(match[1] + (kind if has_language else ""))
+            language = match[2].strip().lower()
+            has_language = re.fullmatch(r"[a-z0-9+#.-]{1,20}", language) and language not in _DRAWN
+            lines.append(match[1] + (language if has_language else ""))
         else:
             text.append(line)
-    lines += [_safe("\n".join(text), addresses, hosts)] if text else []
+    lines += [_safe("\n".join(text), addresses, shows_hosts)] if text else []
     lines += [fence] if fence else []  # what follows the text is no code
     return "\n".join(lines)
 
 
-def _safe(text: str, addresses: frozenset[str], hosts: bool) -> str:
+def _safe(text: str, addresses: frozenset[str], shows_hosts: bool) -> str:
     stored: list[str] = []  # what is written anew, in place of which a mark stands meanwhile
 
     def keep(piece_text: str) -> str:
         stored.append(piece_text)
         return f"\0{len(stored) - 1}\0"
 
-    def piece(match: re.Match[str]) -> str:
+    def rewrite(match: re.Match[str]) -> str:
         if match["escape"] or match["note"]:
             return keep(match[0])
         if match["code"]:
             # A viewer may see other spans than these: nothing in them may be alive outside.
-            return keep(match["tick"] + _inert(match["said"]) + match["tick"])
+            return keep(match["tick"] + _inert(match["content"]) + match["tick"])
         if match["auto"]:
             return keep(_address(match["auto"], addresses, angled=True))
         if match["bare"]:
@@ -128,20 +128,22 @@ def _safe(text: str, addresses: frozenset[str], hosts: bool) -> str:
             if url.count("(") > url.count(")") and match["bare"][len(url) :].startswith(")"):
                 url += ")"
             return keep(_address(url, addresses)) + match["bare"][len(url) :]
-        link_text = _PIECE.sub(piece, match["text"])
+        link_text = _PIECE.sub(rewrite, match["text"])
         url = match["angled"] if match["angled"] is not None else match["to"]
         if match["image"] or not _is_cited(url, addresses):
             return link_text
         host = urlsplit(url).netloc or urlsplit(url).path.rpartition("/")[2]
         to = f"]({url.replace('(', '%28').replace(')', '%29')})"
-        is_shown = not hosts or host in link_text or text.startswith(f" ({host})", match.end())
+        is_shown = (
+            not shows_hosts or host in link_text or text.startswith(f" ({host})", match.end())
+        )
         return keep("[") + link_text + keep(to if is_shown else f"{to} ({host})")
 
     text = _tagless(text.replace("\0", ""))
-    text = _PIECE.sub(piece, text)
-    text = _OPENS.sub(r"\\<", text)
+    text = _PIECE.sub(rewrite, text)
+    text = _TAG_OPENING.sub(r"\\<", text)
     text = text.replace("](", "] (").replace("][", "] [").replace("![", r"!\[")
-    text = _DEFINES.sub(r"\1]\\:", text)
+    text = _LINK_DEFINITION.sub(r"\1]\\:", text)
     while "\0" in text:  # a link's text may hold what was kept
         text = re.sub("\0(\\d+)\0", lambda mark: stored[int(mark[1])], text)
     return text
@@ -162,12 +164,12 @@ def _tagless(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    without = _COMMENT.sub("", _SCRIPT.sub("", text))
-    return _TAG.sub("", _BREAK.sub(" ", _RAISED.sub(r"^\1", without)))
+    text = _COMMENT.sub("", _SCRIPT.sub("", text))
+    return _TAG.sub("", _BREAK.sub(" ", _RAISED.sub(r"^\1", text)))
 
 
 def _inert(code: str) -> str:
-    code = _OPENS.sub("< ", code)
+    code = _TAG_OPENING.sub("< ", code)
     return code.replace("](", "] (").replace("][", "] [").replace("![", "! [").replace("]:", "] :")
 
 

@@ -44,7 +44,7 @@ from moothall.build import (
 from moothall.models import HeadersLike
 from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, Server
 from moothall.serving.a2a.remote_task import RemoteTask
-from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
+from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, as_part, data_part, text_part
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -386,11 +386,11 @@ class A2AAgent(ConversationalAgent):
 
 
 def _conversation_of(thread: Thread) -> _RemoteConversation:
-    if thread.own is None:
-        thread.own = _RemoteConversation()
-    conversation: _RemoteConversation = thread.own
+    if thread.agent_state is None:
+        thread.agent_state = _RemoteConversation()
+    conversation: _RemoteConversation = thread.agent_state
     return conversation
 
 
 def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [text_part(content)] if isinstance(content, str) else list(map(block_part, content))
+    return [text_part(content)] if isinstance(content, str) else list(map(as_part, content))

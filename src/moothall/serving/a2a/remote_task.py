@@ -13,8 +13,8 @@ from moothall.serving.a2a.wire import (
     STATES,
     SUBMITTED,
     TERMINAL,
+    as_block,
     is_for_others,
-    part_block,
 )
 
 _MOST_PARTS: Final = 10_000
@@ -71,7 +71,7 @@ class RemoteTask:
     @property
     def blocks(self) -> list[dict[str, Any]]:
         """The files among the parts of the answer, as blocks of content."""
-        blocks = (part_block(part) for parts in self._answers() for part in parts)
+        blocks = (as_block(part) for parts in self._answers() for part in parts)
         return list(filter(None, blocks))
 
     @property

@@ -105,7 +105,7 @@ _MESSAGE: Final = {
         },
     },
 }
-_OF_TASK: Final = {
+_TASK_PARAMS: Final = {
     "type": "object",
     "required": ["id"],
     "properties": {"id": _TEXT, "historyLength": _LENGTH},
@@ -126,7 +126,7 @@ _PARAMS: Final[dict[str, Any]] = {
             },
         },
     },
-    "GetTask": _OF_TASK,
+    "GetTask": _TASK_PARAMS,
     "ListTasks": {
         "type": "object",
         "properties": {
@@ -143,7 +143,7 @@ _PARAMS: Final[dict[str, Any]] = {
 
 
 @functools.cache
-def _checks(method: str) -> SchemaValidator:
+def _validator(method: str) -> SchemaValidator:
     return SchemaValidator.of_json(json.dumps(_PARAMS[method]))
 
 
@@ -153,7 +153,7 @@ def check_params(method: str, params: Any) -> dict[str, Any]:
         params = _plain(params)
     except RecursionError:
         raise A2AFault("INVALID_PARAMS", "params is nested too deep") from None
-    wrong = _checks(method).wrong(params)
+    wrong = _validator(method).wrong(params)
     if wrong is not None:
         text = f"{wrong.place('params')} is wrong: {shorten(wrong.reason, 200)}"
         raise A2AFault("INVALID_PARAMS", text)
@@ -218,22 +218,22 @@ def _block_of(part: dict[str, Any]) -> dict[str, Any]:
             raise A2AFault(
                 "INVALID_PARAMS", "the url of a file must begin with https:// or http://"
             )
-        if media and not media.startswith(_FILES):
+        if media and not media.startswith(_FILE_MEDIA):
             raise _unsupported(media)
-        return part_block({**part, "mediaType": media}) or {}
+        return as_block({**part, "mediaType": media}) or {}
     try:
         raw = part["raw"].translate(_URL_SAFE).rstrip("=")
         data = b64decode(raw + "=" * (-len(raw) % 4), validate=True)
-        if media.startswith(_TEXTS):
+        if media.startswith(_TEXT_MEDIA):
             text = data.decode()
             return {"type": "text", "text": f"{name}:\n{text}" if name else text}
     except ValueError:
         raise A2AFault(
             "INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8"
         ) from None
-    if not media.startswith(_FILES):
+    if not media.startswith(_FILE_MEDIA):
         raise _unsupported(media)
-    return part_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
+    return as_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
 
 
 def _unsupported(media: str) -> A2AFault:
@@ -243,17 +243,17 @@ def _unsupported(media: str) -> A2AFault:
 
 
 def _placeholder(block: dict[str, Any]) -> str:
-    part = block_part(block)
+    part = as_part(block)
     name = part.get("filename") or part.get("mediaType") or "a file"
     size = f", {len(part['raw']) * 3 // 4:,} bytes" if "raw" in part else f" at {part.get('url')}"
     return f"[{name}{size}]"
 
 
-_TEXTS: Final = ("text/", "application/json")
-_FILES: Final = tuple(each.media for each in BLOCKS.values())
+_TEXT_MEDIA: Final = ("text/", "application/json")
+_FILE_MEDIA: Final = tuple(each.media for each in BLOCKS.values())
 MEDIA: Final = (
     *("text/plain", "application/json", "text/*"),
-    *(f"{each}*" if each.endswith("/") else each for each in _FILES),
+    *(f"{each}*" if each.endswith("/") else each for each in _FILE_MEDIA),
 )
 """What an agent takes."""
 _URL_SAFE: Final = str.maketrans("-_", "+/")
@@ -280,7 +280,7 @@ def data_part(data: Any) -> dict[str, Any]:
     return {"data": data, "mediaType": "application/json"}
 
 
-def block_part(block: dict[str, Any]) -> dict[str, Any]:
+def as_part(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block of content as a part: a text, a file's bytes or address, or data."""
     kind = str(block.get("type"))
     content = block.get(kind)
@@ -289,20 +289,22 @@ def block_part(block: dict[str, Any]) -> dict[str, Any]:
         return text_part(content)
     if kind == "input_audio" and isinstance(source.get("data"), str):
         return {"raw": source["data"], "mediaType": f"audio/{source.get('format') or 'wav'}"}
-    of_kind = BLOCKS.get(kind)
-    url = (source.get(of_kind.data) if of_kind else None) or source.get("file_url")
+    block_kind = BLOCKS.get(kind)
+    url = (source.get(block_kind.data) if block_kind else None) or source.get("file_url")
     if not isinstance(url, str):
         return data_part(block)
     part = {"filename": source["filename"]} if isinstance(source.get("filename"), str) else {}
     if not url.startswith("data:"):
         media = guess_type(part.get("filename") or url.partition("?")[0])[0]
-        media = media or (f"{of_kind.media}*" if of_kind and of_kind.data == "url" else None)
+        media = media or (
+            f"{block_kind.media}*" if block_kind and block_kind.data == "url" else None
+        )
         return {"url": url, **({"mediaType": media} if media else {}), **part}
     media, _, raw = url.removeprefix("data:").partition(";base64,")
     return {"raw": raw, "mediaType": media, **part}
 
 
-def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
+def as_block(part: dict[str, Any]) -> dict[str, Any] | None:
     """Return a part that is a file as a block of content; None for text and data."""
     media = str(part.get("mediaType") or "application/octet-stream")
     raw, url = part.get("raw"), part.get("url")
@@ -328,8 +330,8 @@ def message_of(
     role: str, id: str, task: str, context: str, parts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a message of a task; the role is `USER` or `AGENT`."""
-    about = {"messageId": id, "role": f"ROLE_{role}", "parts": parts}
-    return {**about, "taskId": task, "contextId": context}
+    message = {"messageId": id, "role": f"ROLE_{role}", "parts": parts}
+    return {**message, "taskId": task, "contextId": context}
 
 
 def moment(at: float) -> str:

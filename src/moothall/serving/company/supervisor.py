@@ -165,8 +165,8 @@ class Supervisor:
             raise DefinitionError(f"a part {name!r} is supervised already")
         rule = self.restart if restart is None else restart
         part = self.parts[name] = Supervised(name, rule, self._changed)
-        times: deque[float] = deque(maxlen=rule.most)
-        in_a_row = 0
+        death_times: deque[float] = deque(maxlen=rule.most)
+        deaths_in_a_row = 0
         try:
             while True:
                 part.set("starting")
@@ -177,22 +177,24 @@ class Supervisor:
                 # A cancellation is the end of the part, and no death.
                 except Exception as error:
                     now = time.monotonic()
-                    steady = (
+                    was_steady = (
                         part.running_since is not None and now - part.running_since >= rule.steady
                     )
-                    in_a_row = 1 if steady else in_a_row + 1
+                    deaths_in_a_row = 1 if was_steady else deaths_in_a_row + 1
                     part.note_death(error)
                     log_failure(logger, f"{name!r} died", error)
                     # Where none is allowed, `times` stays empty and the first death is the last.
-                    if len(times) == rule.most and (not times or now - times[0] <= rule.within):
+                    if len(death_times) == rule.most and (
+                        not death_times or now - death_times[0] <= rule.within
+                    ):
                         part.set("given up")
                         often = counted(part.deaths, "time")
                         raise GivenUp(
                             f"{name!r} died {often} and is not started again: {part.error}"
                         ) from error
-                    times.append(now)
+                    death_times.append(now)
                 part.set("waiting")
-                await asyncio.sleep(rule.delay(in_a_row))
+                await asyncio.sleep(rule.delay(deaths_in_a_row))
         finally:
             # Also if it is cancelled: the name is free for the next `keep`.
             if part.state != "given up":

@@ -40,7 +40,7 @@ from moothall.serving.doors.a2a_tasks import (
     answer_in,
     takes_none,
 )
-from moothall.serving.doors.asks import RESTS, asks_of, waiting_text
+from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, TOKEN
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served import Served
@@ -222,7 +222,8 @@ class Tasks:
             return run
         caller = self._caller(sender)
         permits = self._served.callers.permits(caller)
-        waits = await in_thread(journal.waiting, id) if run.state in RESTS and not run.held else []
+        has_waits = run.state in RESTING and not run.held
+        waits = await in_thread(journal.waiting, id) if has_waits else []
         asks = asks_of(waits, permits)
         try:
             key, answer = answer_in(message["parts"], asks)

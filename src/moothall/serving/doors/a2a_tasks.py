@@ -22,7 +22,7 @@ from moothall.serving.a2a.wire import (
     TERMINAL,
     WORKING,
     A2AFault,
-    block_part,
+    as_part,
     data_part,
     message_of,
     moment,
@@ -32,7 +32,7 @@ from moothall.serving.a2a.wire import (
     text_part,
 )
 from moothall.serving.doors.asks import (
-    RESTS,
+    RESTING,
     Ask,
     Caller,
     OpenAsks,
@@ -139,7 +139,7 @@ class Task:
             # As above: the event that has the reason waits in this loop.
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
-            if reason in RESTS:
+            if reason in RESTING:
                 await self._rest(served, str(error))
             elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 self.is_elsewhere = True
@@ -357,7 +357,7 @@ def artifact_of(
     parts = [] if is_text else [data_part(as_json(value, deep=True))]
     if text or not blocks:
         parts.append(text_part(text))
-    parts += map(block_part, blocks)
+    parts += map(as_part, blocks)
     return {"artifactId": "reply", "name": "reply", "parts": parts}
 
 

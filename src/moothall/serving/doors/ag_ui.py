@@ -17,7 +17,7 @@ from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     MOST_WAITING,
-    RESTS,
+    RESTING,
     WAITS_S,
     Ask,
     Caller,
@@ -185,7 +185,7 @@ class AGUIDoor:
         self, job: wire.AGUIRun, ids: dict[str, Any], reply: Reply, text: str
     ) -> list[dict[str, Any]]:
         """Return the last events of a reply, whose last message was this text."""
-        if reply.stop_reason in RESTS:
+        if reply.stop_reason in RESTING:
             waits = await self._served.waits(job.agent, job.run_id)
             asks = asks_of(waits, self._served.callers.permits(job.caller))
             for ask in asks.values():

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from moothall import CallEnded, CallProgress, CallStarted
 from moothall.build import json_text, with_sources
-from moothall.serving.a2a.wire import part_block
+from moothall.serving.a2a.wire import as_block
 from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
@@ -279,7 +279,7 @@ def _part(part: Any) -> Any:
     about = {"filename": part.get("filename") or source.get("filename")}
     about["mediaType"] = source.get("mimeType") or _FILES[part["type"]]
     value = "raw" if source.get("type") == "data" or "data" in source else "url"
-    return part_block(
+    return as_block(
         {**about, value: source.get("value") or source.get("data") or source.get("url")}
     )
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 WAITS_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 MOST_WAITING: Final = 1000
-RESTS: Final = ("waiting", "in_doubt")
+RESTING: Final = ("waiting", "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 _OPERATOR: Final = "; its operator answers (`moothall waiting`)"
 _CANNOT: Final = (

@@ -109,18 +109,22 @@ class Points:
     """Positions on a plane, numbered from 0; `Plane.points` makes them."""
 
     def __init__(self, plane: Plane, x: Array, y: Array) -> None:
-        self._at = np.column_stack([x, y])
+        self._positions = np.column_stack([x, y])
         low, high = np.zeros(2), np.array([plane.width, plane.height])
-        on = (self._at >= low) & ((self._at < high) if plane.torus else (self._at <= high))
-        if not on.all():
-            row = int(np.flatnonzero(~on.all(axis=1))[0])
-            text = f"position {row}, {self._at[row].tolist()}, is not on {plane!r}: use `moved`"
+        is_inside = (self._positions >= low) & (
+            (self._positions < high) if plane.torus else (self._positions <= high)
+        )
+        if not is_inside.all():
+            row = int(np.flatnonzero(~is_inside.all(axis=1))[0])
+            text = (
+                f"position {row}, {self._positions[row].tolist()}, is not on {plane!r}: use `moved`"
+            )
             raise ConfigError(text)
         tree = import_package("scipy.spatial").cKDTree
-        self._tree = tree(self._at, boxsize=high if plane.torus else None)
+        self._tree = tree(self._positions, boxsize=high if plane.torus else None)
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._positions)
 
     def within(self, radius: float, rows: ArrayLike | None = None) -> tuple[Array, Array]:
         """Return who is at most so far away, as compressed rows.
@@ -136,12 +140,12 @@ class Points:
         if isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0:
             raise ConfigError(f"radius must be above 0, got {excerpt(radius)}")
         asking = np.arange(len(self)) if rows is None else np.asarray(rows)
-        lists = self._tree.query_ball_point(self._at[asking], radius, return_sorted=True)
+        lists = self._tree.query_ball_point(self._positions[asking], radius, return_sorted=True)
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         neighbours = np.concatenate([*lists, []]).astype(np.int64)
-        own = np.repeat(asking, counts) == neighbours
-        sizes = np.add.reduceat(~own, _starts(counts)[:-1]) if len(counts) else counts
-        return _starts(sizes), neighbours[~own]
+        is_self = np.repeat(asking, counts) == neighbours
+        sizes = np.add.reduceat(~is_self, _starts(counts)[:-1]) if len(counts) else counts
+        return _starts(sizes), neighbours[~is_self]
 
     def nearest(self, count: int, rows: ArrayLike | None = None) -> tuple[Array, Array]:
         """Return the nearest others of each, and how far they are, the nearest first.
@@ -155,12 +159,13 @@ class Points:
         """
         check_integer("count", count, 1, None)
         asking = np.arange(len(self)) if rows is None else np.asarray(rows)
-        away, neighbours = self._tree.query(self._at[asking], k=range(1, count + 2))
-        own = neighbours == asking[:, None]
-        own[~own.any(axis=1), -1] = True  # more than `count` stand at its own position
+        distances, neighbours = self._tree.query(self._positions[asking], k=range(1, count + 2))
+        is_self = neighbours == asking[:, None]
+        is_self[~is_self.any(axis=1), -1] = True  # more than `count` stand at its own position
         shape = (len(asking), count)
-        neighbours, away = neighbours[~own].reshape(shape), away[~own].reshape(shape)
-        return np.where(neighbours == len(self), -1, neighbours), away
+        neighbours = neighbours[~is_self].reshape(shape)
+        distances = distances[~is_self].reshape(shape)
+        return np.where(neighbours == len(self), -1, neighbours), distances
 
 
 def _starts(counts: Array) -> Array:

@@ -150,7 +150,7 @@ def town(
     if columns and isinstance(citizens, int):
         town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
     elif isinstance(citizens, int) and columns is None:
-        town = generator.Drawn(citizens, all_blocks, own_params)
+        town = generator.CitizenDraw(citizens, all_blocks, own_params)
     else:
         drawing_options: Any = {"seed": seed, "params": drawn_from}
         rows = (
@@ -174,7 +174,7 @@ def town(
         start=start,
         facts=facts,
         engine=LocalEngine(threads=threads),
-        people=drawn_from if isinstance(town, generator.Drawn) else USUAL_PEOPLE,
+        people=drawn_from if isinstance(town, generator.CitizenDraw) else USUAL_PEOPLE,
     )
 
 

@@ -61,7 +61,7 @@ def draw_map(
     network = city if isinstance(city, Network) else getattr(society.population, "network", None)
     is_network = isinstance(city, Network) or (city is None and network is not None)
     if by is not None or layer is not None or is_network or isinstance(city, Plane):
-        return drawn(_coloured(society, by, layer, network if is_network else None), path)
+        return save_figure(_coloured(society, by, layer, network if is_network else None), path)
     figure, axes = figure_of(7.5, 8)
     positions = society.positions()
     if positions is None:
@@ -75,11 +75,11 @@ def draw_map(
     else:
         _places(axes, positions, city)
         axes.set_aspect("equal", "datalim")
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
-        axes.legend(**below, frameon=False, fontsize=9)
+        legend_place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
+        axes.legend(**legend_place, frameon=False, fontsize=9)
     axes.set(**_axes_of(city))
     axes.set_title(f"{len(positions.ids):,} citizens, {society.clock}")
-    return drawn(figure, path)
+    return save_figure(figure, path)
 
 
 def _axes_of(city: object) -> dict[str, str]:
@@ -109,33 +109,33 @@ def _coloured(
     figure, axes = figure_of(7.5, 8)
     if network is not None:
         spots, (starts, targets) = network.drawn(), network.links
-        source = np.repeat(np.arange(len(network)), np.diff(starts))
-        ends = np.stack([spots[source], spots[targets]], axis=1)[source < targets]
-        lines = import_package("matplotlib.collections").LineCollection
-        axes.add_collection(lines(ends, colors="#d9d9d9", linewidths=0.8, zorder=1))
+        sources = np.repeat(np.arange(len(network)), np.diff(starts))
+        ends = np.stack([spots[sources], spots[targets]], axis=1)[sources < targets]
+        line_class = import_package("matplotlib.collections").LineCollection
+        axes.add_collection(line_class(ends, colors="#d9d9d9", linewidths=0.8, zorder=1))
         axes.set_axis_off()
     if layer is not None:
         _layer(figure, axes, society, layer)
     side = max(city.width, city.height) if isinstance(city, Grid) else 60
     style: dict[str, object] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
     style["s"] = (380 / side) ** 2
-    value = np.zeros(len(x)) if by is None else society.levels(by)
-    if np.isnan(value).all():
+    values = np.zeros(len(x)) if by is None else society.levels(by)
+    if np.isnan(values).all():
         raise ConfigError(f"no citizen has a number {by!r:.80}")
-    kinds = np.unique(value[~np.isnan(value)])
-    if len(kinds) > len(COLOURS):
-        points = axes.scatter(x, y, c=value, cmap="viridis", **style)
+    distinct_values = np.unique(values[~np.isnan(values)])
+    if len(distinct_values) > len(COLOURS):
+        points = axes.scatter(x, y, c=values, cmap="viridis", **style)
         figure.colorbar(points, ax=axes, label=by, shrink=0.8)
     else:
         column = None if society.population is None else society.population.declared.get(by or "")
         words = column.words if column is not None else ()
-        for kind, colour in zip(kinds.tolist(), COLOURS, strict=False):
-            is_kind = value == kind
-            label = words[int(kind)] if words else f"{by} {kind:g}"
-            axes.scatter(x[is_kind], y[is_kind], color=colour, label=label, **style)
+        for distinct_value, colour in zip(distinct_values.tolist(), COLOURS, strict=False):
+            has_value = values == distinct_value
+            label = words[int(distinct_value)] if words else f"{by} {distinct_value:g}"
+            axes.scatter(x[has_value], y[has_value], color=colour, label=label, **style)
         if by is not None:
-            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
-            axes.legend(**below, frameon=False, fontsize=9)
+            legend_place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
+            axes.legend(**legend_place, frameon=False, fontsize=9)
     axes.set_aspect("equal")
     axes.set(**_axes_of(city), **limits)
     axes.set_title(f"{len(x):,} citizens, {society.clock}")
@@ -164,8 +164,8 @@ def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
 def _places(axes: Any, positions: Whereabouts, city: Any) -> None:
     """Draw the roads, the places by kind, and how many citizens are where."""
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
-    lines = import_package("matplotlib.collections").LineCollection
-    axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
+    line_class = import_package("matplotlib.collections").LineCollection
+    axes.add_collection(line_class(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
     kinds = [kind for kind in city.kinds() if kind != "home"]
     for number, kind in enumerate(kinds):
         shape, colour = SHAPES[number % len(SHAPES)], COLOURS[number % len(COLOURS)]
@@ -230,10 +230,10 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None
     money.ticklabel_format(axis="y", useOffset=False, style="plain")
     for axes in (people, money):
         axes.grid(color="#e5e5e5")
-    return drawn(figure, path)
+    return save_figure(figure, path)
 
 
-def drawn(figure: Figure, path: str | PathLike[str] | None) -> Figure:
+def save_figure(figure: Figure, path: str | PathLike[str] | None) -> Figure:
     """Return a figure, written to a file if there is a path."""
     if path is not None:
         write_whole(Path(path), functools.partial(figure.savefig, dpi=DPI))

@@ -21,7 +21,7 @@ from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.parts import Chart, MetricDesign, Published
-from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
+from moothall.society.experiments.pictures import COLOURS, SHAPES, figure_of, save_figure
 from moothall.society.experiments.results import Interval, Results
 from moothall.society.tables import file_name, write_whole
 
@@ -252,7 +252,7 @@ def draw_chart(
                 function_of(name, design.folder)(results, axes)
             except Exception as error:
                 raise ConfigError(f"charts: {name!r} cannot draw: {error_text(error)}") from error
-        return drawn(picture, path)
+        return save_figure(picture, path)
     every: list[_Curve] = []
     for metric in chart.metrics:
         title = _about_of(design, metric).label or metric
@@ -313,7 +313,7 @@ def _draw(
     axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
     picture.suptitle(caption, fontsize=9, x=0.01, ha="left")
-    return drawn(picture, path)
+    return save_figure(picture, path)
 
 
 def _styles(curves: list[_Curve]) -> list[dict[str, Any]]:

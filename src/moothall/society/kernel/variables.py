@@ -21,8 +21,8 @@ from moothall import Agent, StateError
 from moothall.build import Space
 from moothall.society.arrays import np
 
-OWNER: Final = "_lives_in"
-"""An attribute of what a society lives with: the `Token` of that society."""
+OWNER_ATTRIBUTE: Final = "_lives_in"
+"""The attribute in which what a society lives with has the `Token` of that society."""
 _DEEPEST: Final = 8
 _CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 """Kinds of values that are no state."""
@@ -55,7 +55,7 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
     own_states: dict[str, Any] = {}
     variables: dict[str, Any] = {}
     for key, owner in owners.items():
-        if says_itself(owner):
+        if has_own_state_dict(owner):
             own_states[key] = owner.state_dict()
             continue
         variables[key] = {
@@ -102,13 +102,13 @@ def unwritten(owners: Mapping[str, object]) -> dict[tuple[str, str], int]:
     return {
         (key, name): hash(_image(value))
         for key, owner in owners.items()
-        if not says_itself(owner)
+        if not has_own_state_dict(owner)
         for name, value in _variables(owner)
         if not _json_form(value)
     }
 
 
-def image_of(owner: object) -> int:
+def state_hash(owner: object) -> int:
     """Return a hash of all that an owner keeps."""
     rest = unwritten({"": owner})
     return hash(json.dumps([states_of({"": owner}, rest), [*rest.items()]], default=repr))
@@ -125,12 +125,12 @@ def of_agent(agent: Agent, id: str) -> dict[str, Any]:
         return by_number(agent.blocks)
     owners = by_number(agent.blocks) | {f"agent {id!r}": agent}
     memory = agent.memory
-    if memory is not None and not is_ours(type(memory)) and not says_itself(memory):
+    if memory is not None and not is_ours(type(memory)) and not has_own_state_dict(memory):
         owners[f"the memory of agent {id!r}"] = memory
     return owners
 
 
-def says_itself(owner: object) -> bool:
+def has_own_state_dict(owner: object) -> bool:
     """Return whether an owner, but a society, has a `state_dict` of the user's own."""
     method = getattr(type(owner), "state_dict", None)
     ours = f"{getattr(method, '__module__', '')}.".startswith("moothall.")
@@ -213,7 +213,7 @@ def _variables(owner: object) -> Iterator[tuple[str, Any]]:
         yield from (
             (name, value)
             for name, value in own_variables.items()
-            if name not in class_names and name != OWNER
+            if name not in class_names and name != OWNER_ATTRIBUTE
         )
 
 

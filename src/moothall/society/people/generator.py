@@ -154,7 +154,7 @@ def completed(
 
 
 @dataclass(frozen=True)
-class Drawn:
+class CitizenDraw:
     """How many citizens a society draws, with which blocks and parameters of theirs."""
 
     count: int

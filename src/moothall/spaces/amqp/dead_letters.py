@@ -16,7 +16,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionBlockedTimeout, NackError
 
-from moothall.actions.message import address, is_one
+from moothall.actions.message import address, is_one_agent
 from moothall.foundation.errors import BrokerError, InvalidId
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
@@ -30,11 +30,11 @@ MAX_LETTERS: Final = 1000
 
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
-_LOOKS = 20
+_MAX_RECOUNTS = 20
 _POLL_INTERVAL_S = 0.05
 _RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
-_BY_BROKER = {
+_BROKER_REASONS = {
     "expired": "it expired in the queue before an agent took it",
     "maxlen": "the queue was full",
     "delivery_limit": "it was delivered again and again, and never handled",
@@ -112,7 +112,7 @@ class DeadLetter:
             death = _last_death(headers)
             agent = _receiver(names, death, message)
             cause = _text(death.get("reason"))
-            reason = _BY_BROKER.get(cause, f"the broker put it here ({cause or 'unknown'})")
+            reason = _BROKER_REASONS.get(cause, f"the broker put it here ({cause or 'unknown'})")
             death_time = death.get("time")
             time = f"{death_time:%Y-%m-%dT%H:%M:%SZ}" if isinstance(death_time, datetime) else ""
         try:
@@ -145,8 +145,8 @@ def _last_death(headers: dict[str, Any]) -> dict[str, Any]:
 
 def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
     """Return the id of its queue's agent; if that is hashed, the receiver in the message."""
-    queue, before = _text(death.get("queue")), names.queue("agent", "")
-    name = queue.removeprefix(before)
+    queue, prefix = _text(death.get("queue")), names.queue("agent", "")
+    name = queue.removeprefix(prefix)
     if name != queue and not name.startswith("%~"):
         return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name)
     return message.get("to") if isinstance(message, dict) else None
@@ -171,7 +171,7 @@ class DeadLetters:
 
     def __enter__(self) -> Self:
         """Connect."""
-        failed: list[BrokerError] = []
+        errors: list[BrokerError] = []
         for node in each_node(self._options):
             node_parameters = parameters(node, "moothall dead-letters")
             node_parameters.blocked_connection_timeout = _BLOCKED_S
@@ -182,8 +182,8 @@ class DeadLetters:
                 self._connection = BlockingConnection(node_parameters)
                 return self
             except (AMQPError, OSError, ValueError) as error:  # ValueError: as in `Connection`
-                failed.append(BrokerError(explain(_cause(error), node)))
-        raise BrokerError("; ".join(map(str, failed)))
+                errors.append(BrokerError(explain(_cause(error), node)))
+        raise BrokerError("; ".join(map(str, errors)))
 
     def __exit__(self, *_: object) -> None:
         connection, self._connection = self._connection, None
@@ -243,7 +243,7 @@ class DeadLetters:
             return f"it is not a message: {error}"
         if dead.kind not in _RUNNABLE:
             return f"a message of the type {dead.kind!r} is not for an agent to handle"
-        if receiver != agent and is_one(receiver):
+        if receiver != agent and is_one_agent(receiver):
             return f"it is to {receiver!r}, but was in the queue of {agent!r}"
         if not self._has_queue(agent):
             return f'no agent "{agent}" has a queue'
@@ -277,7 +277,7 @@ class DeadLetters:
                     # Closing a channel requeues what it got, but later: a look right after it
                     # would miss that. The count waits until the broker has processed the nack.
                     channel.basic_nack(0, multiple=True, requeue=True)
-                    for _ in range(_LOOKS):
+                    for _ in range(_MAX_RECOUNTS):
                         if self._count(channel) >= self._got:
                             break
                         # A replicated queue requeues later.
@@ -308,11 +308,11 @@ class DeadLetters:
     def _letters(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
         """Yield each dead letter with its delivery tag; duplicates have equal keys."""
         for _ in range(most):
-            got, properties, body = channel.basic_get(self._names.dead_queue)
-            if got is None:
+            delivery, properties, body = channel.basic_get(self._names.dead_queue)
+            if delivery is None:
                 return
             self._got += 1
-            yield DeadLetter.read(self._names, properties, body), got.delivery_tag
+            yield DeadLetter.read(self._names, properties, body), delivery.delivery_tag
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from moothall.actions import ACCESS_REQUESTED
-from moothall.actions.message import is_one
+from moothall.actions.message import is_one_agent
 from moothall.foundation.errors import InboxError, InDoubt, RequestCancelled
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
@@ -254,6 +254,6 @@ def _read(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:
     to = inbound.envelope.to
     if inbound.kind in (wire.REPLY, *wire.NOTICES):
         raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
-    if to != mailbox.id and is_one(to):
+    if to != mailbox.id and is_one_agent(to):
         raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
     return inbound

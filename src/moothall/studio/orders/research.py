@@ -115,14 +115,14 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if order.folder and not os.path.isdir(order.folder):
         problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
         yield f"--folder: the root folder {json.dumps(order.folder)} {problem}"
-    of_web = {
+    web_options = {
         "--site": order.site,
         "--sites": order.sites,
         "--exclude": order.exclude,
         "--allow-host": order.allow_hosts,
     }
     if web_option := next(
-        (name for name, value in of_web.items() if value and not order.web), None
+        (name for name, value in web_options.items() if value and not order.web), None
     ):
         yield f"{web_option} is for the web: give {_choice_of(*_ON_WEB)} too"
     if order.since and not of_web_or_catalogue:
@@ -160,15 +160,15 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if order.sources:
         from moothall import Report
 
-        lists = [f".{end}" for end, form in Report.forms.items() if form.holds == "sources"]
-        if f".{_suffix(order.sources)}" not in lists:
-            yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
+        suffixes = [f".{end}" for end, form in Report.forms.items() if form.holds == "sources"]
+        if f".{_suffix(order.sources)}" not in suffixes:
+            yield f"--sources must end in {' or '.join(suffixes)}, got {order.sources!r}"
     options_by_path: dict[Path, tuple[str, str]] = {}
     for name, path in files:
         if path:
-            other, first = options_by_path.setdefault(Path(path).resolve(), (name, path))
+            other, first_path = options_by_path.setdefault(Path(path).resolve(), (name, path))
             if other != name:
-                yield f"{other} and {name} must be two files, got {first!r} for both"
+                yield f"{other} and {name} must be two files, got {first_path!r} for both"
 
 
 def _choice_of(*options: str) -> str:
@@ -288,11 +288,11 @@ def _tools(order: ResearchOrder) -> list[Action]:
         )
     if order.web:
         names = ("allow_hosts", "site", "sites", "exclude")
-        within: dict[str, Any] = {name: getattr(order, name) for name in names}
+        web_scope: dict[str, Any] = {name: getattr(order, name) for name in names}
         tools += [
-            search_web(since=order.since, **within, **order.engines),
-            visit_page(since=order.since, **within),
-            read_pdf(**within),
+            search_web(since=order.since, **web_scope, **order.engines),
+            visit_page(since=order.since, **web_scope),
+            read_pdf(**web_scope),
         ]
     makers = (getattr(research, f"search_{name}") for name in order.catalogues)
     return [*tools, *(search(since=order.since) for search in makers)]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moothall import ConversationalAgent, NoSuchRun, Reply
 from moothall.build import Thread
 from moothall.journal import Entry
-from moothall.serving.doors.asks import RESTS, waiting_text
+from moothall.serving.doors.asks import RESTING, waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm
@@ -199,12 +199,12 @@ def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[di
     """Return the messages of a run in the agent's journal, for a response that is continued."""
     try:
         run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
-        waits = agent.journal.waiting(run_id) if run.state in RESTS else []
+        waits = agent.journal.waiting(run_id) if run.state in RESTING else []
     except NoSuchRun:
         raise _unknown(response_id) from None
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown(response_id)
-    if run.state in ("running", "stopped", *RESTS):
+    if run.state in ("running", "stopped", *RESTING):
         raise _in_progress(f"resp_{run_id}", waiting_text(waits))
     if not Reply.gives_text(agent, run.state):
         raise _unanswered(response_id, run.state)

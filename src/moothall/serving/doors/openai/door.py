@@ -25,7 +25,7 @@ from moothall import (
 from moothall.agents import ReplyRequest
 from moothall.build import Thread, log_failure
 from moothall.memory import join_messages
-from moothall.serving.doors.asks import RESTS, Caller, waiting_text
+from moothall.serving.doors.asks import RESTING, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
     Message,
@@ -51,9 +51,9 @@ from moothall.serving.doors.openai.items import echo_of, response_request
 from moothall.serving.doors.openai.outcome import (
     ClientOutcome,
     failure,
-    is_alone,
     outcome_of,
-    resting,
+    waiting_outcome,
+    wants_last_text,
     wrong_of,
 )
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
@@ -183,14 +183,14 @@ class OpenAIDoor:
             before = [{"role": "system", "content": instructions}, *before]
         if isinstance(form, ResponseForm):
             request.door_data = {ECHO: echo_of(request_read.body)}
-        request.thoughts, last_only = [], is_alone(request_read, agent)
+        request.thoughts, last_only = [], wants_last_text(request_read, agent)
 
         async def finish(reply: Reply) -> ClientOutcome:
             self._served.forget(agent, thread)
-            if reply.stop_reason in RESTS:
+            if reply.stop_reason in RESTING:
                 waits = await self._served.waits(str(agent.id), run_id)
                 if request_read.schema is None or keep is not None:
-                    return resting(waits, reply.usage)
+                    return waiting_outcome(waits, reply.usage)
                 raise failure(reply, waiting_text(waits))
             outcome = outcome_of(reply, request_read, agent, request.thoughts or (), last_only)
             if keep is not None:

@@ -47,7 +47,7 @@ class ClientOutcome:
     refused: bool = False
 
 
-def resting(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
+def waiting_outcome(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
     """Return the outcome of a reply whose run waits in the journal."""
     text = waiting_text(waits)
     return ClientOutcome(text, [], "", usage, [("", text)], True)
@@ -96,7 +96,7 @@ def turns_of(
     return [*zip_longest(thoughts[: len(texts)], texts, fillvalue="")]
 
 
-def is_alone(request: OpenAIRequest, agent: Any) -> bool:
+def wants_last_text(request: OpenAIRequest, agent: Any) -> bool:
     """Return whether a client gets only the last of the texts: it may not want the others."""
     return (
         request.schema is not None or request.must_call or getattr(agent, "check", None) is not None

@@ -12,13 +12,13 @@ from moothall.build import json_text
 from moothall.journal import Outline
 from moothall.memory import split_message
 from moothall.models import BLOCKS
-from moothall.serving.doors.asks import RESTS, waiting_text
+from moothall.serving.doors.asks import RESTING, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.items import kind_of, response_request
-from moothall.serving.doors.openai.outcome import is_alone, outcome_of, resting
+from moothall.serving.doors.openai.outcome import outcome_of, waiting_outcome, wants_last_text
 from moothall.serving.doors.openai.output import ResponseForm, send_json
 from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served import Served
@@ -58,12 +58,12 @@ class StoredResponses:
 
     async def delete(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Delete a response, in the agent's journal too."""
-        await in_thread(self._deleted, params["id"], caller)
+        await in_thread(self._delete, params["id"], caller)
         await send_json(send, 200, {"id": params["id"], "object": "response", "deleted": True})
 
     async def cancel(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Cancel a response that waits for a person, and send it."""
-        await send_json(send, 200, await in_thread(self._cancelled, params["path:id"], caller))
+        await send_json(send, 200, await in_thread(self._cancel, params["path:id"], caller))
 
     async def input_items(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Send the input of a response, the last item first."""
@@ -83,15 +83,15 @@ class StoredResponses:
             items = items[ids.index(after) + 1 :]
         page = items[: int(limit)]
         edges = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
-        more = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
-        await send_json(send, 200, {"object": "list", "data": page, **more, **edges})
+        page_info = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
+        await send_json(send, 200, {"object": "list", "data": page, **page_info, **edges})
 
     async def resolved(self, body: dict[str, Any], caller: str) -> dict[str, Any]:
         """Return a request with the items of the caller's responses that it names by their ids."""
         items = body.get("input")
         if not isinstance(items, list) or not any(map(_named_by, items)):
             return body
-        return {**body, "input": await in_thread(self._resolved, items, caller)}
+        return {**body, "input": await in_thread(self._resolve, items, caller)}
 
     # -- finding; these read files -----------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class StoredResponses:
         if stored is not None:
             return stored
         agent, run = self._recorded(run_id, sender)
-        waits = agent.journal.waiting(run_id) if run.state in RESTS and not run.held else []
+        waits = agent.journal.waiting(run_id) if run.state in RESTING and not run.held else []
         beginning = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
         run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
         request = response_request({**beginning.get(ECHO, {}), **run_data})
@@ -113,30 +113,33 @@ class StoredResponses:
         with suppress(StateError):  # its process was killed
             reply = agent.journal.replay(run_id)
         if waits:
-            return response.complete(resting(waits, Usage() if reply is None else reply.usage))
-        if reply is None or run.state in RESTS:  # it goes on soon
+            return response.complete(
+                waiting_outcome(waits, Usage() if reply is None else reply.usage)
+            )
+        if reply is None or run.state in RESTING:  # it goes on soon
             return response.open()
         try:
-            outcome = outcome_of(reply, request, agent, (), is_alone(request, agent))
+            outcome = outcome_of(reply, request, agent, (), wants_last_text(request, agent))
         except BadRequest as wrong:
             return response.failure(wrong)
         return response.complete(outcome, int(run.changed))
 
-    def _resolved(self, references: list[Any], caller: str) -> list[Any]:
+    def _resolve(self, references: list[Any], caller: str) -> list[Any]:
         by_id: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
-        read = set[str]()
+        read_runs = set[str]()
         resolved_items: list[Any] = []
         for item in references:
-            if (reference := _named_by(item)) and reference[1] not in read:
-                id = f"resp_{reference[1]}"
-                read.add(reference[1])
+            item_id, run_id = _named_by(item) or ("", "")
+            if run_id and run_id not in read_runs:
+                id = f"resp_{run_id}"
+                read_runs.add(run_id)
                 with suppress(BadRequest):  # the door refuses what is not found
                     items = [*self._load(id, caller)["output"], *self._items(id, caller)]
                     by_id |= {each["id"]: each for each in items}
-            resolved_items.append(by_id.pop(reference[0], item) if reference else item)  # once
+            resolved_items.append(by_id.pop(item_id, item))  # once
         return resolved_items
 
-    def _deleted(self, id: str, caller: str) -> None:
+    def _delete(self, id: str, caller: str) -> None:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         try:
             agent, run = self._recorded(run_id, sender)
@@ -153,7 +156,7 @@ class StoredResponses:
         self._chain.drop(run_id, sender)
 
     @_refusing_deleted()
-    def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
+    def _cancel(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         if self._chain.response(run_id, sender) is None:
             agent, run = self._recorded(run_id, sender)
