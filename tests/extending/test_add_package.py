@@ -129,6 +129,18 @@ def test_command_of_a_package_is_listed_runs_and_goes_on_after_a_kill(tmp_path: 
     assert run(*places, **how).stdout == "round r1: done\n"
 
 
+def test_run_of_a_package_that_waits_is_told_in_one_line_and_goes_on(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"cwd": tmp_path, "env": with_packages(COURIER)}
+    book = ("--journal", "runs.db")
+    run("courier", "r1", "desk", "shop", *book, **how)
+    resumed = run("resume", "r1", *book, **how)
+    assert resumed.returncode == 1
+    (line,) = resumed.stderr.splitlines()
+    assert line.startswith("moothall: run r1 is waiting: for the result 'signature' of ring()")
+    assert run("answer", "r1", "signature", "eva", *book, **how).returncode == 0
+    assert run("resume", "r1", *book, **how).stdout.splitlines()[0] == "rang at shop"
+
+
 def test_run_of_a_package_that_is_gone_is_resumed_by_its_program(tmp_path: Path) -> None:
     book = ("--journal", "runs.db")
     environment = with_packages(COURIER, DIES_AT="shop")

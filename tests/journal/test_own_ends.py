@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from journal.crash import crash, on_a_loop
-from moothall import InDoubt, Journal, RunMismatch
-from moothall.build import APPENDED, StepHandle, recorded
+from moothall import ConfigError, InDoubt, Journal, Later, NobodyToAsk, RunMismatch
+from moothall.build import APPENDED, StepHandle, Stop, recorded
 from moothall.journal import Done
 
 
@@ -112,3 +112,111 @@ def test_call_that_was_skipped_says_how_to_decide_anew(tmp_path: Path) -> None:
         journal.decide("r", {1: Done("d")})
         asyncio.run(deliver(journal, "c"))
         assert journal.replay("r")["over"] == {"reason": "done", "text": "d"}
+
+
+@dataclass
+class Outcome:
+    stop_reason: str
+    text: str = ""
+
+
+async def signed(journal: Journal | None, later: Later, *, raises: bool = False) -> str:
+    """Wait for a signature, as docs/journal-extend.md shows it."""
+    async with recorded(journal, "r", "Courier", "bo", Round, task="sign") as record:
+        if record.is_over:
+            assert record.over is not None
+            return str(record.over["text"])
+
+        async def sign(step: StepHandle) -> object:
+            await step.begins()
+            if raises:
+                raise later
+            return later
+
+        async def go() -> Outcome:
+            by = await record.step("sign", sign, outcome="ask", action="sign")
+            return Outcome("done", f"signed by {by}")
+
+        outcome = await record.run_to_end(
+            go, lambda done: {"text": done.text}, lambda stop: Outcome(stop.reason, stop.detail)
+        )
+        return outcome.text
+
+
+@pytest.mark.parametrize("raises", (False, True))
+def test_orchestrator_waits_for_a_later_and_goes_on_with_what_came(
+    tmp_path: Path, raises: bool
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        assert "waiting for the result 'signature'" in asyncio.run(
+            signed(journal, Later("signature"), raises=raises)
+        )
+        assert journal.run("r").state == "waiting"
+        (wait,) = journal.waiting()
+        assert (wait.name, wait.action) == ("signature", "sign")
+        assert journal.in_doubt("r") == []
+        journal.answer("r", "signature", "eva")
+        for _ in range(2):
+            assert asyncio.run(signed(journal, Later("signature"))) == "signed by eva"
+        assert journal.run("r").state == "done"
+
+
+def test_later_without_what_it_waits_for_or_a_journal_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal, pytest.raises(ConfigError, match="key or until="):
+        asyncio.run(signed(journal, Later()))
+    with pytest.raises(ConfigError, match="needs a journal"):
+        asyncio.run(signed(None, Later("signature")))
+
+
+def test_later_that_nobody_answers_has_its_default_or_is_an_error(tmp_path: Path) -> None:
+    for default, name in (({"default": "nobody"}, "a"), ({}, "b")):
+        with Journal(tmp_path / name) as journal:
+            text = "signed by nobody"
+            if default:
+                assert asyncio.run(signed(journal, Later("s", until=0, **default))) == text
+                continue
+            with pytest.raises(NobodyToAsk, match=r"step 'sign' .*nobody has answered"):
+                asyncio.run(signed(journal, Later("s", until=0)))
+
+
+async def plainly(journal: Journal) -> None:
+    """Wait without `run_to_end`."""
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+
+        async def sign(step: StepHandle) -> object:
+            return Later("signature")
+
+        await record.step("sign", sign, action="sign")
+
+
+def test_orchestrator_stopped_by_a_wait_waits_and_is_cancelled(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for _ in range(2):
+            with pytest.raises(Stop, match="waiting for the result 'signature'"):
+                asyncio.run(plainly(journal))
+            assert journal.run("r").state == "waiting"
+            assert len(journal.waiting()) == 1
+        journal.cancel("r", by="eva")
+        assert journal.run("r").state == "cancelled"
+        assert journal.waiting() == []
+
+
+def test_run_cut_off_as_it_began_to_wait_is_cancelled(tmp_path: Path) -> None:
+    async def wait(journal: Journal) -> None:
+        async with recorded(journal, "r", "Courier", "bo", Round) as record:
+
+            async def sign(step: StepHandle) -> None:
+                try:
+                    await step.wait("signature", "result", Later("signature"), action="sign")
+                finally:
+                    crash(tmp_path / "j", tmp_path / "left")
+
+            await record.step("sign", sign)
+
+    with Journal(tmp_path / "j") as journal, pytest.raises(Stop):
+        asyncio.run(wait(journal))
+    with Journal(tmp_path / "left") as journal:
+        assert [each.key for each in journal.waiting()] == ["signature"]
+        journal.cancel("r")
+        assert journal.waiting() == []
+        assert journal.run("r").state == "cancelled"

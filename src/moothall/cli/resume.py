@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from moothall import DefinitionError, RunMismatch, StateError
-from moothall.build import UnreadableText, escaped, read_json
+from moothall.build import Stop, UnreadableText, escaped, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, report_refusal
@@ -30,7 +30,7 @@ from moothall.cli.shared_options import (
     mismatch_option,
     open_journal,
 )
-from moothall.journal import Doubt, Entry, Outline
+from moothall.journal import REASONS, Doubt, Entry, Outline
 from moothall.studio.orders import (
     ActOrder,
     AnyOrder,
@@ -227,7 +227,12 @@ def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
     """Resume a run by the package that writes runs of its kind, and print what came of it."""
     resume = resume_of(recorded.outline)
     assert resume is not None
-    interruptible(resume(recorded.journal, recorded.run_id))
+    try:
+        interruptible(resume(recorded.journal, recorded.run_id))
+    except Stop as stop:  # it does not use run_to_end
+        words = REASONS.in_words(stop.reason, stop.detail)
+        click.echo(f"moothall: run {escaped(recorded.run_id)} is {escaped(words)}", err=True)
+        return 1
     return show_replay(recorded, as_json, resumed=True)
 
 

@@ -321,18 +321,19 @@ class Waits(DueRuns):
         run = self._runs.open(run_id)
         try:
             end = Entry.end_of(run.past_entries.get("", ()))
-            if end is None or (reason := end.data["reason"]) not in ("waiting", "cancelled"):
-                raise StateError(f"run {run_id!r} does not wait")
             questions = [waits_for(each) for each in self.open(run_id, None, None)]
+            data = {"reason": "waiting" if questions else ""} if end is None else end.data
+            if (reason := data["reason"]) not in ("waiting", "cancelled"):
+                raise StateError(f"run {run_id!r} does not wait")
             # Whoever decides about a call in doubt must still be asked.
             is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"
             if is_in_doubt and not questions:
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
-                before = end.data.get("detail") if reason == "cancelled" else ""
+                before = data.get("detail") if reason == "cancelled" else ""
                 detail = cancel_reason(before or cause, questions)
-                run.note("", "over", {**end.data, "reason": "cancelled", "detail": detail})
+                run.note("", "over", {**data, "reason": "cancelled", "detail": detail})
                 run.state = "in_doubt" if is_in_doubt else "cancelled"
                 run.commit_now()
             with self._store.writing() as db:

@@ -27,7 +27,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
 from moothall.agents.replies.reply_context import own_reply, sources_of_asker
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
-from moothall.agents.replies.resume import end_data, has_ended
+from moothall.agents.replies.resume import end_data
 from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
@@ -229,7 +229,7 @@ class Conversation(Group):
                 limit = budget_of(self, request.budget)
                 past_reply = await restore_run(self._setup, record, request, limit)
                 if past_reply is not None:
-                    if has_ended(record):
+                    if record.is_over:
                         self._set_state(thread, record.state)
                     return past_reply
                 thread.agent_state = state = record.state
@@ -272,7 +272,7 @@ class Conversation(Group):
         await restore(self._setup, record, budget_of(self, budget))
         state = state_at_end(record)
         prepare_state(state, record, self._setup)
-        state.run = None if has_ended(record) else record.run_id
+        state.run = None if record.is_over else record.run_id
         self._set_state(self.all_threads.get(record.start["thread"]), state)
 
     # -- saved and loaded --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.agents.replies.resume import has_ended, reply_at_end
+from moothall.agents.replies.resume import reply_at_end
 from moothall.agents.replies.state import load_state
 from moothall.models.protocol import Usage
 
@@ -43,12 +43,12 @@ async def restore_run(
     try:
         await restore(setup, record, budget)
     except Stop as stop:
-        if not has_ended(record):
+        if not record.is_over:
             why = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *why)
     tell_past(setup, record, request)
     prepare_state(record.state, record, setup)
-    return as_it_ended(record, request.answer) if has_ended(record) else None
+    return as_it_ended(record, request.answer) if record.is_over else None
 
 
 def state_at_end(record: ReadRecord[ConversationState]) -> ConversationState:

@@ -25,7 +25,7 @@ from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
-from moothall.agents.replies.resume import end_data, has_ended
+from moothall.agents.replies.resume import end_data
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import check_function
@@ -254,7 +254,7 @@ class DualActAgent(Group):
             if answer_schema is not None:
                 progress.parse_values(answer_schema, len(self.config.reactives) > 1)
             self._emit_past_events(progress, request)
-        is_final = has_ended(record)
+        is_final = record.is_over
         try:
             await self._restore_members(record, request.budget)
         except Stop as stop:

@@ -12,7 +12,6 @@ from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import merged
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.reply import Reply, Step, Stop
-from moothall.agents.replies.resume import has_ended
 from moothall.agents.replies.state import APPENDED, LIVE, load_state
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import counted
@@ -187,7 +186,7 @@ def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
     record = ReadRecord.read(run_id, entries, DualActState)
     progress = record.state or DualActState()
-    if record.over is not None and not has_ended(record):
+    if record.over is not None and not record.is_over:
         progress = load_state(DualActState, record.over["progress"], f"run {run_id!r}")
     progress.run_id = run_id
     return progress.reply()

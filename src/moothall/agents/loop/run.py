@@ -47,7 +47,6 @@ from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.resume import has_ended
 from moothall.agents.replies.step import StepHandle as RecordedStep
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
@@ -130,7 +129,7 @@ class LoopRun:
                 await asking
             if record is None:
                 return await self._reply()
-            if not has_ended(record):
+            if not record.is_over:
                 return await record.run_to_end(self._resumed, end_data, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)

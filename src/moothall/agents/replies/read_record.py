@@ -7,7 +7,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 from weakref import finalize
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS, Decision
@@ -18,6 +18,7 @@ from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
 from moothall.foundation.threads import guard
 from moothall.journal.entry import OURS, ROOT
+from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
 from moothall.journal.wait import DECISIONS, DoubtDecision
 
@@ -130,6 +131,14 @@ OFFSETS: Final = ReplayOffsets()
 """What models, budgets and memories know of runs."""
 
 
+class StopsFor(Protocol):
+    """The result of a run, which says why it stopped: `"done"`, or another stop reason."""
+
+    @property
+    def stop_reason(self) -> str:
+        """Return the stop reason."""
+
+
 class ReadRecord(Generic[S]):
     """The record of one agent's part of a run, as it was read."""
 
@@ -193,8 +202,13 @@ class ReadRecord(Generic[S]):
 
     @property
     def over(self) -> dict[str, Any] | None:
-        """Return how the part ended; None if it has not, or something was done after that."""
+        """Return how the part ended or stopped, also to wait; None before, or if it went on."""
         return self._end
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the part has ended for good: one that waits or was cancelled goes on."""
+        return self._end is not None and self._end["reason"] in FINAL
 
     def past(self, prefix: str = "") -> list[PastStep]:
         """Return the recorded steps whose keys have this prefix, in the order of their start."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from moothall.actions.approval import Later
 from moothall.agents.replies.charging import charge_spent, spending
-from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord
-from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, StopsFor
+from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.step import StepHandle
 from moothall.foundation import tracing
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=StopsFor)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -105,7 +105,8 @@ class Record(ReadRecord[S]):
 
         Args:
             key: the step's key: the same when the run is resumed, and unique in the part
-            call: does the work; it gets a `Step`, by which it says when the effect begins
+            call: does the work; it gets a `Step`, by which it says when the effect begins. If it
+                returns a `Later`, or raises it with `action=`, the run waits for its result
             of: the type of the result, if it is not JSON data
             outcome: what to do if it had begun and not ended: `repeat` calls it again; `ask` lets a
                 person decide
@@ -119,6 +120,8 @@ class Record(ReadRecord[S]):
 
         Raises:
             InDoubt: it had begun and not ended, and nobody has decided
+            Stop: it waits: catch it by `run_to_end`
+            NobodyToAsk: nothing came of a `Later` in time, and that has no default
         """
         past_step = self.past_steps.get(key) or PastStep(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
@@ -145,16 +148,24 @@ class Record(ReadRecord[S]):
         if past_step.requests and past_step.waits is not None and not anew:
             answer = await step.came(past_step.waits)  # raises until there is an answer
             if past_step.later is not None and answer is not None and not goes_on:
-                result: T = codec.load(answer.value)
+                result: T = codec.load(step.value_of(answer))
                 step.end("ended", {"result": codec.dump(result)})
                 return result
         self.open += 1
         try:
-            if tracing.active is None:
-                result = await call(step)
-            else:
-                with tracing.keyed(key):
+            try:
+                if tracing.active is None:
                     result = await call(step)
+                else:
+                    with tracing.keyed(key):
+                        result = await call(step)
+            except Later as later:
+                if "action" not in about:  # of a hook, which may not wait
+                    raise
+                result = cast(T, later)
+            if isinstance(result, Later):
+                details = {"action": about["action"]} if "action" in about else {}
+                result = codec.load(await step.result_of(result, **details))
         except JournalError:  # the end of the step could not be written either
             raise
         except Exception as error:
@@ -318,9 +329,10 @@ class Record(ReadRecord[S]):
         """Run to the end, and record how it ended, even if it raises.
 
         Args:
-            run: does the work; it may raise Stop
+            run: does the work; its result has a `stop_reason`, such as `"done"`; it may raise Stop
             at_end: returns what is recorded of the reply, beside its stop reason
-            stopped: returns the reply of a run that has stopped
+            stopped: returns the result of a run that has stopped, or waits: its `stop_reason` is
+                that of the Stop
         """
         end_before = self.over  # of a run that is resumed
         try:
@@ -352,6 +364,11 @@ class Record(ReadRecord[S]):
                 logger.error("run %r: its end is not kept: %s", self.run_id, lost)
             raise
         return reply
+
+    def note_wait(self, stop: Stop) -> None:
+        """Note that the run waits, if that is why it stopped, and it did not wait before."""
+        if stop.reason == "waiting" and not self._rests():
+            self.note_end("waiting", detail=stop.detail)
 
     def _rests(self) -> bool:
         """Return whether a run waits as before: nothing has happened since it was opened."""

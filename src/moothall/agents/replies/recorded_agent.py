@@ -20,7 +20,6 @@ from moothall.agents.replies.resume import (
     answer_asker,
     answers_in,
     fork_id_of,
-    has_ended,
 )
 from moothall.agents.replies.state import VERSION, dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
@@ -192,7 +191,7 @@ class RecordedAgent(ConversationalAgent):
                 return await under_way(self.respond, journal, request)
             request.recorded = record
             _note_run(part, request.state)
-            if has_ended(record):  # it has its span
+            if record.is_over:  # it has its span
                 return await self.recorded_reply(request, record)
             reply = await self._traced_work(request, record)
             if part.past_entries:
@@ -208,7 +207,7 @@ class RecordedAgent(ConversationalAgent):
                 record.at_end()
             if request.record is None:
                 part.close()
-                if has_ended(record):
+                if record.is_over:
                     self.end_run(f"{part.run.key}/", request.thread)
 
     def _traced_work(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:

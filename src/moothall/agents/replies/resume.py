@@ -11,13 +11,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from moothall.actions.approval import Later
 from moothall.actions.message import MAX_ID, REPLYING
 from moothall.actions.provenance import union
 from moothall.agents.replies.record import Record
-from moothall.agents.replies.reply import Reply, Step
+from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
 from moothall.agents.replies.step import NULL_STEP, StepHandle
-from moothall.foundation.errors import JournalError, StateError
+from moothall.foundation.errors import ConfigError, JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED, FINAL
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-def has_ended(record: ReadRecord[Any]) -> bool:
-    """Return whether a run is over for good."""
-    return record.over is not None and record.over["reason"] in FINAL
 
 
 def reply_at_end(
@@ -204,7 +200,10 @@ class _NullRecord(Record[S]):
     async def step(
         self, key: str, call: Callable[[StepHandle], Awaitable[T]], /, **options: Any
     ) -> T:
-        return await call(NULL_STEP)
+        result = await call(NULL_STEP)
+        if isinstance(result, Later):
+            raise ConfigError(f"step {key!r} returned a Later, which needs a journal to wait in")
+        return result
 
     def note(self, kind: str, data: Any) -> None:
         pass
@@ -248,7 +247,7 @@ async def recorded(
 ) -> AsyncIterator[Record[S]]:
     """Open the record of a run of your own orchestrator, new or resumed.
 
-    A run that is over has `record.over`: return its result instead of doing it again.
+    A run that has ended has `record.is_over`: return `record.over["text"]`, do nothing again.
 
     Args:
         journal: the journal; None records nothing
@@ -279,6 +278,8 @@ async def recorded(
         try:
             yield record
         except BaseException as error:
+            if isinstance(error, Stop):
+                record.note_wait(error)
             with suppress(JournalError):  # raise what stopped the run instead
                 record.commit_now(error)
             raise

@@ -14,7 +14,7 @@ from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later, Quest
 from moothall.actions.approval.decision import DECISION_KINDS, Refused
 from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.reply import Stop
-from moothall.foundation.errors import NobodyToAsk
+from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.threads import WORKERS
 from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
@@ -166,6 +166,24 @@ class StepHandle:
             return str(answer.value)
         later.question, later.text = place, question.text
         raise later from None
+
+    async def result_of(self, later: Later, **details: Any) -> Any:
+        """Return what came of a `Later` that the call returned; raise Stop for the run to wait."""
+        if later.key is not None:
+            key = self.key_of(later.key)
+            came = await self.wait(key, "result", later, **details, name=later.key)
+        elif later.until is not None:
+            key = f"moment-{self.hash_of('moment')[:16]}"
+            came = await self.wait(key, "moment", later, **details)
+        else:
+            raise ConfigError(f"step {self._key!r} returned Later() without a key or until=")
+        return self.value_of(came)
+
+    def value_of(self, came: WaitOutcome) -> Any:
+        """Return the value that came of a wait; NobodyToAsk if its time is over."""
+        if came.expired:
+            raise NobodyToAsk(f"step {self._key!r} of run {self.run_id!r}: {came.late}")
+        return came.value
 
     async def ask(self, later: Later, **details: Any) -> Stop:
         """Ask a question, once; return the Stop after which the call is made again and hears it."""
