@@ -214,6 +214,9 @@ def test_packages_that_cannot_be_used_are_named_and_the_others_work(tmp_path: Pa
         assert f"the command '{name}' of {name} 1.0 cannot be used: {words}" in told.stderr
         assert "Traceback" not in told.stderr
     assert run("runs", "--help", **how).returncode == 0
+    without = run("courier", "r1", "home", **how)
+    assert without.returncode == 2
+    assert "give --journal PATH, or set MOOTHALL_JOURNAL" in without.stderr
     assert "round" in run("courier", "r1", "home", "--journal", "runs.db", **how).stdout
     with Command(
         *("studio", "--port", 0, "--journal", tmp_path / "runs.db"),

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from moothall.foundation.jsonvalue import NotJSON, copy_json, json_text, to_json
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, copy_json, json_text, read_json, to_json
 
 BOTH = pytest.mark.parametrize("copy", (to_json, copy_json))
 
@@ -405,3 +406,9 @@ def test_array_of_more_than_100_000_cells_is_shown_in_short() -> None:
     assert json_text(np.zeros(100_001)) == "[0. 0. 0. ... 0. 0. 0.]"
     with pytest.raises(NotJSON, match="ndarray is not JSON"):
         to_json(np.zeros(100_001))
+
+
+def test_json_of_bytes_is_refused_as_no_text() -> None:
+    data: Any = b"{}"
+    with pytest.raises(ConfigError, match="JSON must be a text, got bytes"):
+        read_json(data)

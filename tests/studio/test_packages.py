@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from moothall import ConfigError
 from moothall.build import recorded
 from moothall.studio import Field, PageForm, Studio, Tab
 from studio.conftest import TOKEN, pages
@@ -123,3 +124,13 @@ def test_tab_without_a_script_leads_to_the_run_that_it_began(
             page.get_by_role("button", name="Start").click()
             page.get_by_role("button", name="p1: its steps").click()
             expect(page.get_by_text("I was.").first).to_be_visible()
+
+
+def test_job_whose_work_returns_no_coroutine_is_refused(tmp_path: Path) -> None:
+    with Studio() as studio:
+        journal = tmp_path / "runs.db"
+        studio.launch(0, journal=journal, token=TOKEN, prevent_thread_lock=True, quiet=True)
+        work: Any = lambda: PlainTab  # noqa: E731
+        with pytest.raises(ConfigError, match=r"work must return a coroutine, .* got <class"):
+            studio.jobs.run("p1", work)
+        assert studio.journal.runs() == []

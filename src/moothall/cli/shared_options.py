@@ -176,20 +176,20 @@ def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def open_journal(path: str | None) -> Journal:
     """Open the journal of a path, which must exist."""
-    if path is None:
-        raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
     from moothall.journal import Journal
 
     with as_usage_error(source_of("journal")):
-        if not Journal.is_url(path) and not os.path.exists(path):
+        if path is not None and not Journal.is_url(path) and not os.path.exists(path):
             raise JournalError(
                 path, "there is no such file; `moothall act TASK --journal PATH` makes one"
             )
     return make_journal(path)
 
 
-def make_journal(path: str) -> Journal:
+def make_journal(path: str | None) -> Journal:
     """Open the journal of a path, and create it if it does not exist."""
+    if path is None:
+        raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
     from moothall.journal import Journal
 
     with as_usage_error(source_of("journal")):

@@ -41,7 +41,8 @@ class HookError(MoothallError):
         is_block = type.startswith("around_")
         subject = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
         super().__init__(f"agent {agent!r}: {subject} failed: {reason}")
-        self.type, self.hook = type, hook
+        self.type: str = type
+        self.hook: str = hook
 
 
 class InvalidId(MoothallError, ValueError):
@@ -338,11 +339,7 @@ class NoSuchRun(MoothallError, LookupError):
 
 
 class RunHeld(MoothallError):
-    """Another writer holds the run: a run has one writer.
-
-    Attributes:
-        run_id, holder: the run's id, and the writer, such as `process 4711 on host`
-    """
+    """Another writer has the run `run_id`: its `holder`, such as `process 4711 on host`."""
 
     def __init__(self, run_id: str, holder: str) -> None:
         super().__init__(
@@ -393,7 +390,8 @@ class SlashError(MoothallError, ValueError):
 
     def __init__(self, column: int, reason: str) -> None:
         super().__init__(f"column {column}: {reason}")
-        self.column, self.reason = column, reason
+        self.column = column
+        self.reason = reason
 
 
 class AskAgain(MoothallError):

@@ -20,7 +20,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from moothall.foundation.errors import MoothallError
+from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.text import error_text, json_type, printable, render_path, shorten
 from moothall.foundation.text.arrays import plain_data
 from moothall.foundation.text.words import escaped_json
@@ -90,8 +90,7 @@ def weight(value: Any) -> int:
     """Return about how many bytes JSON data takes."""
     size, pending = 0, [value]
     while pending:
-        each = pending.pop()
-        kind = type(each)
+        kind = type(each := pending.pop())
         if kind is str:
             size += len(each)
         elif isinstance(each, dict):
@@ -363,8 +362,7 @@ def unfenced(text: str) -> str:
     inside = text.strip()
     if len(inside) < 6 or not (inside.startswith("```") and inside.endswith("```")):
         return text
-    inside = inside[3:-3]
-    return inside[4:] if inside[:4].lower() == "json" else inside
+    return inside[7:-3] if inside[3:7].lower() == "json" else inside[3:-3]
 
 
 def read_json(text: str) -> Any:
@@ -372,6 +370,8 @@ def read_json(text: str) -> Any:
     try:
         value, end = DECODER.scan_once(text, 0)  # type: ignore[attr-defined]
         return value if end == len(text) else DECODER.decode(text)
+    except TypeError:
+        raise ConfigError(f"JSON must be a text, got {type(text).__name__}") from None
     except (StopIteration, ValueError, RecursionError):
         text = unfenced(text)
     try:

@@ -109,7 +109,7 @@ class Jobs:
             kind: the name of the orchestrator
 
         Raises:
-            ConfigError: the run is under way here
+            ConfigError: the run is under way here, or `work` returns no coroutine
         """
         self._begin(_BackgroundRun(run_id, None, kind, [], work))
         return run_id
@@ -324,7 +324,12 @@ class Jobs:
             await record_order(order, self._hub.journal, run_id, agent)
         job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
         assert job.work is not None
-        job.task = asyncio.create_task(job.work())
+        work = job.work()
+        if not asyncio.iscoroutine(work):
+            raise ConfigError(
+                f"work must return a coroutine, as a call of an async function, got {work!r:.80}"
+            )
+        job.task = asyncio.create_task(work)
         self._jobs[run_id] = job
         self._hear(job)
         # Only now: who has started it may stop or steer it at once.

@@ -14,7 +14,7 @@ import click
 
 from moothall import ConfigError, Journal, Later
 from moothall.build import APPENDED, StepHandle, recorded
-from moothall.cli.build import interruptible, journal_option, open_journal
+from moothall.cli.build import interruptible, journal_option, make_journal
 from moothall.studio import Field, PageForm, Studio, Tab
 
 
@@ -90,7 +90,6 @@ class CourierTab(Tab):
 @journal_option("The journal.")
 def command(name: str, places: tuple[str, ...], journal: str | None) -> None:
     """Deliver at PLACES in the round NAME."""
-    Journal(journal or "rounds.db").close()
-    with open_journal(journal) as store:
+    with make_journal(journal) as store:
         interruptible(deliver(store, name, [*places]))
         click.echo(f"round {name}: {store.run(name).state}")
