@@ -38,9 +38,8 @@ class HookError(MoothallError):
     """
 
     def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
-        is_block = type.startswith("around_")
-        subject = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
-        super().__init__(f"agent {agent!r}: {subject} failed: {reason}")
+        subject = f"{type} of the block" if type.startswith("around_") else f"the {type} hook"
+        super().__init__(f"agent {agent!r}: {subject} {hook!r} failed: {reason}")
         self.type: str = type
         self.hook: str = hook
 

@@ -351,7 +351,7 @@ class ReActAgent(Looping):
             Memory.restore(self._memory_of(restored.get(id)), of_thread, self.id)
         Memory.restore(self.memory, state.get("memory"), self.id)
         restored.default.memory = self.memory
-        self.own_threads = restored
+        self.own_threads: Threads | None = restored
         self._note_threads(*restored)
 
     def check_request(self, request: ReplyRequest) -> None:

@@ -162,7 +162,7 @@ class Group(RecordedAgent):
                 raise StateError(f"{label}: member {name!r} has no load_state_dict")
         for name, member_state in theirs.items():
             members[name].load_state_dict(member_state)
-        self.own_threads = restored
+        self.own_threads: Threads | None = restored
         self._note_threads(*restored)
 
     def _loaded(self, state: Any, label: str) -> Any:

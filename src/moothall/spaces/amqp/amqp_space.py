@@ -133,7 +133,7 @@ class AMQPSpace(Space):
             mailbox, mailbox_bytes, float(keep), prefetch, prefetch_bytes, deliveries
         )
         self._quorum = quorum
-        self.grace_s = float(grace)
+        self.grace_s: float = float(grace)
         self._on_connection = on_connection
         self._router: AMQPRouter
 
