@@ -289,8 +289,8 @@ class Stop(Exception):
     def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
         super().__init__(detail)
         self.reason: StopReason = reason
-        self.detail = detail
-        self.error = error
+        self.detail: str = detail
+        self.error: BaseException | None = error
 
     @property
     def leaves_open(self) -> bool:
