@@ -392,14 +392,15 @@ class Society(Experiments):
             if out is not None:
                 out.keep_others(id, is_over=self._journal is not None)
             many = len(self.population or self.ids())
+            steps = f"{counted(count, 'step')} of {length} s"
             async with recorded(
                 self._journal,
                 id,
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{counted(count, 'step')} of {length} s, {counted(many, 'agent')}",
-                program=program,
+                task=f"{steps}, {counted(many, 'agent')}",
+                program={"task": steps, **program},  # agents may be born before it is resumed
             ) as record:
                 async with self._between:
                     if self._journal is not None:

@@ -163,7 +163,7 @@ class Record(ReadRecord[S]):
                 if "action" not in about:  # of a hook, which may not wait
                     raise
                 result = cast(T, later)
-            if isinstance(result, Later):
+            if type(result) is Later:
                 details = {"action": about["action"]} if "action" in about else {}
                 result = codec.load(await step.result_of(result, **details))
         except JournalError:  # the end of the step could not be written either

@@ -257,7 +257,8 @@ async def recorded(
         state: the dataclass of its state, with a default for each field
         task: its task, as people see it in `moothall runs`; one that resumes the run may leave it
             out, or have the same
-        program: what else must be equal for a program to resume the run, as JSON data by name
+        program: what else must be equal for a program to resume the run, as JSON data by name;
+            a `task` in it is compared in the place of the one that people see
 
     Raises:
         RunHeld: the run is in use elsewhere
