@@ -165,7 +165,8 @@ class Record(ReadRecord[S]):
                 result = cast(T, later)
             if type(result) is Later:
                 details = {"action": about["action"]} if "action" in about else {}
-                result = codec.load(await step.result_of(result, **details))
+                came = await step.result_of(cast(Later, result), **details)
+                result = codec.load(came)
         except JournalError:  # the end of the step could not be written either
             raise
         except Exception as error:
