@@ -163,6 +163,6 @@ def test_a2a_client_reads_which_call_is_in_doubt_until_it_is_decided(
         assert refused["code"] == -32002
         assert STANDS in refused["message"]
         till.decide()
-        asyncio.run(until(lambda: till.journal.run(id).state == "done"))
+        asyncio.run(until(lambda: "artifacts" in rpc(url, "GetTask", {"id": id})["result"]))
         ended = rpc(url, "GetTask", {"id": id})["result"]
         assert ended["artifacts"][0]["parts"][0]["text"] == "Paid."
