@@ -215,11 +215,11 @@ class Experiments(Steps):
         return positions
 
     def act_counts(self) -> list[int]:
-        """Return how many citizens do each of the acts of `Whereabouts`, in that order."""
+        """Return the number of citizens at each act of `Whereabouts`, in its order."""
         return act_counts(self)
 
     def status_numbers(self) -> dict[str, str]:
-        """Return what of a citizen's status is a number: a name for people, by its path.
+        """Return the names for people of the numbers in a citizen's status, by their paths.
 
         A path is one such as `money`, `needs.hunger` or `opinions.music`, or a column's name.
         """

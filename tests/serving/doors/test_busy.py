@@ -1,4 +1,4 @@
-"""A server that gives as many replies as it may: what comes over that is refused, and not begun."""
+"""A server at its limit of simultaneous replies refuses more of them before they begin."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_busy_server_says_when_to_ask_again(serve: Serve) -> None:
     assert [each.status_code for each in found] == [429, 429, 429, 200]
     for each in found:
         assert each.headers["retry-after"] == "5"
-        assert "the server is busy, with as many replies as it gives (1): wait 5 s" in each.text
+        assert "the server is busy: its limit of simultaneous replies is 1: wait 5 s" in each.text
     refused = tool(url, None, "say", content="Hi").json()["error"]
     assert (
-        refused["message"] == "the server is busy, with as many replies as it gives (1): wait 5 s"
+        refused["message"] == "the server is busy: its limit of simultaneous replies is 1: wait 5 s"
     )
     model.may.set()
     replying.join()

@@ -271,22 +271,22 @@ class Served:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many replies are under way as may be."""
+        """Whether the limit of simultaneous replies is reached."""
         most = self.callers.max_replies
         return most is not None and len(self._replies) >= most
 
     def count_reply(self, *, is_new: bool = True) -> Callable[..., None]:
         """Count a reply until the function that is returned is called, such as by its task.
 
-        One that goes on is never refused: it was let in before.
+        A reply that goes on is never refused: it was let in before.
 
         Raises:
-            TooOften: it is new, and as many are under way as may be
+            TooOften: the reply is new, and the limit of simultaneous replies is reached
         """
         if is_new and self.is_full:
             most = self.callers.max_replies
             raise TooOften(
-                _BUSY_S, f"the server is busy, with as many replies as it gives ({most})"
+                _BUSY_S, f"the server is busy: its limit of simultaneous replies is {most}"
             )
         reply = object()
         self._replies.add(reply)
