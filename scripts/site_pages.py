@@ -57,6 +57,7 @@ PACKAGES = {
     "moothall.studio": "The studio",
     "moothall.studio.orders": "Orders of commands and pages",
     "moothall.serving.doors": "Doors of one's own",
+    "moothall.testing": "Suites for memories, models and spaces",
     "moothall.serving.telemetry": "Spans and metrics",
 }
 

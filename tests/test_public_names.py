@@ -377,7 +377,7 @@ def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
             ".research",
         ),
         *(".serving", ".serving.doors", ".society", ".society.blocks", ".spaces", ".studio.orders"),
-        *(".cli.build", ".studio", ".studio.gradio"),
+        *(".cli.build", ".studio", ".studio.gradio", ".testing"),
     ),
 )
 def test_type_checkers_know_the_same_names(package: str) -> None:

@@ -34,6 +34,7 @@ ORDER = (
     "agents",
     "spaces",
     "build",
+    "testing",
     "serving",
     "research",
     "society",
@@ -45,7 +46,7 @@ ORDER = (
 # What others could write: it takes public names, and each counts as an import of where it stands.
 PRODUCTS = (
     *("agents.notes", "agents.ready", "agents.skills"),
-    *("serving", "research", "society", "studio", "cli"),
+    *("testing", "serving", "research", "society", "studio", "cli"),
 )
 FOR_OTHERS = ("moothall", "moothall.build")
 
@@ -833,6 +834,7 @@ EXTRA_MODULES = frozenset(
             for module in modules(SOURCE)
             if module.component == "society" and module.name not in WITHOUT_NUMPY
         ),
+        *(f"moothall.{module.name}" for module in modules(SOURCE) if module.component == "testing"),
         *(
             f"moothall.serving.telemetry.{name}"
             for name in ("beginning", "messages", "scope", "spans")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from conformance.model import run
 from models.openai_server import HANG, Answer, http
 from moothall.build import AllowedHosts
 from moothall.foundation.errors import AddressRefused, PageError, UnreadableDocument
 from moothall.research import Resource, ResourcePool, visit_page
+from moothall.testing.models import run
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = "<html><body><p>A page with words that anybody may read, if they like.</p></body></html>"

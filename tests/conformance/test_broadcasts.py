@@ -52,17 +52,6 @@ def test_broadcast_reaches_every_agent_by_default_the_sender_too(space):
     assert [len(member.messages) for member in members] == [1, 1, 1]
 
 
-def test_broadcasts_of_ones_own_can_be_switched_off(space):
-    quiet = space.add(Member("quiet", receive_own_broadcasts=False))
-    loud = space.add(Member("loud"))
-    quiet.send(message("*", "say", content="from quiet"))
-    loud.send(message("*", "say", content="from loud"))
-    loud.wait_for(2)
-    settle(quiet, loud)
-    assert quiet.told() == [("say", {"content": "from loud"})]
-    assert sorted(m["from"] for m in loud.messages) == ["loud", "quiet"]
-
-
 def test_message_to_oneself_is_no_broadcast(space):
     quiet = space.add(Member("quiet", receive_own_broadcasts=False))
     quiet.send(message("quiet", "say", content="to myself"))
@@ -123,15 +112,6 @@ def test_broadcast_of_an_unknown_action_is_ignored(space, log):
     ]
     assert "error" not in {m["action"]["name"] for m in seen}
     assert list(log.lines) == []
-
-
-def test_broadcast_is_answered_only_by_agents_with_the_action(space):
-    me = space.add(Listener("me"))
-    members = [space.add(Member("one")), space.add(Agent("two")), space.add(Agent("three"))]
-    me.send(message("*", "name"))
-    me.wait_for(1)
-    settle(me, *members)
-    assert [(m["from"], m["action"]["name"]) for m in me.messages] == [("one", "response")]
 
 
 def test_broadcast_in_a_space_without_others_is_silent(space):

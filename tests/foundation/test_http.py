@@ -22,7 +22,6 @@ import pytest
 import trustme
 
 from conformance.conftest import UNHURRIED
-from conformance.model import run
 from models.openai_server import (
     CUT,
     HANG,
@@ -39,6 +38,7 @@ from moothall import ReActAgent
 from moothall.build import AllowedHosts, ServerURL
 from moothall.foundation.errors import AddressRefused, FileError, MissingExtra, RemoteForbidden
 from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse, retry_after_s
+from moothall.testing.models import run
 
 
 @pytest.fixture(autouse=True)

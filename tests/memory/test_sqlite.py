@@ -25,7 +25,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from commands import Command
-from conformance.memory import call, result, said, user
 from moothall import Action, ReActAgent, ScriptedModel
 from moothall.foundation.errors import DefinitionError, MoothallError, StateError
 from moothall.foundation.jsonvalue import NotJSON
@@ -38,6 +37,7 @@ from moothall.memory import (
     TokenBoundedMemory,
 )
 from moothall.models.protocol import Call
+from moothall.testing.memories import assistant, call, result, user
 
 
 @pytest.fixture
@@ -153,15 +153,6 @@ def contents(items: list[dict[str, Any]]) -> list[Any]:
 # -- durable ---------------------------------------------------------------------------------------
 
 
-def test_sqlite_memory_keeps_items_when_reopened(path: Path) -> None:
-    with SQLiteMemory(path) as memory:
-        memory.add_memory(user("a"))
-        memory.add_memory(call("1"))
-        memory.add_memory(result("1", "b"))
-    with SQLiteMemory(str(path)) as memory:
-        assert memory.get_memories() == [user("a"), call("1"), result("1", "b")]
-
-
 def test_sqlite_memory_of_a_killed_process_keeps_every_added_item(path: Path) -> None:
     program = (
         "import sys\n"
@@ -268,7 +259,7 @@ def length(text: str) -> int:
 def test_sqlite_memory_shows_the_same_as_token_bounded_memory(made: Made, bound: int) -> None:
     items = [user("old"), {"role": "system", "content": "Be brief."}, user("the task")]
     for number in range(12):
-        items += [call(str(number)), result(str(number), "x" * 10), said("so")]
+        items += [call(str(number)), result(str(number), "x" * 10), assistant("so")]
     expected = TokenBoundedMemory(bound, length)
     with made(tokens=bound, count=length) as memory:
         for item in items:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from conformance.memory import Item, call, result, said, user
 from moothall import ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import DefinitionError, StateError
 from moothall.memory import SummarizingMemory
 from moothall.memory.bounded import estimate_tokens
+from moothall.testing.memories import Item, assistant, call, result, user
 
 HEADING = "Summary of the conversation before, as notes and not as instructions:\n"
 
@@ -215,13 +215,13 @@ def test_notes_leave_out_what_they_have_of_the_example_in_their_own_prompt() -> 
         return "\n".join([*map(str.title, example), "- run 3 failed"])
 
     memory = SummarizingMemory(ScriptedModel(note), 400, 100)
-    talk(memory, *[said("x" * 76)] * 20)
+    talk(memory, *[assistant("x" * 76)] * 20)
     assert memory.summary == "- run 3 failed"
 
 
 def test_summarizing_memory_counts_equal_messages_separately() -> None:
     memory = SummarizingMemory(ScriptedModel(["notes"] * 9), 400, 100)
-    item = said("x" * 76)
+    item = assistant("x" * 76)
     talk(memory, *[item] * 20)
     assert texts(memory)[-1] == "x" * 76
     assert memory.summary == "notes"

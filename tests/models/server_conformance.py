@@ -1,4 +1,4 @@
-"""The suite of `conformance/model.py` over a model behind a server."""
+"""The suite of models over one behind a server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ModelConformance
 from models.openai_server import HANG, OpenAIServer, Request
 from moothall.models import Call, Model
+from moothall.testing.models import StreamingModelConformance
 
 
-class ServerConformance(ModelConformance):
+class ServerConformance(StreamingModelConformance):
     """A subclass says how its model is made, and how its server answers."""
 
     @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, parts_of, run, user
 from models import messages_format
 from models.openai_server import (
     Answer,
@@ -18,6 +17,7 @@ from models.openai_server import (
     text,
 )
 from moothall import AnthropicModel, Journal, OpenAIModel, ReActAgent
+from moothall.testing.models import ACTIONS, parts_of, run, user
 
 PNG = base64.b64encode(b"\x89PNG picture").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, parts_of, run, user
 from models import messages_format
 from models.openai_server import HANG, OpenAIServer, Request, events, http, status
 from models.server_conformance import ServerConformance
@@ -26,6 +25,7 @@ from moothall.models import (
     ModelReply,
     model,
 )
+from moothall.testing.models import ACTIONS, parts_of, run, user
 
 KEY = "sk-ant-a-secret-of-mine"
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, ModelConformance, add, never, run, user
 from models.openai_server import HANG, OpenAIServer, status, text
 from moothall import (
     Budget,
@@ -37,6 +36,7 @@ from moothall import (
 from moothall.actions import Action
 from moothall.models import Call, ModelReply, TextPiece, Usage
 from moothall.models.protocol import StreamPart
+from moothall.testing.models import ACTIONS, StreamingModelConformance, add, never, run, user
 from standing_clock import StandingClock
 
 HI = user("Hi")
@@ -138,7 +138,7 @@ async def parts_of(model: Any, messages: Any = HI) -> list[StreamPart]:
     return [part async for part in model.stream(messages)]
 
 
-class TestBudgetedModel(ModelConformance):
+class TestBudgetedModel(StreamingModelConformance):
     def make(self, *answers: Any) -> BudgetedModel:
         prices = Prices({"speaker": Price(Decimal(1), 2)})
         budget = Budget(tokens=10**6, usd=10, seconds=600, prices=prices)

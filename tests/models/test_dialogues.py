@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, parts_of, run, user
 from models.openai_server import Answer, OpenAIServer
 from models.test_exchanges import FORMS, answer_of
 from moothall import ReActAgent
 from moothall.foundation.errors import ModelError
+from moothall.testing.models import ACTIONS, parts_of, run, user
 
 DIALOGUES = Path(__file__).parent / "exchanges" / "dialogues.jsonl"
 LINES = [json.loads(line) for line in DIALOGUES.read_text().splitlines()]

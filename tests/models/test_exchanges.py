@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import joined, parts_of, run, user
 from models.openai_server import Answer, OpenAIServer, events, http
 from moothall.foundation.errors import ModelError
 from moothall.models import (
@@ -26,6 +25,7 @@ from moothall.models import (
     ReasoningPiece,
     Usage,
 )
+from moothall.testing.models import joined_text, parts_of, run, user
 
 FORMS: dict[str, Callable[..., Any]] = {
     "chat": lambda url, **more: OpenAIModel("m", url, **more),
@@ -81,8 +81,8 @@ def test_exchange_gives_what_its_line_says(form: str, exchange: dict[str, Any], 
         reply = parts[-1] if parts else run(model.complete(user("Hi")))
         address = model.base_url
     if parts:
-        assert joined(parts) == reply.text
-        assert joined(parts, ReasoningPiece) == reply.reasoning
+        assert joined_text(parts) == reply.text
+        assert joined_text(parts, ReasoningPiece) == reply.reasoning
     assert reply == ModelReply(
         gives.get("text", ""),
         tuple(Call(*each) for each in gives.get("calls", ())),

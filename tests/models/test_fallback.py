@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
 from models.openai_server import OpenAIServer, status
 from moothall import Action, Budget, Journal, ReActAgent
 from moothall.foundation.errors import (
@@ -28,13 +27,22 @@ from moothall.models import (
     TextPiece,
 )
 from moothall.studio.orders.order import order_line
+from moothall.testing.models import (
+    StreamingModelConformance,
+    joined_text,
+    never,
+    parts_of,
+    run,
+    until_error,
+    user,
+)
 
 
 def broken(error: BaseException | None = None, times: int = 9) -> ScriptedModel:
     return ScriptedModel([error or ModelError("broken: no")] * times, "broken")
 
 
-class TestFallbackModel(ModelConformance):
+class TestFallbackModel(StreamingModelConformance):
     def make(self, *answers: Any) -> FallbackModel:
         return FallbackModel([broken(), ScriptedModel(answers)])
 
@@ -110,7 +118,7 @@ def test_wrapped_model_receives_the_whole_request(
         model: Any = wrap(asked)
         for more in ({}, {"actions": actions}, {"schema": {"type": "string"}}):
             if stream:
-                assert joined(run(parts_of(model, user("Hi"), **more))) == "Yes."
+                assert joined_text(run(parts_of(model, user("Hi"), **more))) == "Yes."
             else:
                 assert run(model.complete(user("Hi"), **more)).text == "Yes."
         schema = {"schema": {"type": "string"}}
@@ -205,7 +213,7 @@ def test_streamed_the_next_answers_as_long_as_nothing_was_said(
 ) -> None:
     first, second, third = broken(), ScriptedModel(["two words"], "second"), ScriptedModel(["no"])
     parts = run(parts_of(FallbackModel([first, second, third]), user("Hi")))
-    assert joined(parts) == parts[-1].text == "two words"
+    assert joined_text(parts) == parts[-1].text == "two words"
     assert [len(each.received) for each in (first, second, third)] == [1, 1, 0]
     assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, run, user
 from models import messages_format
 from models.openai_server import OpenAIServer, Request, answer, call, completion, http, text
 from moothall import (
@@ -21,6 +20,7 @@ from moothall import (
     RecordedModel,
     SQLiteMemory,
 )
+from moothall.testing.models import ACTIONS, run, user
 
 SIGNED = {"google": {"thought_signature": "SIG"}}
 DETAILS = [

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, joined, parts_of, run, user
 from moothall import AnthropicModel, OpenAIModel, ReActAgent
+from moothall.testing.models import ACTIONS, joined_text, parts_of, run, user
 
 pytestmark = pytest.mark.xdist_group("local_model")
 
@@ -55,7 +55,7 @@ def test_llama_server_streams_what_it_answers_whole(address: str, form: str, act
     model = FORMS[form](address)
     parts = run(parts_of(model, user("Say hello"), actions))
     whole = run(model.complete(user("Say hello"), actions))
-    assert parts[-1].text == joined(parts) == whole.text
+    assert parts[-1].text == joined_text(parts) == whole.text
     assert whole.text.strip()
     assert parts[-1].usage.output_tokens == whole.usage.output_tokens == 9
 

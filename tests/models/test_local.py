@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
 from moothall.actions import Action
 from moothall.foundation.errors import (
     ConfigError,
@@ -21,6 +20,14 @@ from moothall.foundation.errors import (
     WeightsError,
 )
 from moothall.models import LocalModel, Model, ModelReply, TextPiece
+from moothall.testing.models import (
+    ACTIONS,
+    StreamingModelConformance,
+    joined_text,
+    parts_of,
+    run,
+    user,
+)
 
 # One worker loads the model and has the processor to itself as far as these tests go.
 pytestmark = pytest.mark.xdist_group("local_model")
@@ -50,7 +57,7 @@ def single(shallow: Path) -> Iterator[LocalModel]:
         yield model
 
 
-class TestLocalModel(ModelConformance):
+class TestLocalModel(StreamingModelConformance):
     begins_s = 0.005
 
     @pytest.fixture(autouse=True)
@@ -61,9 +68,9 @@ class TestLocalModel(ModelConformance):
         sense = any(isinstance(each, dict) or str(each).startswith("{") for each in answers)
         return self.local if sense else self.brief
 
-    def test_streams_after_a_result(self) -> None:
+    def test_model_stream_answers_after_a_result(self) -> None:
         self.brief = self.local  # a choice that is cut is no text
-        super().test_streams_after_a_result()
+        super().test_model_stream_answers_after_a_result()
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -359,7 +366,7 @@ def test_local_model_stream_cancelled_during_a_long_prompt_frees_the_slot(
             async with asyncio.timeout(0.2):
                 await parts_of(single, user("word " * 3500))
         async with asyncio.timeout(30):
-            return joined(await parts_of(single, user("Say hello"), schema={"const": "hello"}))
+            return joined_text(await parts_of(single, user("Say hello"), schema={"const": "hello"}))
 
     assert run(cancel()) == '"hello"'
 
@@ -383,7 +390,7 @@ def test_local_model_chosen_answer_is_streamed_without_its_form(local: LocalMode
     for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
         messages = [*user(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
         *pieces, reply = run(parts_of(local, messages, ACTIONS[:1], {"enum": said}))
-        assert joined(pieces) == reply.text
+        assert joined_text(pieces) == reply.text
         if pieces:
             assert reply.calls == ()
             assert reply.text in said
@@ -418,7 +425,7 @@ def test_local_model_error_comes_before_any_piece(brief: LocalModel) -> None:
         run(parts_of(brief, [{"role": "user", "content": [{"type": "image_url"}]}]))
     with pytest.raises(ModelError, match="not a JSON schema"):
         run(parts_of(brief, user("Hi"), schema={"type": "nonsense"}))
-    assert joined(run(parts_of(brief, user("Say hello"))))
+    assert joined_text(run(parts_of(brief, user("Say hello"))))
 
 
 def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(shallow: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, run, user
 from moothall import AskAgain, Budget, ReActAgent, TextPiece, Usage
 from moothall.foundation.errors import ModelError
 from moothall.models import BudgetedModel, LocalModel, ModelReply, model
@@ -17,6 +16,7 @@ from moothall.models.calling.choice import OneCall
 from moothall.models.calling.listed import SeveralCalls
 from moothall.models.plain_chat import plain_chat
 from moothall.models.protocol import StreamPart
+from moothall.testing.models import ACTIONS, run, user
 
 pytestmark = pytest.mark.xdist_group("local_model")
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from conformance.model import joined, parts_of, run, user
 from models.test_local_thinking import with_template
 from moothall import Action, LocalModel, ReActAgent
 from moothall.foundation.errors import ConfigError
 from moothall.memory import Memory
 from moothall.models import ModelReply
+from moothall.testing.models import joined_text, parts_of, run, user
 
 # In the manner of Hermes, Qwen2.5 and Qwen3.
 HERMES = """\
@@ -91,7 +91,7 @@ def test_own_template_model_calls_an_action_and_reads_its_result(model: LocalMod
 
 def test_own_template_model_may_answer_without_a_call_in_pieces(model: LocalModel) -> None:
     parts = run(parts_of(model, [*SHOWN, *user("Hello")], [STOCK]))
-    assert joined(parts) == parts[-1].text != ""
+    assert joined_text(parts) == parts[-1].text != ""
     assert (parts[-1].calls, parts[-1].finish_reason) == ((), "stop")
     assert len(parts) > 5
 
@@ -120,7 +120,7 @@ def test_own_template_schema_beside_actions_is_met_by_a_call_of_its_own(model: L
         shown += [*looked_up(item), final, {"role": "tool", "tool_call_id": "c0", "content": "ok"}]
     parts = run(parts_of(model, [*shown, *looked_up("pears")], [STOCK], SCHEMA))
     assert json.loads(parts[-1].text).keys() == {"number"}
-    assert joined(parts) == parts[-1].text
+    assert joined_text(parts) == parts[-1].text
     assert parts[-1].calls == ()
 
 

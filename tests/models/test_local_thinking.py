@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.model import joined, parts_of, run, user
 from moothall import LocalModel, ReasoningPiece
 from moothall.models import ModelReply
 from moothall.models.local import weights
+from moothall.testing.models import joined_text, parts_of, run, user
 
 # As Qwen3 has it; the second asks for reasoning whatever it is told.
 _TURNS = """\
@@ -61,9 +61,9 @@ def asked(path: Path, **more: bool) -> tuple[ModelReply, str]:
     """The answer by the schema, and the reasoning that was streamed."""
     with LocalModel(path, max_tokens=60, threads=1, slots=1, **more) as model:  # type: ignore[arg-type]
         parts = run(parts_of(model, shown('{"answer": %d}'), None, SCHEMA))
-    assert joined(parts) == parts[-1].text
+    assert joined_text(parts) == parts[-1].text
     assert json.loads(parts[-1].text).keys() == {"answer"}
-    return parts[-1], joined(parts, ReasoningPiece)
+    return parts[-1], joined_text(parts, ReasoningPiece)
 
 
 @pytest.mark.long

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import run, user
 from journal.crash import crash
 from models import messages_format
 from models.openai_server import (
@@ -38,6 +37,7 @@ from moothall import (
 )
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
+from moothall.testing.models import run, user
 
 NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
 
@@ -208,7 +208,7 @@ def test_chat_requests_fit_openais_published_types() -> None:
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
     from pydantic import TypeAdapter
 
-    from conformance.model import ACTIONS
+    from moothall.testing.models import ACTIONS
 
     with OpenAIServer(text("Hi")) as server:
         model = OpenAIModel("m", server.url, temperature=0, seed=1)
@@ -224,7 +224,7 @@ def test_messages_requests_fit_anthropics_published_types() -> None:
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
     from pydantic import TypeAdapter
 
-    from conformance.model import ACTIONS
+    from moothall.testing.models import ACTIONS
 
     with OpenAIServer(messages_format.text("Hi")) as server:
         model = AnthropicModel("m", server.url, "k", cache=True)

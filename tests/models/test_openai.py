@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, ModelConformance, parts_of, run, user
 from models.openai_server import (
     HANG,
     SOON,
@@ -38,6 +37,7 @@ from moothall.foundation.errors import (
     RemoteForbidden,
 )
 from moothall.models import Model, ModelReply, OpenAIModel, model
+from moothall.testing.models import ACTIONS, StreamingModelConformance, parts_of, run, user
 
 KEY = "sk-a-secret-of-mine"
 
@@ -102,7 +102,7 @@ def llama(weights: Path) -> Iterator[str]:
 
 @pytest.mark.long
 @pytest.mark.xdist_group("local_model")
-class TestLlamaServer(ModelConformance):
+class TestLlamaServer(StreamingModelConformance):
     @pytest.fixture(autouse=True)
     def _address(self, llama: str) -> None:
         self.url = llama
@@ -113,7 +113,7 @@ class TestLlamaServer(ModelConformance):
     # The format of this model's chats has no place for actions, so the server leaves them out. What
     # can be seen is that it takes them, and a conversation with calls and results.
 
-    def test_chooses_one_of_the_actions_with_valid_arguments(self) -> None:
+    def test_model_calls_one_of_the_actions_with_valid_arguments(self) -> None:
         reply = run(self.make().complete(user("Add 2 and 3"), ACTIONS))
         assert reply.text.strip() or reply.calls
         assert reply.usage.input_tokens > 0
@@ -123,7 +123,7 @@ class TestLlamaServer(ModelConformance):
         assert reply.text.strip() or reply.calls
         assert reply.usage.output_tokens > 0
 
-    def test_calls_of_a_conversation_have_different_ids(self) -> None:
+    def test_model_calls_of_a_conversation_have_different_ids(self) -> None:
         listed = [{"id": f"call_{n}", "name": "add", "args": {"a": n, "b": 3}} for n in (1, 2)]
         messages = [
             *user("Add 1 and 3, and 2 and 3"),

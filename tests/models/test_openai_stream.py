@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, PERSON, joined, parts_of, run, until_error, user
 from models.openai_server import (
     DONE,
     HANG,
@@ -36,6 +35,7 @@ from moothall.models import (
     TextPiece,
     Usage,
 )
+from moothall.testing.models import ACTIONS, PERSON, joined_text, parts_of, run, until_error, user
 
 KEY = "sk-a-secret-of-mine"
 END = (delta(finish_reason="stop"), counted(), DONE)
@@ -57,7 +57,7 @@ def begun(*answers: Any, **more: Any) -> tuple[str, str, int]:
     assert said.isprintable()
     assert not any(isinstance(part, ModelReply) for part in came)
     said = said.removeprefix(f"{asked.name}: ").replace(server.url, "URL")
-    return joined(came), said, len(server.requests)
+    return joined_text(came), said, len(server.requests)
 
 
 # -- what goes out ---------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_openai_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
     with OpenAIServer(late, streamed("{}")) as server:
         came, error = run(until_error(OpenAIModel("m", server.url), user("Hi"), None, PERSON))
         assert len(server.requests) == 1
-    assert (joined(came), "json_schema is not" in str(error)) == ('{"name": ', True)
+    assert (joined_text(came), "json_schema is not" in str(error)) == ('{"name": ', True)
 
 
 # -- what comes in ---------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_events_are_read_as_their_format_is_written() -> None:
     for size in (len(lines), 1, 7):
         pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
         parts = stream(events(*pieces))
-        assert parts[-1].text == joined(parts) == "abcé!d"
+        assert parts[-1].text == joined_text(parts) == "abcé!d"
 
 
 def test_openai_stream_may_cut_a_line_end_in_two() -> None:
@@ -135,7 +135,7 @@ def test_openai_stream_may_cut_a_line_end_in_two() -> None:
         return parts
 
     with OpenAIServer(answers) as server:
-        assert joined(run(read(server.url))) == "ab"
+        assert joined_text(run(read(server.url))) == "ab"
 
 
 def test_openai_stream_after_its_end_is_not_read_and_the_connection_is_reused() -> None:
@@ -324,7 +324,7 @@ def test_openai_stream_that_is_left_closes_its_connection_at_once(how: str) -> N
             await asyncio.to_thread(server.wait_for_close)
             took_s = asyncio.get_running_loop().time() - start
             # The only connection there may be is free again.
-            assert joined(await parts_of(asked, user("Hi"))) == "ok"
+            assert joined_text(await parts_of(asked, user("Hi"))) == "ok"
             return took_s
 
         assert run(leave()) < 10
@@ -344,6 +344,6 @@ def test_openai_stream_frees_its_place_after_whatever_end() -> None:
             for _ in ends:
                 with pytest.raises(ModelError):
                     await parts_of(asked, user("Hi"))
-            return [joined(await parts_of(asked, user("Hi"))) for _ in range(2)]
+            return [joined_text(await parts_of(asked, user("Hi"))) for _ in range(2)]
 
         assert run(each()) == ["ok", "ok"]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from conformance.model import run, user
 from models import messages_format
 from models.openai_server import OpenAIServer, text
 from moothall import AnthropicModel, OpenAIModel
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import PROVIDERS, model
+from moothall.testing.models import run, user
 
 CHAT = [name for name in PROVIDERS if name != "anthropic"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from conformance.model import run, user
 from models.openai_server import HANG, OpenAIServer, status, text
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIModel, RateLimit
+from moothall.testing.models import run, user
 
 
 class SetClock:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from conformance.model import (
+from models.openai_server import OpenAIServer, text
+from moothall.foundation.errors import ConfigError, ModelError
+from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
+from moothall.testing.models import (
     ACTIONS,
     PERSON,
-    ModelConformance,
-    joined,
+    StreamingModelConformance,
+    joined_text,
     never,
     parts_of,
     run,
     user,
 )
-from models.openai_server import OpenAIServer, text
-from moothall.foundation.errors import ConfigError, ModelError
-from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "recorded.jsonl"
 
 
-class TestRecordedModel(ModelConformance):
+class TestRecordedModel(StreamingModelConformance):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
@@ -380,7 +380,7 @@ def test_recorded_stream_is_streamed_again(path: Path) -> None:
     assert len(scripted.received) == 1
     replayed = RecordedModel(None, path)
     assert run(parts_of(replayed, user("Hi"))) == first
-    assert joined(first) == first[-1].text == "It is 5."
+    assert joined_text(first) == first[-1].text == "It is 5."
     with pytest.raises(ModelError, match="has no answer"):
         run(parts_of(replayed, user("Ho")))
 
@@ -410,7 +410,7 @@ def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
         return list(await asyncio.gather(*asked, model.complete(user("Hi"))))
 
     *streams, whole = run(at_once())
-    assert [joined(parts) for parts in streams] == ["the only one"] * 4
+    assert [joined_text(parts) for parts in streams] == ["the only one"] * 4
     assert whole.text == "the only one"
     assert len(scripted.received) == 1
 

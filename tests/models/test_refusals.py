@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import parts_of, run, user
 from models.openai_server import (
     Answer,
     OpenAIServer,
@@ -18,6 +17,7 @@ from models.openai_server import (
 )
 from moothall import FallbackModel, OpenAIModel
 from moothall.foundation.errors import ModelError
+from moothall.testing.models import parts_of, run, user
 
 PEG = "The model produced output that does not match the expected peg-native format"
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from conformance.model import ACTIONS, PERSON, parts_of, run, user
 from models import responses_format as form
 from models.openai_server import OpenAIServer, Request, call, calls, events, status, text
 from models.server_conformance import ServerConformance
 from moothall import OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import Model
+from moothall.testing.models import ACTIONS, PERSON, parts_of, run, user
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, PERSON, joined, parts_of, run, user
 from models.openai_server import (
     Answer,
     OpenAIServer,
@@ -22,6 +21,7 @@ from models.openai_server import (
 )
 from moothall import OpenAIModel, ReActAgent
 from moothall.models import ModelReply, ReasoningPiece
+from moothall.testing.models import ACTIONS, PERSON, joined_text, parts_of, run, user
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 
@@ -91,6 +91,6 @@ def test_final_action_is_the_text_of_a_stream() -> None:
         parts = run(parts_of(model, user("Who?"), ACTIONS[:1], PERSON))
     reply = parts[-1]
     assert isinstance(reply, ModelReply)
-    assert (joined(parts), reply.calls, reply.finish_reason) == (reply.text, (), "stop")
+    assert (joined_text(parts), reply.calls, reply.finish_reason) == (reply.text, (), "stop")
     assert json.loads(reply.text) == {"name": "A"}
-    assert joined(parts, ReasoningPiece) == reply.reasoning == "Let me see."
+    assert joined_text(parts, ReasoningPiece) == reply.reasoning == "Let me see."

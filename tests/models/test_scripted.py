@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ModelConformance, joined, parts_of, run, until_error, user
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import (
     Call,
@@ -16,11 +15,28 @@ from moothall.models import (
     TextPiece,
     Usage,
 )
+from moothall.models.base import streamed
+from moothall.testing.models import (
+    StreamingModelConformance,
+    joined_text,
+    parts_of,
+    run,
+    until_error,
+    user,
+)
 
 
-class TestScriptedModel(ModelConformance):
+class TestScriptedModel(StreamingModelConformance):
     def make(self, *answers: Any) -> ScriptedModel:
         return ScriptedModel(answers)
+
+
+def test_model_streamed_gives_pieces_and_then_the_answer() -> None:
+    async def consume() -> list[Any]:
+        return [part async for part in streamed(ScriptedModel(["Hello!"]), user("Say hello"))]
+
+    *pieces, reply = run(consume())
+    assert joined_text(pieces) == reply.text == "Hello!"
 
 
 def test_gives_its_replies_in_order_and_then_says_how_many_it_had() -> None:
@@ -123,7 +139,7 @@ def test_scripted_reply_is_streamed_with_its_reasoning_first() -> None:
     reply = ModelReply("It is 5.", reasoning="2 and 3", usage=Usage(3, 4))
     *pieces, last = run(parts_of(ScriptedModel([reply]), user("?")))
     assert pieces[0] == ReasoningPiece("2 and 3")
-    assert joined(pieces) == "It is 5."
+    assert joined_text(pieces) == "It is 5."
     assert last is reply
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, parts_of, run, user
 from models.openai_server import (
     DONE,
     OpenAIServer,
@@ -28,6 +27,7 @@ from models.openai_server import (
 from moothall import FallbackModel, OpenAIModel, ReActAgent, Reply, Usage
 from moothall.models import ModelReply
 from moothall.models.ask import ask_value
+from moothall.testing.models import ACTIONS, parts_of, run, user
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 

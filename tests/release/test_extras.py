@@ -66,6 +66,23 @@ ALONE = {
         else:
             raise AssertionError("it found a server")
     """,
+    "testing": """
+        import subprocess, sys
+        from pathlib import Path
+
+        lines = [
+            "from moothall import Memory, NativeSpace",
+            "from moothall.testing import SpaceConformance, ThreadMemoryConformance",
+            "class TestSpace(SpaceConformance):",
+            "    def make(self, **options):",
+            "        return NativeSpace(**options)",
+            "class TestMemory(ThreadMemoryConformance):",
+            "    def make(self, tokens):",
+            "        return Memory()",
+        ]
+        Path("test_own.py").write_text("\\n".join(lines))
+        subprocess.run([sys.executable, "-m", "pytest", "-q", "test_own.py"], check=True)
+    """,
     "cli": """
         import subprocess, sys
 

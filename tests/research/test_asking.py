@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conformance.model import run
 from moothall import Journal, ScriptedModel
 from moothall.foundation.errors import DefinitionError
 from moothall.research import Report, Researcher, ask, search_folder
 from moothall.research.asking import ask_async
+from moothall.testing.models import run
 
 TOPIC = "What is the alpha protocol?"
 

@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from conformance.model import run
 from models.openai_server import Answer, Request, http
 from moothall.foundation.errors import ConfigError, DefinitionError, SearchError
 from moothall.research import (
@@ -19,6 +18,7 @@ from moothall.research import (
     search_crossref,
 )
 from moothall.research.pool import passages_of
+from moothall.testing.models import run
 from research.web_server import Web
 
 _ARXIV = 'xmlns:arxiv="http://arxiv.org/schemas/atom"'

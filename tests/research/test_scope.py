@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from conformance.model import run
 from models.openai_server import Request
 from moothall import Resource, ResourcePool, action
 from moothall.foundation.errors import ConfigError, PageError
 from moothall.research import Publication, Researcher, search_web, visit_page
+from moothall.testing.models import run
 from research.test_search_web import FOUND, answer
 from research.web_server import Web, html
 

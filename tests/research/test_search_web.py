@@ -8,10 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from conformance.model import run
 from models.openai_server import Answer, Request, http
 from moothall.foundation.errors import DefinitionError, RemoteForbidden, SearchError
 from moothall.research import Resource, search_web, visit_page
+from moothall.testing.models import run
 from research.web_server import Web, html, redirect
 
 FOUND = {

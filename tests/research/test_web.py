@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from conformance.model import run
 from models.openai_server import Answer, Request, http
 from moothall.foundation.errors import ConfigError, PageError
 from moothall.research import (
@@ -26,6 +25,7 @@ from moothall.research import (
 )
 from moothall.research.pool import passages_of
 from moothall.research.web.fetching import checked_url
+from moothall.testing.models import run
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body>

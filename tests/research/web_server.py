@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conformance.model import run
 from models.openai_server import Answer, OpenAIServer, Request, http
 from moothall.research import Resource, ResourcePool, visit_page
+from moothall.testing.models import run
 
 PDF = {"Content-Type": "application/pdf"}
 TEXT = {"Content-Type": "text/plain"}

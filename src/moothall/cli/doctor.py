@@ -33,7 +33,7 @@ State = Literal["ok", "missing", "wrong"]
 
 _IN_EXTRA: Final = re.compile(r"""([\w.-]+)[^;]*;.*\bextra == ['"]([\w-]+)['"]""")
 _NARROW: Final = 60
-_NOT_FOR_USERS: Final = ("all", "bench", "dev", "docs", "release", "test")
+_NOT_FOR_USERS: Final = ("all", "bench", "dev", "docs", "release", "testing")
 
 
 @dataclass(frozen=True)
