@@ -53,7 +53,8 @@ def spans(count: int, rounds: int) -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     instrument(provider)
     telemetry: Any = tracing.active
-    agent, call = SimpleNamespace(id="a"), SimpleNamespace(name="add", id="1", args={}, result=None)
+    agent = SimpleNamespace(id="a")
+    call = SimpleNamespace(name="add", id="1", args={}, result=None, action=None)
     telemetry.tool(agent, call, "1.0").end({"result": 3})
     attributes = exporter.get_finished_spans()[0].attributes
     tracer = provider.get_tracer("bare")

@@ -196,7 +196,7 @@ _CLICKS = {  # what is clicked or written into, what is written, and what then i
     "no filter": [[_FIELD, "", "message {last}"]],
     "earlier messages": [[_EARLIER, None, None]] * 5,
     "another tab and back": [["#to-runs", None, None], ["#to-space", None, None]],
-    "an agent": [["summary", None, None]],
+    "an agent": [[".s-agents button", None, None]],
 }
 _CLICKED = """async ([[selector, text, shown], last]) => {
   const each = document.querySelector(selector);
@@ -208,7 +208,7 @@ _CLICKED = """async ([[selector, text, shown], last]) => {
     each.value = text;
     each.dispatchEvent(new Event('input'));
   }
-  const is = () => selector.includes('button') ? log.childElementCount > before
+  const is = () => selector.includes('s-scroll') ? log.childElementCount > before
     : shown === null || log.textContent.includes(shown.replace('{last}', last.replace(',', '')));
   while (!is() && performance.now() - began < 5000) await new Promise(requestAnimationFrame);
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
