@@ -52,43 +52,13 @@ def message(**about: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "body",
     (
-        b"",
-        b"\xff\xfe",
         b"[" * 100_000,
         b'{"a":' * 100_000,
-        b"[]",
-        b"[" + call("SendMessage", message()) + b"]",
-        call("SendMessage", message(), jsonrpc="1.0"),
-        call("SendMessage", message(), id=True),
-        call("SendMessage", message(), id={"a": 1}),
-        call(["SendMessage"], message()),
-        call(None, message()),
-        call("__init__", message()),
-        call("SendMessage", [message()]),
-        call("SendMessage", message(parts=[])),
-        call("SendMessage", message(parts=[{}])),
-        call("SendMessage", message(parts=[{"text": "x", "data": 1}])),
-        call("SendMessage", message(parts=[{"text": ["x"]}])),
-        call("SendMessage", message(parts=[{"url": "file:///etc/passwd"}])),
         call("SendMessage", message(parts=[{"text": "x"}] * 1001)),
-        call("SendMessage", message(role="ROLE_AGENT")),
-        call("SendMessage", message(messageId="")),
-        call("SendMessage", message(contextId=["x"])),
-        call("SendMessage", message(contextId="x" * 151)),
-        call("SendMessage", message(taskId="../../runs.db")),
-        call("SendMessage", message(taskId={"$ne": None})),
-        call("ListTasks", {"pageToken": "AAAA"}),
-        call("ListTasks", {"pageSize": 10**9}),
-        call("GetTask", {"id": "' OR 1=1 --"}),
-        call("GetTask", {"id": "x" * 201}),
-        call("GetTask", {"id": "x"}).replace(b'"jsonrpc"', b'"id": "\\ud800", "jsonrpc"'),
-        call("SendMessage", message(messageId="\ud800")),
-        call("SendMessage", message()).replace(b'"jsonrpc"', b'"method": "GetTask", "jsonrpc"'),
-        call("GetTask", {"id": "x", "historyLength": float("nan")}),
         b'{"jsonrpc": "2.0", "id": ' + b"9" * 5000 + b', "method": "GetTask"}',
     ),
 )
-def test_a2a_body_that_is_no_call_is_refused(url: str, body: bytes) -> None:
+def test_a2a_body_of_great_size_that_is_no_call_is_refused(url: str, body: bytes) -> None:
     ASKED.clear()
     status, text = sent(url, body)
     assert status == 200

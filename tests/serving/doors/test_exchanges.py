@@ -1,0 +1,62 @@
+"""Requests to doors, each a line of `exchanges/requests.jsonl`, and what its caller and model read.
+
+A line has its `case`, the `path`, what comes as `json` or as `text`, and the `headers`. The agent
+`clerk`, with an action `look`, has a model that `answers`, or says "done". The answer has its
+`status`, and `gives` values by their places, null for what is not there; the model `hears` the last
+messages and the names of `tools`, or nothing is asked of it if that is null.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from exchanges import lines_of
+from models.test_dialogues import value_at
+from moothall import ReActAgent, ScriptedModel, action
+from moothall.serving import asgi
+
+
+@action
+def look() -> str:
+    """Look."""
+    raise AssertionError("no line calls it")
+
+
+async def answered(app: Any, line: dict[str, Any]) -> tuple[int, str]:
+    here = httpx2.ASGITransport(app)
+    headers = {"A2A-Version": "1.0", **line.get("headers", {})}
+    body = json.dumps(line["json"]) if "json" in line else line.get("text", "")
+    async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
+        answer = await client.request(
+            line.get("method", "POST"),
+            line["path"],
+            content=body.encode("latin-1"),
+            headers=headers,
+        )
+    return answer.status_code, answer.text
+
+
+@pytest.mark.parametrize("line", lines_of(__file__, "requests"))
+def test_door_answers_a_request_as_its_line_says(line: dict[str, Any]) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def model(messages: Any, actions: Any) -> Any:
+        heard.append({"messages": messages, "tools": [each.name for each in actions or ()]})
+        return line.get("answers", "done")
+
+    app = asgi(ReActAgent("clerk", ScriptedModel(model), actions=[look]))
+    status, text = asyncio.run(answered(app, line))
+    assert status == line["status"], text
+    assert "Traceback" not in text
+    if gives := line.get("gives"):
+        answer = json.loads(text)
+        assert {place: value_at(answer, place) for place in gives} == gives
+    if "hears" in line:
+        assert bool(heard) is bool(line["hears"])
+        for place, value in (line["hears"] or {}).items():
+            assert value_at(heard[-1], place) == value
