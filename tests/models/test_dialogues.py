@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from exchanges import lines_of
 from models.openai_server import Answer, OpenAIServer
 from models.test_exchanges import FORMS, answer_of
 from moothall import ReActAgent
 from moothall.foundation.errors import ModelError
 from moothall.testing.models import ACTIONS, parts_of, run, user
-
-DIALOGUES = Path(__file__).parent / "exchanges" / "dialogues.jsonl"
-LINES = [json.loads(line) for line in DIALOGUES.read_text().splitlines()]
 
 
 def served(answer: dict[str, Any]) -> Answer:
@@ -72,7 +69,7 @@ def outcome(model: Any, line: dict[str, Any]) -> dict[str, Any]:
     return last
 
 
-@pytest.mark.parametrize("line", LINES, ids=[f"{line['form']}-{line['case']}" for line in LINES])
+@pytest.mark.parametrize("line", lines_of(__file__, "dialogues"))
 def test_dialogue_sends_and_gives_what_its_line_says(line: dict[str, Any]) -> None:
     with OpenAIServer(*map(served, line["answers"])) as server:
         address = server.url.removesuffix("/v1")

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from exchanges import lines_of
 from models.openai_server import Answer, OpenAIServer, events, http
 from moothall.foundation.errors import ModelError
 from moothall.models import (
@@ -35,11 +35,11 @@ FORMS: dict[str, Callable[..., Any]] = {
     ),
 }
 EXCHANGES = [
-    pytest.param(form, json.loads(line), asked, id=f"{form}-{asked}-{json.loads(line)['case']}")
+    pytest.param(form, *line.values, asked, id=f"{form}-{asked}-{line.id}")
     for form in FORMS
-    for line in (Path(__file__).parent / "exchanges" / f"{form}.jsonl").read_text().splitlines()
+    for line in lines_of(__file__, form)
     for asked in ("whole", "streamed")
-    if json.loads(line).get("asked", asked) == asked
+    if line.values[0].get("asked", asked) == asked
 ]
 
 

@@ -1,8 +1,12 @@
-"""What a quote shows: its words in order, whatever of them is marked or stands around them."""
+"""Reports without a model, and what their quotes show: words in order, marked or not."""
 
 from __future__ import annotations
 
-from moothall.research import Report
+from pathlib import Path
+
+from moothall import Researcher
+from moothall.actions import Action
+from moothall.research import Report, Resource, search_folder
 
 
 def unmarked(text: str) -> str:
@@ -26,3 +30,24 @@ def shows(sentence: str, quote: str) -> bool:
 def quotes_in(report: Report) -> str:
     """Return all that a report quotes, without marks."""
     return " ".join(unmarked(each.sentence) for each in report.citations)
+
+
+def report_of(text: str, *questions: str, title: str = "Manual") -> Report:
+    def look(query: str) -> Resource:
+        """Look into a text.
+
+        Args:
+            query: words
+        """
+        return Resource("https://manual.test/", title, True, text)
+
+    return Researcher("r", None, questions, [Action.of(look)]).report_sync()
+
+
+def report_on(folder: Path, files: dict[str, str], question: str, **options: int) -> Report:
+    """A report of what the files of a folder say."""
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    tools = [search_folder(folder, index=folder.with_suffix(".db"), **options)]
+    return Researcher("r", None, question, tools).report_sync()

@@ -33,65 +33,7 @@ LYON = (
 BAHN = (
     "Der Vertrag gilt nicht für Schäden über 1.000 Euro. Im Jahr 1925 baute Anna Berg drei Häuser."
 )
-NEW = (
-    "If new is 0, the page opens in the same browser window. If new is 1, a new window opens. "
-    "The field is not inherited, but what it contains is inherited, one by one."
-)
 PARC = "Le parc n'ouvre pas le lundi. Il compte trois entrées et 1 200 arbres près de Nantes."
-
-BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnement sous trente jours."
-
-
-@pytest.mark.parametrize(
-    ("sentence", "passage"),
-    (
-        ("When the timeout occurs, `wait_for()` cancels the task.[^1^]", WAIT),
-        ("Wrapping the task in **shield()** avoids its cancellation.", WAIT),
-        ("At most a thousand tasks may wait.", WAIT),
-        ("It has 250 workers.", "It has two hundred and fifty workers."),
-        ("The docs say: “To avoid the task cancellation, wrap it in shield().”", WAIT),
-        ('It "cancels the task … raises TimeoutError", according to the manual.', WAIT),
-        ("“… holds 250 items.”", "The queue holds 250 items."),
-        ("The mayor, Marie Dupont, said costs rose by 17% to €4.2 million.", LYON),
-        ("Lyon opened twelve new stations on 3 March 2021.", LYON),
-        ("The dozen stations were opened in March 2021.", LYON),
-        ("Der Vertrag gilt nicht für Schäden über 1000 Euro.", BAHN),
-        ("Anna Berg baute 1925 3 Häuser, keine Schlösser.", BAHN),
-        ("Le parc compte 1200 arbres près de Nantes.", PARC),
-        ("The FAA checked it.", "The Federal Aviation Administration checked it."),
-        ("It says “red – blue”.", "The rule: red -- blue, always."),
-        ("He wrote “[T]he store holds 10 items”.", "Then the store holds 10 items."),
-        # Meaning is not checked.
-        ("It is safe to call it from another thread.", WAIT),
-    ),
-)
-def test_fault_of_a_sentence_with_what_its_passage_has_is_none(sentence: str, passage: str) -> None:
-    assert fault(sentence, passage) is None
-
-
-@pytest.mark.parametrize(
-    ("sentence", "passage", "why"),
-    (
-        ("At most ten thousand tasks may wait.", WAIT, "says 10000, which is not in the passage"),
-        ("Lyon opened 17 new stations.", "Lyon opened 12 stations, 17% more.", ""),
-        ("It rose by 12 percent.", LYON, "says 12 percent, which is not in the passage"),
-        ("Costs rose to $4.2 million.", LYON, "says $4200000, which is not"),
-        ("The stations were opened on 4 March 2021.", LYON, "says 4 March 2021, which is not"),
-        ("The stations were opened on 3 March 2020.", LYON, "says 3 March 2020, which is not"),
-        ("The shop opens at 9:30.", "The shop opens at 9:15 a.m.", "says 9:30, which is not"),
-        ("In 2013 Guido van Rossum and Tim Young wrote it.", WAIT, "names Tim, which is not"),
-        ("It cancels `wait_until()`.", WAIT, "quotes “wait_until()”, which is not in the passage"),
-        ("It came with version 3rc1.", "It came with version 3rc2.", "names 3rc1, which is not"),
-        ("It came with 3.11.2.", "It came with 3.11.3.", "names 3.11.2, which is not"),
-        ("It says “task the cancels”.", WAIT, "quotes “task the cancels”"),
-        ("Im Jahr 1925 baute Anna Stein Häuser.", BAHN, "names Stein, which is not"),
-        ("It waits.", "```\n```", "cites a passage without a sentence"),
-    ),
-)
-def test_fault_names_what_a_sentence_has_and_its_passage_has_not(
-    sentence: str, passage: str, why: str
-) -> None:
-    assert (fault(sentence, passage) or "").startswith(why)
 
 
 def test_fault_is_found_in_a_number_of_the_title_but_not_in_a_name_of_it() -> None:

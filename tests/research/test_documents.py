@@ -1,4 +1,9 @@
-"""What files of each kind say, and where their parts begin."""
+"""What files of each kind say, and where their parts begin: texts are `exchanges/documents.jsonl`.
+
+A line has its `case`, the `name` of a file and its `data`, and what is read: the `title`, the
+`text`, the `parts`, as `parts` gives them, and what is `missing`. A `web` page says the same from a
+server.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,12 @@ import io
 import json
 import math
 import time
+from typing import Any
 
 import pypdf
 import pytest
 
+from exchanges import lines_of
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.documents import kind_of, read_document
 from moothall.research.reading.encodings import decoded
@@ -34,21 +41,16 @@ def parts(document: Document) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_markdown_is_cut_at_its_headings() -> None:
-    document = read(
-        "a.md",
-        "before\n\n# The *whole* `thing`\n\ntext\n\n## What's new?\n\n```sh\n# no heading\n```\n\n"
-        "````md\n```\n# no heading\n```\n````\n\n"
-        "### On [Linux](https://x.invalid) ##\n\nWhat's new?\n-----------\n\n"
-        "| a |\n|---|\n- b\n---\n",
-    )
-    assert document.title == "The whole thing"
-    assert parts(document) == [
-        ("the-whole-thing", "", "# The *whole* `thing`"),
-        ("whats-new", "What's new?", "## What's new?"),
-        ("on-linux", "What's new? – On Linux", "### On Linux ##"),
-        ("whats-new-1", "What's new?", "What's new?"),
-    ]
+@pytest.mark.parametrize("line", lines_of(__file__, "documents"))
+def test_document_has_what_its_line_says(line: dict[str, Any]) -> None:
+    document = read(line["name"], line["data"])
+    assert document.text == line["text"]
+    assert document.title == line.get("title", "")
+    assert [list(each) for each in parts(document)] == line.get("parts", [])
+    assert document.missing == line.get("missing", "")
+    if line.get("web"):
+        page = read_html(line["data"].encode(), "utf-8", "http://a.test/")
+        assert page.text == line["text"]
 
 
 def test_footnotes_of_markdown_are_left_out_and_code_is_as_written() -> None:
@@ -59,28 +61,6 @@ def test_footnotes_of_markdown_are_left_out_and_code_is_as_written() -> None:
     assert read("a.md", text).text == shown
     opened = read("a.md", "```a\nx\n" * 100_000)  # in a time that grows with the length alone
     assert len(opened.text) == 700_000
-
-
-def test_front_matter_names_a_page_and_is_no_heading() -> None:
-    document = read("a.md", '---\ntitle: "Of cats"\ntags: x\n---\n## Fur\n\nsoft\n')
-    assert document.title == "Of cats"
-    assert [each.anchor for each in document.sections] == ["fur"]
-
-
-def test_rest_is_cut_at_underlined_headings() -> None:
-    document = read(
-        "a.rst",
-        "===========\n The module\n===========\n\ntext\n\nFunctions & more\n----------------\n\n"
-        "a table\n\n=====  =====\na      b\n=====  =====\n\n.. code::\n\n   x\n\nOne\n~~~\n\nx\n\n"
-        "Classes\n-------\n\n====\n",
-    )
-    assert document.title == "The module"
-    assert [each[:2] for each in parts(document)] == [
-        ("the-module", ""),
-        ("functions-more", "Functions & more"),
-        ("one", "Functions & more – One"),
-        ("classes", "Classes"),
-    ]
 
 
 def test_table_says_the_column_with_each_value() -> None:
@@ -95,18 +75,6 @@ def test_table_says_the_column_with_each_value() -> None:
     assert read("b.csv", "a;b\n1,5;3\n").text == "a: 1,5; b: 3\n\n"
     opened = 'size,note\n1,"5 inches\n' + "2,small\n" * 20_000  # a quote that is never closed
     assert (read("c.csv", opened).text, parts(read("c.csv", opened))[1][0]) == (opened, "L41")
-
-
-def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
-    document = read("a.py", "import os\n\n\n@x\n@y(1)\ndef f():\n    pass\n\nasync def g(): ...\n")
-    assert parts(document) == [
-        ("L1", "", "import os"),
-        ("L4", "f", "@x"),
-        ("L9", "g", "async def g(): ..."),
-    ]
-    lines = read("a.yaml", "".join(f"key{n}: {n}\n" for n in range(1, 100)))
-    assert [each[0] for each in parts(lines)] == ["L1", "L41", "L81"]
-    assert [each[2] for each in parts(lines)] == ["key1: 1", "key41: 41", "key81: 81"]
 
 
 @pytest.mark.parametrize(
@@ -170,12 +138,6 @@ def test_pdf_hyphen_of_a_word_stays_where_a_line_ends_behind_it() -> None:
         "A long-term plan, the long-term one, is state-of-the-art and a well-under-stood one of a "
         "department."
     )
-
-
-@pytest.mark.parametrize("word", ("предложение", "διαφορά", "głośność", "größer"))
-def test_word_of_any_alphabet_that_a_line_cuts_is_whole(word: str) -> None:
-    text = f"A {word} and a {word[:4]}-\n{word[4:]} are one.\n"
-    assert read("a.txt", text).text.split() == ["A", word, "and", "a", word, "are", "one."]
 
 
 @pytest.mark.parametrize(
@@ -334,76 +296,6 @@ def test_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
                 read("a.pdf", written.getvalue())
 
 
-@pytest.mark.parametrize(
-    "page",
-    ("<h1> </h1><p>{}</p>", "<article><p>{}</p></article><footer><h2>More</h2></footer>"),
-    ids=("empty", "elsewhere"),
-)
-def test_html_page_without_a_heading_in_its_text_has_its_text(page: str) -> None:
-    text = " ".join(["Cats sleep sixteen hours a day."] * 20)
-    document = read("a.html", f"<html><body>{page.format(text)}</body></html>")
-    assert (document.text, document.sections) == (text, [])
-
-
-def test_html_heading_is_linked_by_its_own_id_or_that_of_its_part() -> None:
-    text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
-    page = (
-        f"<main><section id=sleep><h2>How cats sleep</h2>{text}<h2>And where</h2>{text}</section>"
-        f"<section id=part><h2 id=own>What cats eat</h2>{text}</section>"
-        f"<section id=again><h2>And where</h2>{text}</section></main>"
-    )
-    document = read("a.html", f"<html><body>{page}</body></html>")
-    assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own", "again"]
-
-
-@pytest.mark.parametrize(
-    "heading",
-    (
-        "<div class=titlepage><div><div><h2 class=title><a name=n></a>Cats</h2></div></div></div>",
-        "<a name=n></a>\n<h2>Cats</h2>",
-        "<h2><span id=n>Cats</span></h2>",
-    ),
-    ids=("DocBook", "Texinfo", "MediaWiki"),
-)
-def test_html_heading_is_linked_by_the_name_that_it_has(heading: str) -> None:
-    text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
-    page = f"<html><body><h1>Animals</h1>{text}{heading}{text}</body></html>"
-    sections = read("a.html", page).sections
-    assert [(each.title, each.anchor) for each in sections] == [
-        ("Animals", "animals"),
-        ("Cats", "n"),
-    ]
-
-
-def test_links_of_the_main_part_are_read_as_text() -> None:
-    items = "".join(f"<li><a href=/{n}>The cat of number {n}</a></li>" for n in range(30))
-    page = f"<body><nav><a href=/n>Menu</a></nav><main><h1>Cats</h1><ul>{items}</ul></main></body>"
-    text = read("a.html", f"<html>{page}</html>").text
-    assert "The cat of number 29" in text
-    assert "Menu" not in text
-
-
-def test_html_articles_without_a_heading_are_all_read() -> None:
-    text = "This is a paragraph about cats, and it says, as paragraphs do, many things about them."
-    page = "".join(f"<article><p>{text} It is number {n}.</p></article>" for n in range(9))
-    document = read("a.html", f"<html><body>{page}</body></html>")
-    assert document.text.count(text) == 9
-
-
-def test_html_page_with_one_small_article_is_read_whole() -> None:
-    page = (
-        f"<head><title>A</title><script>{'run(); ' * 100}</script></head><body><nav>Home</nav>"
-        "<h1>Tides</h1><p>Tides are low on Monday, and high on Tuesday.</p>"
-        "<article><p>The ferry is late today.</p></article><p>The lock opens at nine.</p></body>"
-    )
-    assert read("a.html", page).text.splitlines()[::2] == [
-        "Tides",
-        "Tides are low on Monday, and high on Tuesday.",
-        "The ferry is late today.",
-        "The lock opens at nine.",
-    ]
-
-
 def test_document_that_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
     assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
@@ -437,34 +329,6 @@ def test_document_kinds_that_are_not_read() -> None:
     assert read_document("source", "a.js", b"var a=1;" * 1000, "file:///a.js") is None
 
 
-def test_documentation_page_is_read_without_what_stands_beside_its_text() -> None:
-    page = (
-        "<body><div class=navheader><a href=a>Prev</a> Chapter 2 <a href=b>Next</a></div>"
-        "<div class=sect1 id=wal><h2 class=title>Write Ahead Log</h2>"
-        "<div class=toc><ul><li><a href=#a>Settings</a></li></ul></div>"
-        "<p>See <a href=c>the <code>wal</code> guide</a><b>!</b></p>"
-        "<dl><dt id=level><code>level</code> (<code>enum</code>)</dt>"
-        "<dd><p>How much is written.</p>"
-        "<pre>level = 1\n  # low</pre></dd></dl>"
-        "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2<br>3</td></tr></table></div>"
-        "<div class=navfooter><a href=a>Prev</a></div><footer>Made by hand</footer></body>"
-    )
-    document = read("a.html", f"<html>{page}</html>")
-    assert document.text == (
-        "Write Ahead Log\n\nSee the wal guide!\n\nlevel (enum)\nHow much is written.\n\n"
-        "level = 1\n  # low\n\na | b\n1 | 2 3"
-    )
-    assert parts(document) == [
-        ("wal", "Write Ahead Log", "Write Ahead Log"),
-        ("level", "Write Ahead Log – level (enum)", "level (enum)"),
-    ]
-
-
-def test_html_page_of_nothing_but_links_is_read_all_the_same() -> None:
-    items = "".join(f"<li><a href={n}>The chapter of number {n}</a></li>" for n in range(9))
-    assert "chapter of number 8" in read("a.html", f"<html><body><ul>{items}</ul>").text
-
-
 @pytest.mark.parametrize("order", ("le", "be"))
 def test_markup_in_two_bytes_a_character_is_read_without_a_mark_of_their_order(order: str) -> None:
     page = "<html><body><p>Un café crème pour la très belle forêt.</p></body></html>"
@@ -486,15 +350,6 @@ def test_html_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) ->
     text = "<p>Cats sleep sixteen hours a day.</p>" * 10
     read_all = page.replace("<script", f"{text}<script")
     assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text
-
-
-def test_html_tab_that_a_click_shows_is_read() -> None:
-    page = (
-        "<main><ul role=tablist><li role=tab>Linux</li><li role=tab>Windows</li></ul>"
-        "<div role=tabpanel><p>Run apt.</p></div><div role=tabpanel hidden><p>Run winget.</p></div>"
-        "</main>"
-    )
-    assert "Run winget." in read("a.html", page.encode()).text
 
 
 def test_docx_is_cut_at_its_headings() -> None:
@@ -576,130 +431,6 @@ def test_notebook_file_is_read_with_its_code_and_what_that_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    "color", ("transparent", "rgba(0, 0, 0, 0)", "rgb(0 0 0 / 0%)", "hsla(0,0%,0%,.0)", "#00000000")
-)
-def test_text_of_a_colour_that_is_transparent_is_left_out_and_of_another_is_read(
-    color: str,
-) -> None:
-    seen = "Cats sleep sixteen hours a day, and they purr."
-    page = (
-        f"<main><p>{seen}</p><p style='color: {color}'>Cats bark.</p>"
-        "<p style='color: rgb(0, 0, 0)'>One.</p><p style='color: rgba(0,0,0,0.9)'>Two.</p>"
-        "<p style='color: #000000'>Three.</p><p style='color: #120'>Four.</p></main>"
-    )
-    text = read("a.html", f"<html><body>{page}</body></html>").text
-    assert text == f"{seen}\n\nOne.\n\nTwo.\n\nThree.\n\nFour."
-
-
-def test_text_is_cut_at_the_headings_of_a_manual() -> None:
-    text = (
-        "FERRY(1)\n\nNAME\n       ferry - cross\n\nEXIT VALUES\n       0      Success\n\n"
-        "SEE ALSO\n       boat(1)\n"
-    )
-    assert parts(read("ferry.1.txt", text)) == [
-        ("L3", "NAME", "NAME"),
-        ("L6", "EXIT VALUES", "EXIT VALUES"),
-        ("L9", "SEE ALSO", "SEE ALSO"),
-    ]
-    assert read("a.txt", "PLEASE\n\nMIND THE GAP\n  at the door\n").sections == []
-
-
-@pytest.mark.parametrize("name", ("a.txt", "a.html"))
-def test_words_that_the_lines_of_a_text_cut_are_whole(name: str) -> None:
-    text = (
-        "It needs client authentica-\n     tion by a well-\n     known key; authentication by a\n"
-        "     non\u2010\n     linear key is er\u2010\n     ror prone.\n"
-        "     A non\u2010linear one is re-\n     new.\n"
-    )
-    read_text = read(name, f"<pre>{text}</pre>" if name == "a.html" else text)
-    assert " ".join(read_text.text.split()) == (
-        "It needs client authentication by a well- known key; authentication by a non\u2010 linear "
-        "key is error prone. A non\u2010linear one is re- new."
-    )
-
-
-def test_numbers_of_footnotes_are_no_part_of_the_text_of_a_page() -> None:
-    note = '<a class="footnote-reference brackets" href="#f4" role="doc-noteref">4</a>'
-    page = f"<main><p>The name may stand in parentheses. {note} It may be left out.</p></main>"
-    assert read("a.html", page).text == ("The name may stand in parentheses. It may be left out.")
-
-
-def test_raised_number_of_a_page_is_no_part_of_the_number_before_it() -> None:
-    page = (
-        "<main><p>It has 10<sup>6</sup> posts on 5 m<sup>2</sup>, the 1<sup>st</sup> of Alba."
-        '<sup><a href="#note1">[1]</a></sup> 101<sub>2</sub>, H<sub>2</sub>O costs 500'
-        "<sup>2</sup> [<sup>3</sup>].</p></main>"
-    )
-    text = "It has 10^6 posts on 5 m2, the 1st of Alba. 101_2, H2O costs 500^2 [3]."
-    for local in (True, False):
-        assert read_html(page.encode(), None, "http://a.test/", local=local).text == text
-
-
-@pytest.mark.parametrize("local", (True, False))
-@pytest.mark.parametrize(
-    ("formula", "line"),
-    (
-        ("<msup><mn>10</mn><mn>6</mn></msup>", "10^6"),
-        ("<mn>3</mn><mfrac><mn>1</mn><mn>2</mn></mfrac>", "3 1/2"),
-        ("<mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><mn>2</mn></mfrac>", "(a+1)/2"),
-        ("<msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt>", "\u221a(a+b)"),
-        ("<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>", "x_1^2"),
-        (
-            "<semantics><mrow><msub><mi>x</mi><mn>1</mn></msub></mrow>"
-            '<annotation encoding="application/x-tex">x_{1}</annotation></semantics>',
-            "x_1",
-        ),
-    ),
-)
-def test_html_formula_is_one_line(formula: str, line: str, local: bool) -> None:
-    page = (
-        f'<main><p>The sea of Alba has <span class="katex"><math>{formula}</math><span '
-        'aria-hidden="true">xyz</span></span> drops of it, and they all are blue.</p></main>'
-    )
-    text = read_html(page.encode(), None, "http://a.test/", local=local).text
-    assert text == f"The sea of Alba has {line} drops of it, and they all are blue."
-
-
-def test_html_formula_of_a_wiki_which_a_picture_shows_is_its_text() -> None:
-    formula = '<math alttext="{a}"><msup><mn>10</mn><mn>6</mn></msup></math>'
-    hidden = f'<span style="display: none">{formula}</span>'
-    picture = '<img src="x.svg" aria-hidden="true" alt="{}">'
-    for local in (True, False):
-        for alt, number in (("{a}", "10^6 "), ("A hill.", "")):
-            page = (
-                f"<main><p>The sea of Alba has <span>{hidden}{picture.format(alt)}</span> drops of "
-                "it, and they all are blue.</p></main>"
-            )
-            text = read_html(page.encode(), None, "http://a.test/", local=local).text
-            assert text == f"The sea of Alba has {number}drops of it, and they all are blue."
-
-
-def test_html_reading_above_chinese_characters_is_no_part_of_their_word() -> None:
-    ruby = "<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>"
-    page = f"<main><p>{ruby}検定は五十ユーロです。</p></main>"
-    for local in (True, False):
-        assert read_html(page.encode(), "utf-8", "http://a.test/", local=local).text == (
-            "漢字検定は五十ユーロです。"
-        )
-
-
-def test_html_cell_over_several_rows_is_said_in_each() -> None:
-    page = (
-        "<table><tr><th>Port</th><th>Day</th><th>Tide</th></tr>"
-        "<tr><td rowspan=2>Alba</td><td>Monday</td><td rowspan='2'>low</td></tr>"
-        "<tr><td>Tuesday</td></tr><tr><td>Berg</td><td colspan=2>none</td></tr></table>"
-    )
-    assert read("a.html", page).text.splitlines() == [
-        "Port | Day | Tide",
-        "Alba | Monday | low",
-        "Alba | Tuesday | low",
-        "Berg | none",
-    ]
-    note = "<table><tr><td rowspan=2><img></td><th>Note</th></tr><tr><td>A tip.</td></tr></table>"
-    assert read("a.html", f"<p>Tides</p>{note}").text.split() == ["Tides", "|", "Note", "A", "tip."]
-
-
-@pytest.mark.parametrize(
     "table",
     (
         "<tr>" + f"<td rowspan=200>{'<i></i>' * 500}z" * 40 + "<tr><td>x" * 500,
@@ -713,16 +444,6 @@ def test_html_page_with_many_cells_over_several_rows_is_read_soon(table: str) ->
     assert time.process_time() - start < 10
 
 
-def test_html_reference_to_a_sign_of_windows_is_that_sign() -> None:
-    page = "<p>From 1990&#150;1995 it cost &#128;50 or $5&#x96;7, so we don&#146;t pay.</p>"
-    assert read("a.html", page).text == "From 1990–1995 it cost €50 or $5–7, so we don’t pay."
-
-
-@pytest.mark.parametrize("separator", ("\u2028", "\u2029", "\v", "\x85"))
-def test_words_that_a_separator_of_lines_divides_stay_two(separator: str) -> None:
-    assert read("a.txt", f"Alpha{separator}beta é").text.split() == ["Alpha", "beta", "é"]
-
-
 @pytest.mark.parametrize("local", (True, False))
 def test_html_page_whose_elements_are_never_closed_is_read_to_its_end(local: bool) -> None:
     def page(count: int) -> Document:
@@ -734,49 +455,11 @@ def test_html_page_whose_elements_are_never_closed_is_read_to_its_end(local: boo
     assert page(4000).missing == "a part that is nested too deeply to be read"
 
 
-def test_links_of_markdown_are_their_text_over_lines_around_pictures_and_in_notebooks() -> None:
-    text = (
-        "# Ferry\n\nSee the [table of\n  tides](tides.md#low) and [locks](https://a.test/Lock_(canal)).\n"
-        "[![Plan](plan.svg)](https://a.test/plan)\n\n`[kept](as.code)` [not\n\na link](x)\n"
-    )
-    shown = (
-        "# Ferry\n\nSee the table of\n  tides and locks.\nPlan\n\n`[kept](as.code)` [not\n\n"
-        "a link](x)\n"
-    )
-    assert read("a.md", text).text == shown
-    cells = [{"cell_type": "markdown", "source": text}]
-    assert read("a.ipynb", json.dumps({"cells": cells, "metadata": {}})).text == shown
-
-
-def test_code_of_markdown_keeps_comments_and_links_and_struck_text_is_left_out() -> None:
-    code = "~~~html\n<!-- a --> [b](c) ~~d~~\n~~~"
-    text = (
-        f"# Ferry\n\nUse `<!-- more -->` to cut.<!-- not `seen` -->\n\n{code}\n\n"
-        "It is ~~100~~80 or <del>90</del>70 euros, see `~~x~~`.\n\n```\n<!-- open -->\n"
-    )
-    assert read("a.md", text).text == (
-        f"# Ferry\n\nUse `<!-- more -->` to cut.\n\n{code}\n\n"
-        "It is 80 or 70 euros, see `~~x~~`.\n\n```\n<!-- open -->\n"
-    )
-
-
 def test_notebook_output_that_is_cut_is_missing() -> None:
     outputs = [{"text": "a" * 3000}, {"text": "b"}]
     cells = [{"cell_type": "code", "source": "x", "outputs": outputs}]
     document = read("a.ipynb", json.dumps({"cells": cells, "metadata": {}}))
     assert document.missing == "1 output beyond the first 2,000 characters"
-
-
-def test_signature_that_a_table_lays_out_is_read_as_one_line() -> None:
-    page = (
-        "<html><body><h1>Ferry</h1><table><tr><td>int ferry_sail</td><td>(</td><td>struct ferry *"
-        "</td><td>one, </td></tr><tr><td></td><td></td><td>int</td><td>knots</td></tr><tr><td></td>"
-        "<td>)</td><td></td></tr></table><p>Sails a ferry.</p><table><tr><td>knots</td><td>12</td>"
-        "</tr></table></body></html>"
-    )
-    assert read("a.html", page).text == (
-        "Ferry\n\nint ferry_sail(struct ferry * one, int knots)\n\nSails a ferry.\n\nknots | 12"
-    )
 
 
 @pytest.mark.parametrize("name", ("a.rst.inc", "a.rst.in", "a.rst.txt", "A.RST.J2"))
@@ -786,19 +469,6 @@ def test_file_with_a_template_suffix_is_of_the_kind_of_its_name(
     assert read(name, "Ferry\n=====\n\nSails.\n").title == "Ferry"
     assert kind_of("notes.inc") is None
     assert {*map(kind_of, ("login.defs", "tern.service", "log.properties"))} == {"source"}
-
-
-def test_html_in_markdown_is_no_part_of_its_text_but_in_code() -> None:
-    text = (
-        '<h1 align="center">Ferry</h1>\n\n# Keys\n\n<a id="k"></a>\n'
-        "Press <kbd>Ctrl</kbd>+<kbd>C</kbd>"
-        " in `<kbd>`.\n\n| a<br/>b | 10<sup>6</sup> |\n\n    <b>code</b>\n\n"
-        "Use --log <FILE> or <option>.\n"
-    )
-    assert read("a.md", text).text == (
-        "Ferry\n\n# Keys\n\n\nPress Ctrl+C in `<kbd>`.\n\n| a b | 10^6 |\n\n    <b>code</b>\n\n"
-        "Use --log <FILE> or <option>.\n"
-    )
 
 
 RTF = (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.research.quotes import shows
-from tests.research.test_answers import report_of
+from tests.research.quotes import report_of, shows
 
 from moothall import Researcher
 from moothall.research import search_folder
