@@ -35,7 +35,7 @@ import moothall
 from commands import OF_DOCUMENTATION
 from commands import run as run_program
 from moothall.cli.main import command as main
-from moothall.models.local import weights
+from moothall.models import weights_folder
 
 # The process that starts programs with so much imported is one worker's.
 pytestmark = pytest.mark.xdist_group("documentation")
@@ -226,7 +226,7 @@ def test_documentation_page_runs(
     # What a page keeps in the cache, such as the index of a folder, goes with the test.
     environment = {"MOOTHALL_HOME": str(tmp_path / ".moothall")}
     (tmp_path / ".moothall").mkdir()
-    (tmp_path / ".moothall" / "models").symlink_to(weights.folder())
+    (tmp_path / ".moothall" / "models").symlink_to(weights_folder())
     if "<!-- needs a broker -->" in text:
         environment["AMQP_PORT"] = str(request.getfixturevalue("broker").port)
     if "<!-- needs PostgreSQL -->" in text:

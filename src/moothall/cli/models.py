@@ -17,7 +17,15 @@ from moothall.cli.shared_options import (
     print_text,
     weights_of,
 )
-from moothall.models import PROVIDERS, ModelName, weights
+from moothall.models import (
+    DEFAULT_WEIGHTS,
+    LISTED_WEIGHTS,
+    PROVIDERS,
+    ModelName,
+    listed_weights,
+    other_weights,
+    weights_source,
+)
 from moothall.models.local import fetching
 
 
@@ -63,7 +71,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 @command.command(short_help="Download weights and verify them.")
-@click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
+@click.argument("name", default=DEFAULT_WEIGHTS.name, shell_complete=weights_of)
 @json_data_option
 def fetch(name: str, as_json: bool) -> None:
     """Download weights and verify them.
@@ -88,7 +96,7 @@ def fetch(name: str, as_json: bool) -> None:
             progress.show(subject if is_new or not total else f"{subject}  {100 * done // total} %")
 
     with as_usage_error():
-        weights.source_of(name)
+        weights_source(name)
     with closing(progress):
         path = fetching.fetch(name, show_progress)
     if as_json:
@@ -98,21 +106,18 @@ def fetch(name: str, as_json: bool) -> None:
     if name.startswith("hf:"):
         click.echo(f'use it as: model("gguf:{path}")')
     else:
-        click.echo(f'use it as: model("{weights.listed_weights(name).model_name}")')
+        click.echo(f'use it as: model("{listed_weights(name).model_name}")')
 
 
 def _rows() -> list[_ModelRow]:
     rows = []
-    for listed in weights.LISTED:
+    for listed in LISTED_WEIGHTS:
         size = listed.path.stat().st_size if listed.path.exists() else listed.size
         rows.append(_row(listed.model_name, listed.title, listed.license, size))
     here = " on this machine" if ServerURL("http://HOST/v1").is_forbidden else ""
     return [
         *rows,
-        *(
-            _row(f"gguf:{path}", "fetched", size=path.stat().st_size)
-            for path in weights.other_files()
-        ),
+        *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in other_weights()),
         *(_provider_row(name) for name in PROVIDERS),
         _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
     ]
@@ -147,5 +152,5 @@ def _size(count: int) -> str:
 
 
 fetch.epilog = "\b\nWeights:\n" + "\n".join(
-    f"  {each.name:<14} {_size(each.size):>7}  {each.license}" for each in weights.LISTED
+    f"  {each.name:<14} {_size(each.size):>7}  {each.license}" for each in LISTED_WEIGHTS
 )

@@ -284,17 +284,17 @@ def _checked_id(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of models, and the beginnings of the others."""
-    from moothall.models import weights
+    from moothall.models import LISTED_WEIGHTS
 
-    names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
+    names = ["local", *(f"local:{each.name}" for each in LISTED_WEIGHTS)]
     return _beginning(incomplete, [*names, "openai:", "http://", "gguf:"])
 
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of weights that can be fetched."""
-    from moothall.models import weights
+    from moothall.models import LISTED_WEIGHTS
 
-    return _beginning(incomplete, [each.name for each in weights.LISTED])
+    return _beginning(incomplete, [each.name for each in LISTED_WEIGHTS])
 
 
 def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:

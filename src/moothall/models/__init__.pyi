@@ -3,10 +3,16 @@
 from moothall.foundation.http.headers import HeadersLike as HeadersLike
 from moothall.models.blocks import BLOCKS as BLOCKS
 from moothall.models.finish_reason import FINISH_REASONS as FINISH_REASONS
-from moothall.models.local import weights as weights
 from moothall.models.local.fetching import fetch as fetch
 from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder
 from moothall.models.local.local_model import LocalModel as LocalModel
+from moothall.models.local.weights import DEFAULT_WEIGHTS as DEFAULT_WEIGHTS
+from moothall.models.local.weights import LISTED_WEIGHTS as LISTED_WEIGHTS
+from moothall.models.local.weights import ListedWeights as ListedWeights
+from moothall.models.local.weights import listed_weights as listed_weights
+from moothall.models.local.weights import other_weights as other_weights
+from moothall.models.local.weights import weights_folder as weights_folder
+from moothall.models.local.weights import weights_source as weights_source
 from moothall.models.named_models import ModelName as ModelName
 from moothall.models.named_models import budget_of as budget_of
 from moothall.models.named_models import check_model as check_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.models import weights
+from moothall.models import DEFAULT_WEIGHTS, LISTED_WEIGHTS, other_weights
 from moothall.studio.orders.act import ITERATIONS
 from moothall.studio.orders.order import ActOrder
 from moothall.studio.page import STATIC, Field, PageForm, Tab, limit_fields, non_empty_fields
@@ -87,7 +87,7 @@ class ActTab(Tab):
 
 def usable_models() -> list[str]:
     """Return the names of models that a form offers: those on this machine or with a key."""
-    here = (each for each in weights.LISTED if each is weights.DEFAULT or each.path.exists())
-    fetched = (f"gguf:{each}" for each in weights.other_files())
+    here = (each for each in LISTED_WEIGHTS if each is DEFAULT_WEIGHTS or each.path.exists())
+    fetched = (f"gguf:{each}" for each in other_weights())
     served = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
     return [*(each.model_name for each in here), *fetched, *served]

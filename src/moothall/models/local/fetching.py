@@ -24,7 +24,13 @@ from urllib.parse import urlsplit
 
 from moothall.foundation.errors import MissingExtra, RemoteForbidden, WeightsError
 from moothall.foundation.http.server_url import ServerURL, is_offline
-from moothall.models.local.weights import DEFAULT, HubFile, WheelFile, check_gguf, source_of
+from moothall.models.local.weights import (
+    DEFAULT_WEIGHTS,
+    HubFile,
+    WheelFile,
+    check_gguf,
+    weights_source,
+)
 
 Progress = Callable[[str, int, int | None], None]
 """Receives the current task, the bytes done, and the total bytes, or None if unknown."""
@@ -35,9 +41,9 @@ _SILENCE_S = 30.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
+def fetch(name: str = DEFAULT_WEIGHTS.name, progress: Progress | None = None) -> Path:
     """Fetch weights, unless they are here; several processes may do so at once."""
-    source, path = source_of(name)
+    source, path = weights_source(name)
     report = progress or (lambda task, done, total: None)
     try:
         if isinstance(source, WheelFile):

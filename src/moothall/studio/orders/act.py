@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.budget import RUN_LIMITS, RunLimits
-from moothall.models import ModelName, budget_of, made_model, weights
+from moothall.models import DEFAULT_WEIGHTS, ModelName, budget_of, made_model
 
 if TYPE_CHECKING:
     from moothall import Action, Approver
@@ -118,7 +118,7 @@ def actions_of(order: ActOrder) -> list[Action]:
 
 def is_small_model(model: str) -> bool:
     """Return whether a model does one thing, on an existing file, without judging the outcome."""
-    return model.partition("?")[0] in ("local", f"local:{weights.DEFAULT.name}")
+    return model.partition("?")[0] in ("local", f"local:{DEFAULT_WEIGHTS.name}")
 
 
 def model_keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
