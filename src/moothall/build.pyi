@@ -42,7 +42,6 @@ from moothall.actions.signature.schema import object_schema as object_schema
 
 # calls: actions, permissions and schemas
 from moothall.agents.loop.answer import ToolCall as ToolCall
-from moothall.agents.loop.answer import safe_names as safe_names
 from moothall.agents.loop.calls import ToolCalls as ToolCalls
 from moothall.actions.approval import approve as approve
 from moothall.actions.approval import answer as answer
@@ -59,7 +58,7 @@ from moothall.foundation.http.server_url import ServerURL as ServerURL
 # stores
 from moothall.foundation.sqlite import SQLiteFile as SQLiteFile
 from moothall.foundation.sqlite import SQLitePool as SQLitePool
-from moothall.foundation.sqlite import fulltext as fulltext
+from moothall.foundation.sqlite.fulltext import SearchWords as SearchWords
 
 # files
 from moothall.foundation.files import written_whole as written_whole
@@ -88,10 +87,11 @@ from moothall.foundation.text.words import log_failure as log_failure
 from moothall.foundation.text.words import nearest as nearest
 from moothall.foundation.text.words import marked as marked
 from moothall.foundation.text.words import excerpt as excerpt
-from moothall.foundation.text import vocabulary as vocabulary
+from moothall.foundation.text.vocabulary import Language as Language
+from moothall.foundation.text.vocabulary import Words as Words
 from moothall.foundation.text.ranking import Ranking as Ranking
-from moothall.foundation.text import display as display
-from moothall.foundation.text import values as values
+from moothall.foundation.text.display import SafeHTML as SafeHTML
+from moothall.foundation.text.values import TextValues as TextValues
 
 # arguments
 from moothall.foundation.arguments import check_boolean as check_boolean

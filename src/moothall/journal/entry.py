@@ -13,7 +13,7 @@ from moothall.actions.provenance import Origin
 from moothall.actions.provenance.marks import bare, with_marks
 from moothall.foundation.errors import JournalError, NoSuchRun
 from moothall.foundation.jsonvalue import read_json
-from moothall.foundation.text import display
+from moothall.foundation.text.display import SafeHTML
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
 from moothall.journal.tally import (
@@ -265,7 +265,7 @@ class Outline(RecordedAttributes):
         return self.state == "running" or self.held
 
     def _repr_html_(self) -> str:
-        return display.facts(
+        return SafeHTML.facts(
             {
                 "run": self.id,
                 "agent": f"{self.agent} ({self.kind})",
@@ -290,7 +290,7 @@ class Outlines(list[Outline]):
             (each.id, each.agent, each.task, each.state, stamp(each.changed), each.entries)
             for each in self
         ]
-        return display.table(
+        return SafeHTML.table(
             ("run", "agent", "task", "state", "changed", "entries"), rows, len(rows)
         )
 

@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MissingExtra
-from moothall.build import display, one_line, vocabulary
+from moothall.build import SafeHTML, Words, one_line
 from moothall.research.citations.exact import MARKED
 from moothall.research.reading.encodings import CONTROL
 from moothall.research.reading.own_reports import GENERATOR
@@ -69,7 +69,7 @@ def page(
     if sources:
         sources = f'<h2>{heading}</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title, topics = title_of(body), "\n".join(each.topic for each in report.objectives)
-    language = vocabulary.Words(topics).language
+    language = Words(topics).language
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     base, base_tag = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
@@ -139,7 +139,7 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
         link_text = "".join(each.content for each in tokens[first + 1 : at])
         return "</a>" if link_text == url else f'</a> <span class="about">({escape(url)})</span>'
 
-    renderer = display.markdown()
+    renderer = SafeHTML.markdown_parser()
     renderer.inline.ruler.before("link", "note", note)
     renderer.add_render_rule("note", note_html)
     renderer.add_render_rule("link_open", opened)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from moothall import DefinitionError, FileError, Reply, StateError, StopReason, Usage
-from moothall.build import counted, display, dump_state, names_checked, one_line
+from moothall.build import SafeHTML, counted, dump_state, names_checked, one_line
 from moothall.journal import REASONS
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
@@ -213,7 +213,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         if find_spec("markdown_it") is None:
-            return display.text(self.markdown)
+            return SafeHTML.text(self.markdown)
         from moothall.research.page import page
 
         return _framed(page(self, framed=True))

@@ -9,7 +9,7 @@ from math import log
 from typing import TYPE_CHECKING, Final
 
 from moothall import Action
-from moothall.build import one_line, vocabulary
+from moothall.build import Words, one_line
 from moothall.research.calling import taking
 from moothall.research.citations.footnotes import MIN_COPIED_CHARS
 from moothall.research.extractive.index import QuestionWords, titled
@@ -104,7 +104,7 @@ def _queries(objective: Objective, passages: list[Passage]) -> Iterator[tuple[st
     for heading in dict.fromkeys(
         titled(each).rpartition(" – ")[2] for each in best_passages[:_FEEDBACK]
     ):
-        if vocabulary.Words(heading).terms() and not is_place(heading):
+        if Words(heading).terms() and not is_place(heading):
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
 
 
@@ -114,12 +114,10 @@ def _other_words(
     """Return words, not of the topic, that the nearest passages have in common and few others."""
     counts: Counter[str] = Counter()
     for place, each in enumerate(nearest):
-        for word in dict.fromkeys(map(str.lower, vocabulary.Words(each.text))):
+        for word in dict.fromkeys(map(str.lower, Words(each.text))):
             if word.isalpha() and len(word) > 2 and not question.in_word(word):
                 counts[word] += _NEAREST - place
-    frequency = Counter(
-        word for each in passages for word in {*map(str.lower, vocabulary.Words(each.text))}
-    )
+    frequency = Counter(word for each in passages for word in {*map(str.lower, Words(each.text))})
     worth = {
         word: count * log(1 + len(passages) / frequency[word])
         for word, count in counts.items()

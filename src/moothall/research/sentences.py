@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from moothall.build import vocabulary
+from moothall.build import Language, Words
 
 _STOP = "。\uff01\uff1f"
 _FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")
@@ -206,10 +206,10 @@ def _ends(preceding: str, mark: str, following: str) -> bool:
     if following[0].isdecimal() and _BEFORE_NUMBER.search(preceding) and "[^" not in mark:
         return False
     if _MAYBE.search(preceding):
-        first = vocabulary.Words.pattern.search(following)
-        return bool(
-            first and first[0].casefold() in vocabulary.Language().stop_words
-        ) or preceding.endswith("etc")
+        first = Words.pattern.search(following)
+        return bool(first and first[0].casefold() in Language().stop_words) or preceding.endswith(
+            "etc"
+        )
     return True
 
 

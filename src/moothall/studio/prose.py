@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.build import display
+from moothall.build import SafeHTML
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def prose(text: str) -> list[Node] | None:
     """
     if len(text) > MOST_CHARACTERS or text.count("[") > _MOST_BRACKETS:
         return None
-    return _nodes(display.markdown().parse(text))
+    return _nodes(SafeHTML.markdown_parser().parse(text))
 
 
 def _nodes(tokens: Sequence[Token]) -> list[Node]:

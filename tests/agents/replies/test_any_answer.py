@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.replies.answers import Answers, say, use
-from moothall.agents.loop.answer import MAX_NAME, is_safe, safe_names
+from moothall.agents.loop.answer import MAX_NAME, ToolCall, is_safe
 from moothall.agents.loop.react import ReActAgent
 from moothall.journal import Journal
 from moothall.memory.bounded import TokenBoundedMemory
@@ -113,18 +113,18 @@ def _last_answer(journal: Journal) -> int:
 
 @given(st.lists(st.text(st.characters(), min_size=1, max_size=90), unique=True, max_size=12))
 def test_safe_names_are_safe_and_different(public: list[str]) -> None:
-    found = safe_names(public)
+    found = ToolCall.safe_names(public)
     assert list(found) == public
     assert len(set(found.values())) == len(public)
     assert all(is_safe(safe) and len(safe) <= MAX_NAME for safe in found.values())
     assert all(found[name] == name for name in public if is_safe(name))
-    assert safe_names(public[::-1]) == found
+    assert ToolCall.safe_names(public[::-1]) == found
 
 
 def test_action_name_made_to_look_like_another_ones_safe_name_is_told_apart() -> None:
     public = ["a b", "a.b"]
-    taken = list(safe_names(public).values())
-    found = safe_names([*public, *taken, "a b.", f"{taken[0]}."])
+    taken = list(ToolCall.safe_names(public).values())
+    found = ToolCall.safe_names([*public, *taken, "a b.", f"{taken[0]}."])
     assert len(set(found.values())) == 6
     assert [found[name] for name in taken] == taken
     assert all(map(is_safe, found.values()))

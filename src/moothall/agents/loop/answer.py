@@ -51,31 +51,6 @@ def safe_name(name: str) -> str:
     return (replaced if is_safe(replaced[:1]) else f"_{replaced}")[:MAX_NAME]
 
 
-def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a different safe name for each; a safe name stays, equal ones get part of a hash."""
-    public = list(dict.fromkeys(names))
-    near_names = {name: safe_name(name) for name in public}
-    times = Counter(near_names.values())
-    by_name: dict[str, str] = {}
-    for name, alternatives in near_names.items():
-        if alternatives == name or times[alternatives] == 1:
-            by_name[name] = alternatives
-        else:
-            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-            by_name[name] = f"{alternatives[: MAX_NAME - 17]}_{digest[:16]}"
-    # A public name may itself end like a hash.
-    by_safe_name: dict[str, str] = {}
-    for name in sorted(by_name, key=lambda name: (name != by_name[name], name)):
-        safe = by_name[name]
-        number = 2
-        while safe in by_safe_name:
-            safe = f"{by_name[name][: MAX_NAME - 8]}_{number}"
-            number += 1
-        by_safe_name[safe] = name
-        by_name[name] = safe
-    return by_name
-
-
 _NO_NAMES: dict[str, str] = {}
 
 
@@ -116,7 +91,7 @@ class OfferedActions:
             return
         self.public = {}
         safe_actions: dict[str, Action] = {}
-        safe_of = safe_names(by_name)
+        safe_of = ToolCall.safe_names(by_name)
         for name, action in by_name.items():
             safe = safe_of[name]
             safe_actions[name] = action
@@ -174,6 +149,31 @@ class ToolCall:
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     waits: Stop | None = None  # what ends the reply, if it waits in the journal
     watched: Callable[[str], None] | None = None  # told its progress, while it is executed
+
+    @staticmethod
+    def safe_names(names: Iterable[str]) -> dict[str, str]:
+        """Return a name for each that every provider accepts, all different; a safe one stays."""
+        public = list(dict.fromkeys(names))
+        near_names = {name: safe_name(name) for name in public}
+        times = Counter(near_names.values())
+        by_name: dict[str, str] = {}
+        for name, alternatives in near_names.items():
+            if alternatives == name or times[alternatives] == 1:
+                by_name[name] = alternatives
+            else:
+                digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+                by_name[name] = f"{alternatives[: MAX_NAME - 17]}_{digest[:16]}"
+        # A public name may itself end like a hash.
+        by_safe_name: dict[str, str] = {}
+        for name in sorted(by_name, key=lambda name: (name != by_name[name], name)):
+            safe = by_name[name]
+            number = 2
+            while safe in by_safe_name:
+                safe = f"{by_name[name][: MAX_NAME - 8]}_{number}"
+                number += 1
+            by_safe_name[safe] = name
+            by_name[name] = safe
+        return by_name
 
     def progress(self, text: str) -> None:
         """Tell how far it is, unless it has ended or nobody listens."""

@@ -188,13 +188,11 @@ class Notes(Block):
         Args:
             words: What to look for
         """
-        from moothall.build import Ranking, vocabulary
+        from moothall.build import Ranking, Words
 
         notes = list(self._folder_of(context).notes())
-        ranking = Ranking(
-            Counter(vocabulary.Words(f"{each.name} {each.text}").terms()) for each in notes
-        )
-        weights = {term: ranking.weight(term) for term in vocabulary.Words(words).terms()}
+        ranking = Ranking(Counter(Words(f"{each.name} {each.text}").terms()) for each in notes)
+        weights = {term: ranking.weight(term) for term in Words(words).terms()}
         hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
         results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
         for each, result in zip(hits, results, strict=True):
@@ -219,12 +217,12 @@ def _thread_of(context: Context[Any]) -> str:
 
 def _excerpt(note: Note, weights: dict[str, float]) -> str:
     """Return the line of a note that says the most of what was looked for."""
-    from moothall.build import vocabulary
+    from moothall.build import Words
 
     lines = [each.strip() for each in note.text.splitlines() if each.strip()]
     best = max(
         lines,
-        key=lambda each: sum(weights.get(t, 0) for t in {*vocabulary.Words(each).terms()}),
+        key=lambda each: sum(weights.get(t, 0) for t in {*Words(each).terms()}),
         default="",
     )
     return cut(best, _EXCERPT)

@@ -25,12 +25,12 @@ from moothall.foundation.jsonvalue import deep_json, json_line
 from moothall.foundation.text import (
     counted,
     cut,
-    display,
     error_message,
     escaped_json,
     log_failure,
     shorten,
 )
+from moothall.foundation.text.display import SafeHTML, cell_number
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 
@@ -85,12 +85,12 @@ class _InCell:
     _cell: int
 
     def mark_printed(self) -> None:
-        cell = display.cell_number()
+        cell = cell_number()
         if cell is not None:
             object.__setattr__(self, "_cell", cell)
 
     def _ipython_display_(self) -> None:
-        if getattr(self, "_cell", None) != display.cell_number():
+        if getattr(self, "_cell", None) != cell_number():
             raise NotImplementedError  # IPython goes on to `_repr_html_`
 
 
@@ -176,14 +176,14 @@ class Reply(_InCell, Generic[T_co]):
     def _repr_html_(self) -> str:
         answered = self.stop_reason in ANSWERED
         end = self.stop_reason + (f": {self.detail}" if self.detail else "")
-        parts = [display.text(self.text)]
+        parts = [SafeHTML.text(self.text)]
         if not answered:
-            parts.append(display.facts({"no answer": end}))
+            parts.append(SafeHTML.facts({"no answer": end}))
         if self.value is not None and not isinstance(self.value, str | Reply):
-            parts.append(display.facts({"value": repr(self.value)}))
+            parts.append(SafeHTML.facts({"value": repr(self.value)}))
         parts.extend(self._tables())
         tokens = counted(self.usage.total, "token") if self.usage.total else ""
-        parts.append(display.small(" · ".join(filter(None, (end, tokens, self.run_id)))))
+        parts.append(SafeHTML.small(" · ".join(filter(None, (end, tokens, self.run_id)))))
         return "".join(parts)
 
     def _tables(self) -> list[str]:
@@ -191,7 +191,7 @@ class Reply(_InCell, Generic[T_co]):
         tables = []
         if self.decisions:
             tables.append(
-                display.table(
+                SafeHTML.table(
                     ("", "H decides", "instruction", "reason"),
                     [
                         (number, each.action.name, _lines(each.new_instruction), each.reasoning)
@@ -202,7 +202,7 @@ class Reply(_InCell, Generic[T_co]):
             )
         if self.conclusions:
             tables.append(
-                display.table(
+                SafeHTML.table(
                     ("", "R concludes", "confidence", "error"),
                     [
                         (number, each.summary, each.confidence, each.error)
@@ -215,8 +215,10 @@ class Reply(_InCell, Generic[T_co]):
             rows = (
                 (s.action, json_line(s.args), s.error or json_line(s.result)) for s in self.steps
             )
-            calls = display.table(("action", "arguments", "result or error"), rows, len(self.steps))
-            tables.append(display.folded(counted(len(self.steps), "call"), calls))
+            calls = SafeHTML.table(
+                ("action", "arguments", "result or error"), rows, len(self.steps)
+            )
+            tables.append(SafeHTML.folded(counted(len(self.steps), "call"), calls))
         return tables
 
     def to_json(self) -> dict[str, Any]:

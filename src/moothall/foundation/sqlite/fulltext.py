@@ -9,8 +9,6 @@ from typing import Self
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text.scripts import UNSPACED
 
-__all__ = ["SearchWords"]
-
 # In scripts without spaces a "word" of the index would be a whole sentence: each character is
 # indexed as a word, and a word of the query is several in a row.
 _UNSPACED = re.compile(f"([{UNSPACED}])")

@@ -1,4 +1,4 @@
-"""What a notebook shows of an object: small HTML in which all text is escaped, without scripts."""
+"""What a notebook shows of an object."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from moothall.foundation.text.words import cut
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-__all__ = ["markdown", "table", "text"]
-
 _ROWS: Final = 100
 """How many rows of a table are shown."""
 _CELL: Final = 500
@@ -27,57 +25,63 @@ _LEFT_ALIGNED: Final = ' style="text-align: left"'
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], count: int | None = None) -> str:
-    """Return a table of the first rows; with `count`, how many there are, it says what is left out.
+class SafeHTML:
+    """HTML in which all text is escaped, without scripts, such as a notebook shows."""
 
-    None is an empty cell.
-    """
-    displayed = list(islice(rows, _ROWS))
-    head = "".join(f"<th{_LEFT_ALIGNED}>{escape(each)}</th>" for each in heads)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in displayed)
-    more = (count or 0) - len(displayed)
-    note = small(f"{more:,} more") if more > 0 else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+    @staticmethod
+    def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], count: int | None = None) -> str:
+        """Return a table of the first 100 rows, in which None is an empty cell.
 
+        With `count`, how many rows there are, it says how many are left out.
+        """
+        displayed = list(islice(rows, _ROWS))
+        head = "".join(f"<th{_LEFT_ALIGNED}>{escape(each)}</th>" for each in heads)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in displayed)
+        more = (count or 0) - len(displayed)
+        note = SafeHTML.small(f"{more:,} more") if more > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
-def facts(values: Mapping[str, Any]) -> str:
-    """Return a table with a row for each name and its value; None leaves the row out."""
-    rows = ((name, value) for name, value in values.items() if value is not None)
-    body = "".join(
-        f"<tr><th{_LEFT_ALIGNED}>{escape(name)}</th>{_cell(value)}</tr>" for name, value in rows
-    )
-    return f"<table><tbody>{body}</tbody></table>"
+    @staticmethod
+    def facts(values: Mapping[str, Any]) -> str:
+        """Return a table with a row for each name and its value; None leaves the row out."""
+        rows = ((name, value) for name, value in values.items() if value is not None)
+        body = "".join(
+            f"<tr><th{_LEFT_ALIGNED}>{escape(name)}</th>{_cell(value)}</tr>" for name, value in rows
+        )
+        return f"<table><tbody>{body}</tbody></table>"
 
+    @staticmethod
+    def text(content: str) -> str:
+        """Return the first 50,000 characters of a text, as Markdown if markdown-it-py is there."""
+        content = _clean(cut(content, _TEXT))
+        if find_spec("markdown_it") is None:
+            return f'<pre style="white-space: pre-wrap">{escape(content)}</pre>'
+        html: str = SafeHTML.markdown_parser().render(content)
+        return f"<div>{html}</div>"
 
-def text(content: str) -> str:
-    """Return a text: as Markdown if markdown-it-py is installed, else as it is."""
-    content = _clean(cut(content, _TEXT))
-    if find_spec("markdown_it") is None:
-        return f'<pre style="white-space: pre-wrap">{escape(content)}</pre>'
-    html: str = markdown().render(content)
-    return f"<div>{html}</div>"
+    @staticmethod
+    def folded(summary: str, body: str) -> str:
+        """Return HTML, `body`, that opens at a click on its summary."""
+        return f"<details><summary>{escape(summary)}</summary>{body}</details>"
 
+    @staticmethod
+    def small(content: str) -> str:
+        """Return a line in small print."""
+        return f"<p><small>{escape(_clean(content))}</small></p>"
 
-def folded(summary: str, body: str) -> str:
-    """Return HTML that opens at a click on its summary."""
-    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
+    @staticmethod
+    def markdown_parser() -> MarkdownIt:
+        """Return a parser of Markdown: HTML and images are text, links lead to http and https."""
+        from markdown_it import MarkdownIt
 
-
-def small(content: str) -> str:
-    """Return a line in small print."""
-    return f"<p><small>{escape(_clean(content))}</small></p>"
-
-
-def markdown() -> MarkdownIt:
-    """Return a renderer of Markdown: HTML and images as text, links to http and https alone."""
-    from markdown_it import MarkdownIt
-
-    # Definitions of links are off, as each footnote would become one; images are off, too.
-    parser = (
-        MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
-    )
-    parser.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
-    return parser
+        # Definitions of links are off, as each footnote would become one; images are off, too.
+        parser = (
+            MarkdownIt("commonmark", {"html": False})
+            .enable("table")
+            .disable(["reference", "image"])
+        )
+        parser.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
+        return parser
 
 
 def cell_number() -> int | None:

@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Final
 
 from moothall.foundation.text.scripts import UNSPACED
 
-__all__ = ["Language", "Words"]
-
 _LANGUAGES: Final[dict[str, dict[str, str]]] = json.loads(
     files("moothall.foundation.text").joinpath("stop_words.json").read_text(encoding="utf-8")
 )

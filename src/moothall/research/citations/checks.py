@@ -6,7 +6,7 @@ import re
 from itertools import chain
 from typing import Final
 
-from moothall.build import shorten, vocabulary
+from moothall.build import Words, shorten
 from moothall.research.citations.comparison import (
     ENDS,
     PassageContent,
@@ -106,7 +106,7 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
         elif (
             is_exact
             or (len(words_in_span.split()) > _SHORT and not is_code)
-            or not all(map(passage.has_name, vocabulary.Words(span)))
+            or not all(map(passage.has_name, Words(span)))
         ):
             # A term may be inflected, and code may be composed of words that are there.
             excerpt = shorten(span.strip(_QUOTE_MARKS), 60)

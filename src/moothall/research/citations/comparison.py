@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 from unicodedata import combining, normalize
 
-from moothall.build import values, vocabulary
+from moothall.build import Language, TextValues, Words
 from moothall.research.sentences import FOOTNOTE, sentences
 
 SEPARATOR: Final = "\n\n\0\n\n"
@@ -17,7 +17,7 @@ SEPARATOR: Final = "\n\n\0\n\n"
 ENDS: Final = " ,.;:!。、"
 """What may stand around the words of a quotation, and is none of them."""
 
-_ANY: Final = vocabulary.Language()
+_ANY: Final = Language()
 _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product
 _MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
@@ -42,7 +42,7 @@ _IDENTIFIER: Final = re.compile(
 
 def plain(text: str) -> str:
     """Return a text without footnotes and marks of Markdown; code keeps its backticks."""
-    return vocabulary.Words.normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
+    return Words.normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
 
 
 def even(text: str) -> str:
@@ -60,7 +60,7 @@ class SentenceContent(NamedTuple):
     """What a sentence has that a passage can be asked for exactly."""
 
     text: str
-    figures: values.TextValues
+    figures: TextValues
     names: list[str]
     spelled: dict[str, str]  # of words in capitals beside each other, the initials of all
     measured: frozenset[str]  # numbers with a short unit, as written: 5 mW
@@ -76,7 +76,7 @@ class PassageContent(NamedTuple):
     begins: frozenset[int]  # where sentences begin in `even`
     ends: frozenset[int]
     terms: list[frozenset[str]]  # of each sentence
-    figures: values.TextValues
+    figures: TextValues
     times: frozenset[int]
     years: frozenset[int]
     forms: frozenset[str]
@@ -118,7 +118,7 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
-    figures = values.TextValues(_IN_GROUPS.sub(_without_hyphens, text))
+    figures = TextValues(_IN_GROUPS.sub(_without_hyphens, text))
     names = [*_names(text, bool(figures.dates)), *_long_numbers(text)]
     return SentenceContent(text, figures, names, _spelled(text), _measured(text), _terms(text))
 
@@ -129,8 +129,8 @@ def passage_of(passage: str, title: str) -> PassageContent:
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
     text = plain(passage)
-    figures = values.TextValues(_IN_GROUPS.sub(_without_hyphens, text))
-    words = vocabulary.Words(f"{text} {title}")
+    figures = TextValues(_IN_GROUPS.sub(_without_hyphens, text))
+    words = Words(f"{text} {title}")
     forms = {form for word in words for form in _forms(word)}.union(_long_numbers(text))
     for each in [each for each in forms if not each.isascii()]:
         forms |= {_without_accents(each), each.translate(_UMLAUTS)}
@@ -195,9 +195,7 @@ def _spelled(text: str) -> dict[str, str]:
 
 
 def _terms(text: str) -> frozenset[str]:
-    return frozenset(
-        term for word in vocabulary.Words.pattern.findall(text) for term in _ANY.terms_of(word)
-    )
+    return frozenset(term for word in Words.pattern.findall(text) for term in _ANY.terms_of(word))
 
 
 def _without_accents(word: str) -> str:
@@ -213,9 +211,9 @@ def _forms(word: str) -> tuple[str, ...]:
 def _names(text: str, dated: bool) -> list[str]:
     """Return names, code and addresses; German capitals are names only beside each other."""
     names: list[str] = []
-    matches = [*vocabulary.Words.pattern.finditer(text)]
-    nouns = vocabulary.Language.of_words(each[0] for each in matches).has_capital_nouns
-    are_values = values.TextValues.among([each[0].casefold() for each in matches])
+    matches = [*Words.pattern.finditer(text)]
+    nouns = Language.of_words(each[0] for each in matches).has_capital_nouns
+    are_values = TextValues.among([each[0].casefold() for each in matches])
     capital = [
         word[0].isupper() and len(word) > 1 and not (is_value or _ANY.is_stop_word(word))
         for word, is_value in zip((each[0] for each in matches), are_values, strict=True)
@@ -235,7 +233,7 @@ def _names(text: str, dated: bool) -> list[str]:
         elif (
             capital[at]
             and small not in _ANY.stop_words
-            and not (dated and values.TextValues.is_month(small))
+            and not (dated and TextValues.is_month(small))
         ):
             has_neighbour = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MissingExtra
-from moothall.build import display
+from moothall.build import SafeHTML
 from moothall.research.page import LINKS, parts_of, sanitized, title_of
 from moothall.research.reading.own_reports import AUTHOR
 from moothall.research.sentences import NOTE
@@ -54,7 +54,7 @@ class _WordWriter:
 
     def write(self, text: str) -> None:
         """Append Markdown, block by block."""
-        for token in display.markdown().parse(text):
+        for token in SafeHTML.markdown_parser().parse(text):
             kind = token.type
             if kind in _LISTS:
                 self._lists.append(_LISTS[kind])

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moothall.build import Ranking, vocabulary
+from moothall.build import Language, Ranking, Words
 from moothall.research.findings import Passage
 
 RELEVANT: Final = 0.25
@@ -41,9 +41,9 @@ class QuestionWords:
     """A question's words, as stems of its language, with their weights in an index."""
 
     def __init__(self, text: str, passages: Sequence[Passage]) -> None:
-        question_words = vocabulary.Words(text)
-        self._folded_words = vocabulary.Words(text.casefold())
-        self.language: vocabulary.Language = question_words.language
+        question_words = Words(text)
+        self._folded_words = Words(text.casefold())
+        self.language: Language = question_words.language
         self.words_by_term: dict[str, str] = {}
         """Each term, and the word that it is of."""
         for word in question_words:
@@ -67,7 +67,7 @@ class QuestionWords:
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
             for term, word in self.words_by_term.items()
         }
-        self.is_unspaced: bool = sum(map(vocabulary.Words.is_unspaced, self.words_by_term)) > len(
+        self.is_unspaced: bool = sum(map(Words.is_unspaced, self.words_by_term)) > len(
             question_words
         )
         self.total: float = sum(self.weights.values()) or 1.0
@@ -79,17 +79,13 @@ class QuestionWords:
         counts = self._ranking.text_counts
         for pair in pairwise(self.words_by_term):
             for term, neighbour in (pair, pair[::-1]):
-                is_known = (
-                    counts[neighbour]
-                    and _HAN.match(neighbour)
-                    and vocabulary.Words.is_unspaced(term)
-                )
+                is_known = counts[neighbour] and _HAN.match(neighbour) and Words.is_unspaced(term)
                 if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
                     yield term
 
     def _factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
-        is_known = self._ranking.text_counts[term] or vocabulary.Words.is_unspaced(term)
+        is_known = self._ranking.text_counts[term] or Words.is_unspaced(term)
         binds = 1 if is_known else 1 + _ABSENT * min(len(self._passages) / _MANY, 1)
         is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and not is_first)
         return binds * (_NAME if is_name else 1)  # of `Exim`, `3.11`, `max_size`
@@ -117,9 +113,7 @@ class QuestionWords:
     def is_all(self, text: str) -> bool:
         """Return whether a text has no words but the question's."""
         text_words = words_in(text)
-        return all(
-            self.in_word(word) and not vocabulary.Words.is_unspaced(word) for word in text_words
-        )
+        return all(self.in_word(word) and not Words.is_unspaced(word) for word in text_words)
 
     def share(self, there: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
@@ -191,4 +185,4 @@ def titles_of(passage: Passage) -> str:
 @lru_cache(maxsize=1 << 14)
 def words_in(text: str) -> tuple[str, ...]:
     """Return the words of a text, read once."""
-    return tuple(vocabulary.Words(text))
+    return tuple(Words(text))

@@ -16,11 +16,11 @@ from typing import Any, Final
 from moothall import Action, ConfigError, FolderIndexError, SearchError
 from moothall.agents import Folder
 from moothall.build import (
+    SearchWords,
     SQLiteFile,
     SQLitePool,
     check_integer,
     escaped,
-    fulltext,
     guard,
     tracing,
 )
@@ -394,4 +394,4 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
 def _words(titles: str, section: str, text: str) -> tuple[str, str]:
     """Return what is indexed of a passage: titles, which weigh more, and its text."""
     head = f"{titles} {'' if is_place(section) else section}"
-    return fulltext.SearchWords.indexed(head), fulltext.SearchWords.indexed(text)
+    return SearchWords.indexed(head), SearchWords.indexed(text)

@@ -6,9 +6,8 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from moothall.build import fulltext, vocabulary
+from moothall.build import Language, SearchWords, Words
 
-SearchWords = fulltext.SearchWords
 MAX_QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
 _QUERY_CHARS: Final = 10_000
@@ -28,9 +27,9 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
     query_terms = SearchWords.of_text(query[:_QUERY_CHARS])
     folded = [word.lower() for word in query_terms]
-    language = vocabulary.Language.of_words(query_terms)
+    language = Language.of_words(query_terms)
     words = [word.lower() for word in query_terms if not language.is_stop_word(word)] or folded
-    words = [*words, *filter(None, map(vocabulary.Words.other_spelling, words))]
+    words = [*words, *filter(None, map(Words.other_spelling, words))]
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in SearchWords(words, MAX_QUERY_WORDS)
     )

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from moothall import Action, MissingExtra, SearchError
-from moothall.build import check_integer, fulltext, one_line, tracing, vocabulary
+from moothall.build import Language, SearchWords, check_integer, one_line, tracing
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import mark_raised
@@ -134,12 +134,12 @@ def search_crossref(
 
 def _words(query: str, tool: str) -> list[str]:
     query_terms = [
-        each for each in fulltext.SearchWords.of_text(plain_text(query)[:10_000]) if each.isalnum()
+        each for each in SearchWords.of_text(plain_text(query)[:10_000]) if each.isalnum()
     ]
-    words = [e for e in query_terms if not vocabulary.Language().is_stop_word(e)] or query_terms
+    words = [e for e in query_terms if not Language().is_stop_word(e)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
-    return fulltext.SearchWords(words, _WORDS)
+    return SearchWords(words, _WORDS)
 
 
 def _now() -> str:

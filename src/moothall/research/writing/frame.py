@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Prices, UnknownPrice, Usage
-from moothall.build import counted, one_line, vocabulary
+from moothall.build import Words, counted, one_line
 from moothall.research.findings import Citation, Passage, Progress
 from moothall.research.writing.verbatim import as_text
 
@@ -28,7 +28,7 @@ _BEGINNING: Final = 60  # characters of a passage
 
 def phrase(name: str, topic: str, **values: object) -> str:
     """Return what a report says, in a topic's language or English; of two forms by `n`."""
-    forms = _PHRASES.get(vocabulary.Words(topic).language, _PHRASES["en"])[name]
+    forms = _PHRASES.get(Words(topic).language, _PHRASES["en"])[name]
     form = forms if isinstance(forms, str) else forms[values["n"] != 1]
     return form.format(**{"topic": as_text(topic), **values})
 

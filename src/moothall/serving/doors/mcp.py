@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from moothall import Event, MoothallError, NoSuchRun, StateError
-from moothall.build import Thread, one_line, safe_names, tracing
+from moothall.build import Thread, ToolCall, one_line, tracing
 from moothall.journal import REASONS, Entry, Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
@@ -109,7 +109,7 @@ class MCPDoor:
             f"{id}\0{action.name}" if several else action.name: (id, action)
             for id, action in self._served.actions()
         }
-        safe = safe_names(by_name)
+        safe = ToolCall.safe_names(by_name)
         return {safe[public]: each for public, each in by_name.items()}
 
     async def _list(

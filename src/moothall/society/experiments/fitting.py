@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
-from moothall.build import check_integer, display, nearest
+from moothall.build import SafeHTML, check_integer, nearest
 from moothall.society.arrays import Array, import_package, np
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
@@ -116,7 +116,7 @@ class Fit:
             low, high = self.interval(name)
             cells = (self.mean(name), low, high, self.best[name])
             rows.append([name, *(f"{each:.4g}" for each in cells)])
-        return display.table(("parameter", "mean", "2.5 %", "97.5 %", "nearest"), rows, len(rows))
+        return SafeHTML.table(("parameter", "mean", "2.5 %", "97.5 %", "nearest"), rows, len(rows))
 
 
 def targets_of(design: Design, targets: Mapping[str, Any]) -> list[Target]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError
-from moothall.build import check_text, counted, display, error_text, one_line
+from moothall.build import SafeHTML, check_text, counted, error_text, one_line
 from moothall.society.arrays import import_package
 from moothall.society.experiments.measurements import ANSWERS, TOTALS, by_block
 from moothall.society.tables import arrow, trajectories_path
@@ -131,7 +131,7 @@ class Results:
             for interval in (self.interval(metric, condition, None, values),)
         ]
         heads = ("metric", "condition", "parameters", "mean [95 %]", "seeds", "after steps")
-        return display.table(heads, rows, len(rows))
+        return SafeHTML.table(heads, rows, len(rows))
 
     @property
     def rows(self) -> list[dict[str, Any]]:

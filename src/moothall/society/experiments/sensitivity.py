@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError
-from moothall.build import check_integer, display
+from moothall.build import SafeHTML, check_integer
 from moothall.society.arrays import import_package, np
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (
@@ -77,7 +77,7 @@ class Sensitivity:
     def _repr_html_(self) -> str:
         heads = ("metric", "parameter", *METHODS[self.method])
         cells = [[_short(row[name]) for name in heads] for row in self.rows]
-        return display.table(heads, cells, len(cells))
+        return SafeHTML.table(heads, cells, len(cells))
 
 
 def bounds_of(design: Design, bounds: Mapping[str, object] | None) -> dict[str, Bounds]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall import Action, DefinitionError
-from moothall.build import UnreadableText, json_text, read_json, safe_names, shorten
+from moothall.build import ToolCall, UnreadableText, json_text, read_json, shorten
 from moothall.memory import split_message
 from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.openai.content import BadRequest, content_of, text_in
@@ -192,7 +192,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
         raise BadRequest(
             f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools"
         )
-    safe, start = safe_names(listed), time.thread_time()
+    safe, start = ToolCall.safe_names(listed), time.thread_time()
     actions: dict[str, Action] = {}
     for name, (label, function) in listed.items():
         if time.thread_time() - start > _MOST_S:
