@@ -11,7 +11,6 @@ from moothall.agents.replies.state import dump_state as dump_state
 from moothall.agents.replies.state import load_state as load_state
 from moothall.agents.replies.reply import Stop as Stop
 from moothall.agents.replies.recorded_agent import RecordedAgent as RecordedAgent
-from moothall.agents.replies.reply_context import cancel_run as cancel_run
 
 # agents: one that replies, or is served
 from moothall.agents.replies.threaded import Threaded as Threaded
@@ -116,7 +115,8 @@ from moothall.foundation.threads import refuse_on_loop as refuse_on_loop
 from moothall.foundation.processes import watch_group as watch_group
 
 # tracing
-from moothall.foundation import tracing as tracing
+from moothall.foundation.tracing import Tracing as Tracing
+from moothall.foundation.tracing import WorkSpan as WorkSpan
 
 # package
 from moothall.foundation.lazily import lazily as lazily

@@ -21,7 +21,7 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
 )
-from moothall.build import cancel_run
+from moothall.agents import cancel_run
 from moothall.foundation.errors import (
     ConfigError,
     DefinitionError,

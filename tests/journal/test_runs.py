@@ -29,6 +29,7 @@ from moothall import (
     TokenBoundedMemory,
 )
 from moothall.actions import Action, action
+from moothall.agents import cancel_run
 from moothall.agents.replies.events import (
     CallEnded,
     CallStarted,
@@ -38,7 +39,6 @@ from moothall.agents.replies.events import (
     MessageAdded,
 )
 from moothall.agents.replies.reply import Reply
-from moothall.build import cancel_run
 from moothall.foundation.errors import RequestCancelled
 from moothall.journal import Done as Ended
 from moothall.journal import Entry

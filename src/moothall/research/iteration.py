@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BlockEnded, BlockStarted, DefinitionError, InvalidArguments
 from moothall.agents import ReplyRequest
-from moothall.build import StepHandle, Stop, call_user, tracing
+from moothall.build import StepHandle, Stop, WorkSpan, call_user
 from moothall.research import recording
 from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
@@ -138,7 +138,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     if has_ended:
         data = await take()
     else:
-        data = await tracing.WorkSpan("part", name, bench.agent, key).hold(take)
+        data = await WorkSpan("part", name, bench.agent, key).hold(take)
     if has_ended:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks

@@ -28,6 +28,7 @@ from moothall.budget import Budget
 from moothall.build import (
     NotJSON,
     Record,
+    WorkSpan,
     check_boolean,
     check_function,
     check_integer,
@@ -38,7 +39,6 @@ from moothall.build import (
     recorded,
     refuse_on_loop,
     to_its_end,
-    tracing,
 )
 from moothall.journal import Journal
 from moothall.society import arguments, checkpoint, columns_first
@@ -413,7 +413,7 @@ class Society(Experiments):
                     await work()
                 else:
                     owner = None if self._journal is None else record
-                    await tracing.WorkSpan("workflow", "society", owner).hold(work)
+                    await WorkSpan("workflow", "society", owner).hold(work)
                 if record.over is None:
                     await record.end("done")
                 return state.rows

@@ -15,7 +15,7 @@ from moothall import (
     InvalidArguments,
     StateError,
 )
-from moothall.build import Delivery, Mailbox, Router, Space, tracing
+from moothall.build import Delivery, Mailbox, Router, Space, WorkSpan
 from moothall.society.blocks.row_block import check_for_agents
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
@@ -97,7 +97,7 @@ class Steps(Space):
 
     async def _step(self) -> dict[str, Any]:
         """Take a step and return its row, in a span of its own."""
-        span = tracing.WorkSpan("part", "invoke_workflow", self, str(self.number))
+        span = WorkSpan("part", "invoke_workflow", self, str(self.number))
         self.model_calls.span = span
         try:
             return await span.hold(self._take_step)

@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall import ConfigError, MoothallError, NoSuchRun, RunHeld, RunMismatch, StateError
-from moothall.build import Stop, cancel_run, guard
+from moothall.agents import cancel_run
+from moothall.build import Stop, guard
 from moothall.journal import Outline
 from moothall.studio.cards.agents import agent_for
 from moothall.studio.hub import Hub, in_thread

@@ -19,7 +19,7 @@ from moothall import (
     TokenBoundedMemory,
     action,
 )
-from moothall.build import Thread, Threaded, completed, shorten, tracing
+from moothall.build import Thread, Threaded, WorkSpan, completed, shorten
 from moothall.memory import DEFAULT_TOKENS, MemoryPart
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ChattyAI(Threaded):
         """
         with self.in_turn(self.thread_of_message(thread)) as conversation:
             say = partial(self._say, content, conversation)
-            return await tracing.WorkSpan("reply", self, None).hold(say)
+            return await WorkSpan("reply", self, None).hold(say)
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory

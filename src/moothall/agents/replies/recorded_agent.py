@@ -278,7 +278,7 @@ class RecordedAgent(ConversationalAgent):
             if request.attributes:
                 beginning["attributes"] = dict(request.attributes)
             # Where a process that resumes the run continues it.
-            beginning |= tracing.trace_headers()
+            beginning |= tracing.Tracing.trace_headers()
         if record.start is None:
             beginning |= self._keeps(record, request) | request.door_data
         if request.record is None:

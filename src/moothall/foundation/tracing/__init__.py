@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
-
-__all__ = [
-    "TRACE",
-    "Span",
-    "Tracing",
-    "WorkSpan",
-    "carry",
-    "join_trace",
-    "searches",
-    "set_tracing",
-    "trace_headers",
-]
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Span(Protocol):
@@ -44,60 +34,91 @@ class Span(Protocol):
         ...
 
 
-class Tracing(Protocol):
-    """What `moothall.serving.telemetry.instrument` switches on."""
+class Tracing(ABC):
+    """What agents, models and spaces report to; OpenTelemetry's is switched on by `instrument`.
 
+    Its methods begin spans and pass them on; those of the class itself do nothing while it is off.
+    """
+
+    HEADERS: ClassVar[tuple[str, ...]] = ("traceparent", "tracestate")
+    """The headers of a trace."""
+
+    @staticmethod
+    def set_active(tracing: Tracing | None) -> None:
+        """Have this process report to one from now on; None reports nothing."""
+        global active
+        active = tracing
+
+    @staticmethod
+    def join_trace(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
+        """Return a `with` block whose spans belong to the trace that a request's headers state."""
+        if active is None:
+            return nullcontext()
+        texts = {name.decode("latin-1").lower(): each.decode("latin-1") for name, each in headers}
+        trace = {name: texts[name] for name in Tracing.HEADERS if name in texts}
+        return active.joining(trace) if trace else nullcontext()
+
+    @staticmethod
+    def carry() -> Callable[[], None] | None:
+        """Return what makes the current span the current one of another task; None without one."""
+        return None if active is None else active.carrying()
+
+    @staticmethod
+    def trace_headers() -> dict[str, str]:
+        """Return the headers by which a server of another process joins the current trace."""
+        return {} if active is None else active.current_headers()
+
+    @abstractmethod
     def reply(self, agent: Any, request: Any) -> Span:
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
-        ...
 
+    @abstractmethod
     def chat(self, model: Any, request: Any) -> Span:
         """Begin the span of a call of a model."""
-        ...
 
+    @abstractmethod
     def tool(self, agent: Any, call: Any, key: str) -> Span:
         """Begin the span of a call of an action."""
-        ...
 
+    @abstractmethod
     def workflow(self, name: str, record: Any) -> Span:
         """Begin the span of the run of an orchestrator, such as a society."""
-        ...
 
+    @abstractmethod
     def retrieval(self, source: str, query: Any) -> Span:
         """Begin the span of a search in a source, such as a folder."""
-        ...
 
+    @abstractmethod
     def part(self, name: str, agent: Any, key: str) -> Span:
         """Begin the span of a step of research, such as `plan`, or of a society."""
-        ...
 
+    @abstractmethod
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""
-        ...
 
+    @abstractmethod
     def handling(self, delivery: Any) -> Span:
         """Begin the span of a message that is handled."""
-        ...
 
+    @abstractmethod
     def outgoing(self, envelope: Any) -> Any:
         """Return a message with the context that its receiver continues in `meta`."""
-        ...
 
+    @abstractmethod
     def answering(self, delivery: Any) -> dict[str, Any] | None:
         """Return the `meta` of the answer to a message."""
-        ...
 
-    def carry(self) -> Callable[[], None]:
+    @abstractmethod
+    def carrying(self) -> Callable[[], None]:
         """Return what makes the current span the current one of another task, to its end."""
-        ...
 
+    @abstractmethod
     def joining(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
         """Make what begins in a `with` block part of the trace that a request states."""
-        ...
 
-    def trace_headers(self) -> dict[str, str]:
-        """Return the headers by which a server of another process joins the current trace."""
-        ...
+    @abstractmethod
+    def current_headers(self) -> dict[str, str]:
+        """Return the headers of the current trace."""
 
 
 active: Tracing | None = None
@@ -106,31 +127,6 @@ active: Tracing | None = None
 
 Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling"]
 """A method of `Tracing` that begins a span."""
-
-TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
-"""The headers of a trace."""
-
-
-def join_trace(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
-    """Return a `with` block whose spans belong to the trace that a request's headers state."""
-    if active is None:
-        return nullcontext()
-    by_name = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
-    trace = {each: by_name[each] for each in TRACE if each in by_name}
-    return active.joining(trace) if trace else nullcontext()
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def searches(source: str) -> Callable[[F], F]:
-    """Mark the function of an action as a search in a source, which has a span of its own."""
-
-    def mark(function: F) -> F:
-        function.searches = source  # type: ignore[attr-defined]
-        return function
-
-    return mark
 
 
 def source_of(action: Any) -> str | None:
@@ -198,6 +194,16 @@ class WorkSpan:
     def __init__(self, kind: Kind, *subject: Any) -> None:
         self._span: Span | None = None if active is None else getattr(active, kind)(*subject)
 
+    @staticmethod
+    def searches(source: str) -> Callable[[F], F]:
+        """Mark the function of an action as a search in a source, which has a span of its own."""
+
+        def mark(function: F) -> F:
+            function.searches = source  # type: ignore[attr-defined]
+            return function
+
+        return mark
+
     async def hold(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work within it, which ends it."""
         return await (work() if self._span is None else traced(self._span, work))
@@ -222,22 +228,6 @@ def with_trace(envelope: Any) -> Any:
 def answer_meta(delivery: Any) -> dict[str, Any] | None:
     """Return the `meta` of the answer to a message."""
     return None if active is None else active.answering(delivery)
-
-
-def carry() -> Callable[[], None] | None:
-    """Return what makes the current span the current one of another task; None without one."""
-    return None if active is None else active.carry()
-
-
-def trace_headers() -> dict[str, str]:
-    """Return the headers by which a server of another process joins the current trace."""
-    return {} if active is None else active.trace_headers()
-
-
-def set_tracing(tracing: Tracing | None) -> None:
-    """Have the package report to this from now on; None reports nothing."""
-    global active
-    active = tracing
 
 
 async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:

@@ -19,10 +19,10 @@ from moothall.build import (
     SearchWords,
     SQLiteFile,
     SQLitePool,
+    WorkSpan,
     check_integer,
     escaped,
     guard,
-    tracing,
 )
 from moothall.research.findings import Resource, Section, is_place
 from moothall.research.folder.files import (
@@ -156,7 +156,7 @@ def search_folder(
     files = FolderIndex(path, index, pattern, base)
     excluded = excluded_paths(exclude, files.root)
 
-    @tracing.searches(os.path.basename(files.root))
+    @WorkSpan.searches(os.path.basename(files.root))
     def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
         """Search the files of a folder for the passages that answer a question best.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from moothall import Action, MissingExtra, SearchError
-from moothall.build import Language, SearchWords, check_integer, one_line, tracing
+from moothall.build import Language, SearchWords, WorkSpan, check_integer, one_line
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import mark_raised
@@ -58,7 +58,7 @@ def search_arxiv(
     check_integer("search_arxiv: results", results)
     service = SearchService("search_arxiv", "arXiv", url, timeout_s, delay_s)
 
-    @tracing.searches("arxiv")
+    @WorkSpan.searches("arxiv")
     async def search(query: str) -> list[Resource]:
         """Search arXiv for preprints of physics, mathematics, computer science and more.
 
@@ -109,7 +109,7 @@ def search_crossref(
     check_integer("search_crossref: results", results)
     service = SearchService("search_crossref", "Crossref", url, timeout_s)
 
-    @tracing.searches("crossref")
+    @WorkSpan.searches("crossref")
     async def search(query: str) -> list[Resource]:
         """Search Crossref for articles, books and conference papers.
 

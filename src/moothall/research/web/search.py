@@ -14,12 +14,12 @@ from moothall import Action, ConfigError, MissingExtra, PageError, SearchError
 from moothall.build import (
     AllowedHosts,
     ServerURL,
+    WorkSpan,
     call_user,
     check_integer,
     check_seconds,
     error_text,
     one_line,
-    tracing,
 )
 from moothall.research.findings import Resource
 from moothall.research.reading.encodings import plain_text
@@ -74,7 +74,7 @@ def search_web(
     else:
         ask = _ddgs(results, region, timeout_s, scope.range)
 
-    @tracing.searches("web")
+    @WorkSpan.searches("web")
     async def search(query: str) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
 

@@ -17,8 +17,8 @@ from moothall.build import (
     HTTPError,
     HTTPResponse,
     ServerURL,
+    Tracing,
     one_line,
-    tracing,
 )
 from moothall.models import HeadersLike
 from moothall.serving.a2a.wire import CARD_PATH, TOO_MANY, VERSION
@@ -163,7 +163,7 @@ class Server:
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> HTTPResponse:
         while True:
-            all_headers = {**tracing.trace_headers(), **headers}
+            all_headers = {**Tracing.trace_headers(), **headers}
             try:
                 response = await self._client.request(
                     method, url, headers=all_headers, body=body, stream=stream

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from moothall.build import tracing
+from moothall.build import Tracing
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.callers import LOCAL, NO_CALLER, Callers, note_caller
 from moothall.serving.doors.checks import (
@@ -117,7 +117,7 @@ class DoorGuard:
             return
         if self._begin is not None:
             await self._begin()
-        with tracing.join_trace(scope["headers"]):
+        with Tracing.join_trace(scope["headers"]):
             await self.app(scope, replayed(body, receive), _unbuffered(send))
 
     def _check(self, scope: Scope, path: str) -> str:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from moothall import Event, MoothallError, NoSuchRun, StateError
-from moothall.build import Thread, ToolCall, one_line, tracing
+from moothall.build import Thread, ToolCall, Tracing, one_line
 from moothall.journal import REASONS, Entry, Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
@@ -162,7 +162,7 @@ class MCPDoor:
         says = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if says else None
         job = MCPCall(*job_args, can_ask(ctx), run_id)
-        with refusals(), tracing.join_trace(trace_headers):
+        with refusals(), Tracing.join_trace(trace_headers):
             self._begin(job, is_new=True)
         return await self._followed(ctx, job)
 

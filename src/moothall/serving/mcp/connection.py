@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from moothall import ActionError, Later, MCPServerError, MoothallError, SpaceClosed
-from moothall.build import LoopThread, one_line, tracing
+from moothall.build import LoopThread, Tracing, one_line
 from moothall.serving.mcp.listing import ServerOffer, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
@@ -99,7 +99,7 @@ class ServerConnection:
         """
         answer = asyncio.get_running_loop().create_future()
         request = ServerRequest(send, label, answer, ask, caller)
-        request.trace = tracing.carry()
+        request.trace = Tracing.carry()
         self._thread.call_soon(self._take, request)
         try:
             return await request.answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall import MCPServerError
-from moothall.build import ServerURL, one_line, tracing
+from moothall.build import ServerURL, Tracing, one_line
 from moothall.serving.mcp.process import MAX_LINE
 from moothall.serving.mcp.target import checked_headers
 
@@ -89,7 +89,7 @@ def _trace_in(body: bytes) -> dict[str, str]:
         return {}
     try:
         meta = json.loads(body)["params"]["_meta"]
-        return {each: str(meta[each]) for each in tracing.TRACE if each in meta}
+        return {each: str(meta[each]) for each in Tracing.HEADERS if each in meta}
     except (ValueError, RecursionError, LookupError, TypeError):
         return {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from moothall import ConfigError, MissingExtra
-from moothall.build import check_boolean, tracing
+from moothall.build import Tracing, check_boolean
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -57,9 +57,9 @@ def instrument(
     MissingExtra.unless("telemetry", "otel", "opentelemetry")
     from moothall.serving.telemetry.spans import Telemetry
 
-    tracing.set_tracing(Telemetry(tracer_provider, meter_provider, content))
+    Tracing.set_active(Telemetry(tracer_provider, meter_provider, content))
 
 
 def uninstrument() -> None:
     """Make no more spans and metrics; spans that have begun are still ended."""
-    tracing.set_tracing(None)
+    Tracing.set_active(None)

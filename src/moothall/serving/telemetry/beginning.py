@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from moothall.build import log_failure, tracing
+from moothall.build import Tracing, log_failure
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.scope import SCOPE, OpenSpan, SpanScope, logger
 
@@ -72,7 +72,7 @@ class DerivedIds:
         return bool(other is not None and other())
 
 
-class SpanStarter:
+class SpanStarter(Tracing):
     """Begins spans with one provider's tracer, and measures with another's meter."""
 
     def __init__(
@@ -108,7 +108,7 @@ class SpanStarter:
             self._known_tracer = tracer
         return tracer  # type: ignore[no-any-return]
 
-    def carry(self) -> Callable[[], None]:
+    def carrying(self) -> Callable[[], None]:
         """Return what makes the current span the current one of another task, to its end."""
         scope, around = SCOPE.get(), otel_context.get_current()
 
@@ -127,8 +127,8 @@ class SpanStarter:
         finally:
             otel_context.detach(token)
 
-    def trace_headers(self) -> dict[str, str]:
-        """Return the headers by which a server of another process joins the current trace."""
+    def current_headers(self) -> dict[str, str]:
+        """Return the headers of the current trace."""
         scope, headers = SCOPE.get(), dict[str, str]()
         around = otel_context.get_current() if scope is None else scope.parent()
         _W3C.inject(headers, around)
@@ -184,11 +184,11 @@ def trace_headers(span: OpenSpan) -> dict[str, str]:
 
 def context_of(meta: Mapping[str, Any], context: Context) -> Context | None:
     """Return the context in a message's `meta` or a run's record; None if none is valid."""
-    stated_headers = {each: meta[each] for each in tracing.TRACE if isinstance(meta.get(each), str)}
-    if not stated_headers:
+    headers = {each: meta[each] for each in Tracing.HEADERS if isinstance(meta.get(each), str)}
+    if not headers:
         return None
     empty = trace.set_span_in_context(trace.INVALID_SPAN, context)
-    context_found = _W3C.extract(stated_headers, empty)
+    context_found = _W3C.extract(headers, empty)
     return (
         context_found if trace.get_current_span(context_found).get_span_context().is_valid else None
     )

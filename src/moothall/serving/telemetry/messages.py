@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 from opentelemetry.trace import SpanKind
 
-from moothall.build import Envelope, tracing
+from moothall.build import Envelope, Tracing
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.beginning import SpanStarter, context_of, trace_headers
 from moothall.serving.telemetry.ids import span_id_of
@@ -27,7 +27,7 @@ class MessageSpans(SpanStarter):
     def outgoing(self, envelope: Envelope) -> Envelope:
         """Return a message with the context that its receiver continues in `meta`."""
         meta = envelope.meta
-        if meta is not None and tracing.TRACE[0] in meta:
+        if meta is not None and Tracing.HEADERS[0] in meta:
             return envelope
         attributes: dict[str, Any] = {
             names.MESSAGING_SYSTEM: names.SCOPE,
@@ -70,7 +70,7 @@ class MessageSpans(SpanStarter):
         if id:
             attributes[names.MESSAGING_ID] = id
         meta = envelope.meta or {}
-        trace_parent = meta.get(tracing.TRACE[0])
+        trace_parent = meta.get(Tracing.HEADERS[0])
         context = context_of(meta, otel_context.get_current())
         ids = None
         if context is not None and is_durable:  # a message that is delivered again has the same ids

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry(MessageSpans):
-    """Makes the spans and metrics; what `moothall.foundation.tracing` reports to while it is on."""
+    """Makes the spans and metrics; what `instrument` sets active."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from moothall import Agent, JournalError, ModelError, ModelReply, MoothallError
 from moothall.budget import Budget
-from moothall.build import NULL_RECORD, Record, StepHandle, completed, error_text, tracing
+from moothall.build import NULL_RECORD, Record, StepHandle, WorkSpan, completed, error_text
 from moothall.journal import Entry
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -37,7 +37,7 @@ class CitizenModelCalls:
         self.once = once  # whether the same prompts in a step share one answer
         self.step: int = 0
         self.calls: int = 0
-        self.span: tracing.WorkSpan | None = None  # of the step that is being taken
+        self.span: WorkSpan | None = None  # of the step that is being taken
         self.prompts: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self.unused: str = ""

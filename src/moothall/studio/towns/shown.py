@@ -87,9 +87,9 @@ def whereabouts_of(society: Society) -> Whereabouts:
     side = math.isqrt(max(0, len(ids) - 1)) + 1
     x: list[float | None] = [float(number % side) for number in range(len(ids))]
     y: list[float | None] = [float(number // side) for number in range(len(ids))]
-    acts = Whereabouts._field_defaults["acts"]
     nowhere: list[str | None] = [None] * len(ids)
-    return Whereabouts(society.number, ids, x, y, nowhere, [acts.index("other")] * len(ids))
+    in_square = Whereabouts(society.number, ids, x, y, nowhere, [])
+    return in_square._replace(act=[in_square.acts.index("other")] * len(ids))
 
 
 class ModelMap:
