@@ -26,6 +26,7 @@ from moothall.society.kernel.variables import (
     unwritten,
 )
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
+from moothall.society.population.books import RowBooks
 from moothall.society.population.changing import settle_ids
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
@@ -263,10 +264,10 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
 # -- the columns of a population -------------------------------------------------------------------
 
 
-def _arrays_of(society: Steps) -> dict[str, Any]:
+def _arrays_of(society: Steps) -> dict[str, Array]:
     """Return the complete state of a population between two steps, as arrays by name."""
     population: Any = society.population
-    books: Any = society.books
+    books = society.books
     arrays = {
         f"column.{name}": _used(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
@@ -328,7 +329,9 @@ def _put(population: Population, arrays: dict[str, Array]) -> None:
             population.arrays[name] = values.copy()  # a column of several values has grown
 
 
-def _network_of(population: Population, arrays: dict[str, Array], nodes: Any) -> Network | None:
+def _network_of(
+    population: Population, arrays: dict[str, Array], nodes: dict[str, Any]
+) -> Network | None:
     """Return the network of a state: the first one, or one that a step has put in its place."""
     if "network.starts" not in arrays:
         return population.first_network
@@ -350,9 +353,9 @@ def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
     settle_ids(population, ids)
 
 
-def _put_answers(books: Any, arrays: dict[str, Array]) -> None:
+def _put_answers(books: RowBooks, arrays: dict[str, Array]) -> None:
     """Restore saved answers and messages into books."""
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, dict[str, Array]] = {}
     if "message.receiver" in arrays:
         books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))
     books.population.strangers = json.loads(arrays["strangers"].tobytes())
@@ -380,7 +383,7 @@ def _array_rows(arrays: dict[str, Array], keep: Callable[[bytes], str]) -> list[
     return rows
 
 
-def _read(rows: Iterable[list[Any]], stored: Callable[[str], bytes]) -> dict[str, Any]:
+def _read(rows: Iterable[list[Any]], stored: Callable[[str], bytes]) -> dict[str, Array]:
     """Read arrays that `_array_rows` wrote."""
     arrays = {}
     for name, dtype, shape, parts in rows:

@@ -28,6 +28,7 @@ from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
 from moothall.society.population.messages import is_heard_whole, messages_of
 from moothall.society.population.population import Population
+from moothall.society.steps import Steps
 
 MANY: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
@@ -124,25 +125,25 @@ class Citizens(Sequence[Any]):
         return iter([mailbox.agent for mailbox in self._society.mailboxes])
 
 
-def mailboxes_beside(society: Any) -> list[SocietyMailbox]:
+def mailboxes_beside(society: Steps) -> list[SocietyMailbox]:
     """Return the mailboxes of agents that are no citizens, in order of id."""
     mailboxes = society.mailboxes
-    if len(mailboxes) == len(society.population.agents):
+    if len(mailboxes) == len(society.books.population.agents):
         return []
     return [each for each in mailboxes if not isinstance(each.agent, CitizenAgent)]
 
 
-def ids_of(society: Any) -> list[str]:
+def ids_of(society: Steps) -> list[str]:
     """Return the ids of rows, and then of agents that are no citizens."""
-    return [*society.population.all_ids(), *(each.id for each in mailboxes_beside(society))]
+    return [*society.books.population.all_ids(), *(each.id for each in mailboxes_beside(society))]
 
 
 # -- agents made of rows ---------------------------------------------------------------------------
 
 
-def look_at(society: Any, rows: Iterable[int]) -> None:
+def look_at(society: Steps, rows: Iterable[int]) -> None:
     """Make some rows agents."""
-    population: Population = society.population
+    population: Population = society.books.population
     for row in dict.fromkeys(rows):
         if row in population.agents:
             continue
@@ -155,9 +156,9 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
             society.new_agent_rows.append(row)
 
 
-async def look_at_in_turn(society: Any, ids: Iterable[str]) -> None:
+async def look_at_in_turn(society: Steps, ids: Iterable[str]) -> None:
     """Make agents of some citizens, where others have their turns on the loop meanwhile."""
-    population: Population = society.population
+    population: Population = society.books.population
     # By id: who leaves meanwhile renumbers the rows.
     for number, id in enumerate([*ids], 1):
         if (row := population.find_row(id)) is not None:
@@ -166,18 +167,18 @@ async def look_at_in_turn(society: Any, ids: Iterable[str]) -> None:
             await asyncio.sleep(0)
 
 
-def look_at_all(society: Any) -> None:
+def look_at_all(society: Steps) -> None:
     """Make all rows agents."""
     society.router.at_own_work = True  # many agents take seconds
     try:
-        look_at(society, range(len(society.population)))
+        look_at(society, range(len(society.books.population)))
     finally:
         society.router.at_own_work = False
 
 
-def everyone(society: Any) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
+def everyone(society: Steps) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
     """Yield the id, the name and the status of each citizen, in id order."""
-    population: Population = society.population
+    population: Population = society.books.population
     for row, id in enumerate(population.ids.tolist()):
         agent = population.agents.get(row)
         if agent is not None:
@@ -187,31 +188,31 @@ def everyone(society: Any) -> Iterator[tuple[str | int, str | None, dict[str, An
             yield id, name_of(population, row), status
 
 
-def members(society: Any) -> Iterator[tuple[str, Agent]]:
+def members(society: Steps) -> Iterator[tuple[str, Agent]]:
     """Yield the id of each citizen, and the agent that it is or would be."""
-    population: Population = society.population
+    population: Population = society.books.population
     as_agent = CitizenAgent(0, blocks=_blocks_of(population))
     for row, id in enumerate(population.all_ids()):
         yield id, population.agents.get(row, as_agent)
     yield from ((each.id, each.agent) for each in mailboxes_beside(society))
 
 
-def _agent_of(society: Any, row: int) -> Any:
+def _agent_of(society: Steps, row: int) -> Any:
     """Return a new agent with the status of a row."""
-    population: Population = society.population
+    population: Population = society.books.population
     name, memory = name_of(population, row), CitizenMemory(_status_of(society, row))
     return CitizenAgent(
         int(population.ids[row]), name, memory=memory, blocks=_blocks_of(population)
     )
 
 
-def _blocks_of(population: Population) -> list[Any]:
+def _blocks_of(population: Population) -> list[object]:
     return [type(each)(block_params=each.params) for each in population.blocks]
 
 
-def _status_of(society: Any, row: int) -> dict[str, Any]:
+def _status_of(society: Steps, row: int) -> dict[str, Any]:
     """Return the status of a row."""
-    population: Population = society.population
+    population: Population = society.books.population
     status = population.status_of(row)
     if society.number == 0 and society.want_tables is None:
         profile, school = status["profile"], population.of_kind("school", 1)
@@ -222,9 +223,9 @@ def _status_of(society: Any, row: int) -> dict[str, Any]:
     return status
 
 
-def _inbox_of(society: Any, row: int) -> tuple[Sequence[Answer], Sequence[Sent]]:
+def _inbox_of(society: Steps, row: int) -> tuple[Sequence[Answer], Sequence[Sent]]:
     """Return the answers and the messages of a row, which it has no more after its turn."""
-    if society.want_tables is not None or row in society.population.agents:
+    if society.want_tables is not None or row in society.books.population.agents:
         return (), ()
     return answers_of(society.books, row), messages_of(society, row)
 
@@ -232,13 +233,13 @@ def _inbox_of(society: Any, row: int) -> tuple[Sequence[Answer], Sequence[Sent]]
 # -- what rows cannot do ---------------------------------------------------------------------------
 
 
-async def make_ready(society: Any) -> None:
+async def make_ready(society: Steps) -> None:
     """Make agents of rows that could not live the step, or hear what is said."""
     if society.want_tables is None:
         for each in society.interventions:
             if (each.status or each.tell) and each.falls_in(society.number, society.clock):
                 await look_at_in_turn(society, _changed_by(society, each))
-    population: Population = society.population
+    population: Population = society.books.population
     while 0 < len(population.agents) < len(population):
         society.router.thread.drain()
         sent = [each for each in society.router.sent if not is_heard_whole(population, each)]
@@ -248,10 +249,11 @@ async def make_ready(society: Any) -> None:
         await look_at_in_turn(society, population.all_ids() if BROADCAST in to else to)
 
 
-def _changed_by(society: Any, intervention: Intervention) -> list[str]:
+def _changed_by(society: Steps, intervention: Intervention) -> list[str]:
     """Return the citizens whose columns could not hold what an intervention says."""
-    population, books, citizens = society.population, society.books, intervention.citizens
-    rows: Any = range(len(population))
+    books, citizens = society.books, intervention.citizens
+    population: Population = books.population
+    rows: Iterable[int] = range(len(population))
     if isinstance(citizens, list):
         rows = [row for id in citizens if (row := population.find_row(id)) is not None]
     try:
@@ -271,12 +273,12 @@ def _changed_by(society: Any, intervention: Intervention) -> list[str]:
 # -- what is told of all ---------------------------------------------------------------------------
 
 
-def state_of(society: Any) -> dict[str, Any]:
+def state_of(society: Steps) -> dict[str, Any]:
     """Return the state that a society has once all are agents, and in `rows` what keeps them rows.
 
     A society of agents loads it, too, such as one with a model, which leaves out `rows`.
     """
-    population: Population = society.population
+    population: Population = society.books.population
     agents = {each.rank: checkpoint.agent_json(each) for each in society.mailboxes}
     like: dict[str, Any] = {}  # what all rows have in common
     for row, id in enumerate(population.all_ids()):
@@ -303,16 +305,16 @@ def state_of(society: Any) -> dict[str, Any]:
     return {**checkpoint.state_of(society, ordered), "rows": rows}
 
 
-def load(society: Any, state: Any) -> None:
+def load(society: Steps, state: Any) -> None:
     """Load a state; who was a row is one again."""
     rows = state.get("rows") if isinstance(state, dict) else None
     try:
         # Columns have the numbers of places, agents their ids.
-        if rows is None or rows["places"] != [*society.population.places]:
+        if rows is None or rows["places"] != [*society.books.population.places]:
             look_at_all(society)
         else:
             agents = {*rows["agents"]}
-            agent_rows = map(society.population.find_row, agents)
+            agent_rows = map(society.books.population.find_row, agents)
             look_at(society, sorted(row for row in agent_rows if row is not None))
             ours = [each for each in state["agents"] if each["id"] in agents]
             state = {**state, "agents": ours, "columns": rows["columns"]}

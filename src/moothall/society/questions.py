@@ -73,7 +73,7 @@ _CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop do
 _AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits
 
 
-Whom: TypeAlias = Iterable[str | int] | Mapping[str, Any] | Callable[[Respondent], Any] | None
+Whom: TypeAlias = Iterable[str | int] | Mapping[str, Any] | Callable[[Respondent], object] | None
 """Whom a survey asks: ids, values of a status, or what is true of a `Respondent`; all if None."""
 
 
@@ -98,7 +98,7 @@ class Experiments(Steps):
         mailbox: Mailbox = self.loop_thread.call(super().attach, agent)
         return mailbox
 
-    async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
+    async def _from_outside(self, function: Callable[..., Any], *args: object) -> Any:
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self.start_loop()
         if LoopThread.is_here():

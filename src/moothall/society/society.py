@@ -491,7 +491,7 @@ class Society(Experiments):
             await to_its_end(asyncio.to_thread(tables.end, self, complete=True))
 
     async def _tell(
-        self, progress: Callable[[dict[str, Any]], Any] | None, row: dict[str, Any]
+        self, progress: Callable[[dict[str, Any]], object] | None, row: dict[str, Any]
     ) -> None:
         if progress is None:
             return

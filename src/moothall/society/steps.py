@@ -19,7 +19,7 @@ from moothall.build import Delivery, Mailbox, Router, Space, WorkSpan
 from moothall.society.blocks.row_block import check_for_agents
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
-from moothall.society.columns.want_table import Say
+from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import CITY, Service, Submission
@@ -35,7 +35,7 @@ from moothall.society.kernel.router import (
     SocietyRouter,
 )
 from moothall.society.kernel.variables import Token
-from moothall.society.kernel.wants import Move, Pay, help_of, want_of
+from moothall.society.kernel.wants import Move, Pay, Want, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
 from moothall.society.population.books import RowBooks
@@ -75,7 +75,9 @@ class Steps(Space):
     interceptors: tuple[Interceptor, ...] = ()
     _in_step = False
     in_columns: bool = False  # whether citizens live in columns by the society's own choice
-    want_tables: dict[Any, Any] | None = None  # what rows want, while agents have their turns
+    want_tables: dict[type[Want], Table] | None = (
+        None  # what rows want, while agents have their turns
+    )
     broken: str = ""  # why no further step can be taken
     unwritten: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
 
@@ -123,7 +125,7 @@ class Steps(Space):
             early = router.collect(self.interceptors)  # messages sent since the last step
             early = self._in_turn(early)
             delivered = router.deliver(early)
-            tables: dict[Any, Any] = {}
+            tables: dict[type[Want], Table] = {}
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
@@ -228,7 +230,7 @@ class Steps(Space):
             raise StateError(f"all {len(citizens):,} citizens failed in the first step: {faults}")
 
     def _commit(
-        self, delivered: int, to_services: list[Sent], tables: dict[Any, Any]
+        self, delivered: int, to_services: list[Sent], tables: dict[type[Want], Table]
     ) -> dict[str, Any]:
         """Run the commit stage: settle, write, deliver; return the row of metrics."""
         router, books = self.router, self.books
@@ -278,7 +280,7 @@ class Steps(Space):
         self.clock = self.clock.after()
         return row
 
-    def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
+    def _settle(self, to_services: list[Sent], tables: dict[type[Want], Table]) -> None:
         """Settle the wants of agents, of rows (in `tables`) and of messages to services."""
         router = self.router
         wanting, router.wanting = router.wanting, []

@@ -56,14 +56,16 @@ class AnswerKind(NamedTuple):
 
     expected: str  # in an error, with the choices as {}
     schema: Callable[[Question], dict[str, Any]]
-    fits: Callable[[Question, Any], bool]  # whether a value is one, but for the bounds
+    fits: Callable[[Question, object], bool]  # whether a value is one, but for the bounds
     has_choices: bool = False
     has_bounds: bool = False
     measured_as: Literal["mean", "share", ""] = "share"  # in an experiment; of each choice
     label: str = ""  # on a page; empty for one that a page does not offer
-    offered: Callable[[Question], Sequence[Any]] = lambda question: ()  # as a page counts answers
+    offered: Callable[[Question], Sequence[object]] = (
+        lambda question: ()
+    )  # as a page counts answers
     # The answer that stands for a share, from 0 to 1, of a need or an opinion.
-    by_share: Callable[[Question, float], Any] = lambda question, share: None
+    by_share: Callable[[Question, float], object] = lambda question, share: None
 
 
 def _nearest_choice(question: Question, share: float) -> str:
@@ -144,7 +146,7 @@ class Question:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    by: Callable[[Respondent], Any] | None = None
+    by: Callable[[Respondent], object] | None = None
 
     kinds: ClassVar[Mapping[str, AnswerKind]] = _KINDS
 
@@ -204,7 +206,7 @@ class Question:
         expected = self.kinds[self.kind].expected.format(", ".join(self.choices))
         return f"{self.id}: must be {expected}{bounds}, got {one_line(repr(value), 80)}"
 
-    def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
+    def by_rule(self, respondent: Respondent) -> tuple[object, str]:
         """Return the rule's answer and "", or None and why there is no usable answer."""
         if self.by is None:
             return None, f"{self.id}: the question has no rule, `by`"
@@ -351,5 +353,5 @@ def _percent(thousandths: int) -> str:
     return f"{thousandths / 10:.0f} %"
 
 
-def _is_number(value: float | None) -> bool:
+def _is_number(value: object) -> bool:
     return type(value) is int or (type(value) is float and math.isfinite(value))

@@ -61,7 +61,7 @@ class Tables:
         self._from: int | None = None
         self._where_from: int | None = None
         self._prompts: dict[str, str] = {}
-        self._messages: list[tuple[Any, ...]] = []
+        self._messages: list[tuple[object, ...]] = []
         with writing_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -320,14 +320,14 @@ def _size_before(path: Path, step: int) -> int:
     return size
 
 
-def _attributes(status: Mapping[str, object]) -> dict[str, Any]:
+def _attributes(status: Mapping[str, object]) -> dict[str, object]:
     """Return the values of a citizen's profile that a cell can hold."""
     profile = status.get("profile")
     items = profile.items() if isinstance(profile, Mapping) else ()
     return {key: each for key, each in items if isinstance(each, str | int | float)}
 
 
-def _alike(values: list[Any]) -> list[Any]:
+def _alike(values: list[object]) -> list[object]:
     """Return the cells of a column as they are if they are of one type, else as texts."""
     kinds = {type(each) for each in values if each is not None}
     if len(kinds) < 2:
@@ -335,7 +335,7 @@ def _alike(values: list[Any]) -> list[Any]:
     return [None if each is None else str(each) for each in values]
 
 
-def _cells(status: Mapping[str, Any]) -> dict[str, Any]:
+def _cells(status: Mapping[str, Any]) -> dict[str, object]:
     """Return a citizen's values by column."""
     flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
     for name, value in flat.items():
@@ -344,7 +344,7 @@ def _cells(status: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _plain(values: Any, texts: Sequence[str | None] | None) -> list[Any]:
+def _plain(values: Any, texts: Sequence[str | None] | None) -> list[object]:
     """Return values as a list, with the texts in place of their numbers."""
     listed: list[Any] = values if isinstance(values, list) else values.tolist()
     return listed if texts is None else [texts[number] for number in listed]

@@ -34,7 +34,9 @@ def rows_of(
     """
     places, ids, place, to, *_, act = places_and_acts(society)
     names = [*places, None]
-    columns = [(np.where(each < 0, len(places), each), names) for each in (place, to)]
+    columns: list[tuple[Array, list[str | None] | None]] = [
+        (np.where(each < 0, len(places), each), names) for each in (place, to)
+    ]
     columns += [act, *(_value(society, each) for each in values)]
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)
@@ -65,7 +67,7 @@ def types_of(society: Steps, values: Sequence[str]) -> dict[str, str]:
     return TYPES | dict(zip(values, kinds, strict=True))
 
 
-def _value(society: Steps, path: str) -> tuple[Array, Any]:
+def _value(society: Steps, path: str) -> tuple[Array, list[str | None] | None]:
     """Return a value of each citizen: numbers, NaN for none; or numbers of texts, and these."""
     if (population := society.rows) is not None:
         texts, values = population.texts_of(path), population.columns[path]
@@ -84,7 +86,11 @@ def _value(society: Steps, path: str) -> tuple[Array, Any]:
 
 
 def _csv(
-    step: int, ids: Array, coded: Iterable[tuple[Any, Any]], arrow: Any, values: Sequence[str]
+    step: int,
+    ids: Array,
+    coded: Iterable[tuple[Array, list[str | None] | None]],
+    arrow: Any,
+    values: Sequence[str],
 ) -> bytes:
     """Return rows as CSV; `coded` has each column's numbers, and the texts that these number."""
     if arrow is None:
@@ -179,7 +185,7 @@ class Trajectories:
         else:
             yield from (row for row in self if row[name] == value)
 
-    def _parts(self) -> Iterator[dict[str, list[Any]]]:
+    def _parts(self) -> Iterator[dict[str, list[object]]]:
         """Yield the table in parts, each as columns."""
         if self.path.suffix == ".parquet":
             parquet = import_package("pyarrow.parquet", "a table of results", "tables")
@@ -207,7 +213,7 @@ class Trajectories:
                 yield {name: [each] for name, each in zip(names, cells, strict=True)}
 
 
-def _read(cell: str) -> Any:
+def _read(cell: str) -> float | str | None:
     """Return the number or the text of a cell; None of an empty one."""
     try:
         return float(cell) if cell else None

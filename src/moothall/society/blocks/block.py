@@ -22,11 +22,8 @@ from moothall.society.columns.row_part import Moment
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import prompt_context
-from moothall.society.kernel.perception import RULES, Perception, item_of
+from moothall.society.kernel.perception import RULES, Item, Perception, item_of
 from moothall.society.kernel.wants import Want, action_of
-
-Item = dict[str, Any]
-"""An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
 
 
 class CitizenBlockParams(BlockParams):

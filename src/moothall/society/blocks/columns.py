@@ -8,6 +8,7 @@ from moothall import ConfigError
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
+from moothall.society.kernel.perception import Item
 
 DO_BITS: Final = 3
 """The bits of an activity in a plan item. With one more, states of societies in columns that were
@@ -141,7 +142,7 @@ def plan_to_status(self: object, population: Register, row: int, status: dict[st
     arrays = population.arrays
     now = int(arrays["plan_now"][row])
     kinds = () if population.city is None else population.city.kinds()
-    plan: list[dict[str, Any]] = []
+    plan: list[Item] = []
     begins, live = 0, False
     for slot in range(SLOTS):
         packed = int(arrays["plan"][row, slot])
@@ -216,9 +217,7 @@ def plan_from_status(self: object, population: Register, row: int, status: dict[
             arrays["item_until"][row] = begins
 
 
-def _where(
-    population: Register, row: int, item: dict[str, Any], kinds: dict[str, int]
-) -> tuple[int, int]:
+def _where(population: Register, row: int, item: Item, kinds: dict[str, int]) -> tuple[int, int]:
     """Return the code of an item's place, and the number of the place (−1: none)."""
     where = item["where"]
     if where is None:

@@ -194,7 +194,7 @@ def hours_of(
     )
 
 
-def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Array, Array, Array]:
+def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[list[str], Array, Array, Array]:
     """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
     kinds = town.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
@@ -218,10 +218,10 @@ def _piece(
     params: Any,
     rows: Rows,
     ids: Array,
-    start: Any,
+    start: Array,
     end: Array,
-    choice: tuple[Any, Array, Array, Array],
-    is_child: Any,
+    choice: tuple[list[str], Array, Array, Array],
+    is_child: Array,
 ) -> tuple[Array, Array, Array]:
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step

@@ -35,6 +35,7 @@ from moothall.society.arrays import Array, np
 from moothall.society.blocks.block import CitizenBlockParams
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import draw_below
+from moothall.society.kernel.perception import Item
 
 HOUR: Final = 3600
 SLOT: Final = 900
@@ -118,9 +119,9 @@ class HoursParams(CitizenBlockParams):
 class Windows(NamedTuple):
     """The open quarters of an hour of places, (quarters, places)."""
 
-    next: Any  # the next open quarter; the day's first if there is no later one
-    open_ahead: Any  # how many open ones follow, itself included
-    open_before: Any  # how many open ones go before it
+    next: Array  # the next open quarter; the day's first if there is no later one
+    open_ahead: Array  # how many open ones follow, itself included
+    open_before: Array  # how many open ones go before it
     any: Any  # whether the place opens at all
 
 
@@ -142,18 +143,18 @@ def windows(is_open: Array) -> Windows:
 class Day(NamedTuple):
     """The hours of a day, an array each, in seconds after midnight."""
 
-    sleep_start: Any  # when sleep begins that ends with `wake`
-    wake: Any
-    bed: Any
-    duty: Any  # NONE, WORK or STUDY
-    begins: Any
-    ends: Any
-    remote: Any  # whether the duty is done at home
-    breakfast: Any  # how long it lasts, as the other meals
-    lunch_at: Any
-    lunch: Any
-    dinner_at: Any
-    dinner: Any
+    sleep_start: Array  # when sleep begins that ends with `wake`
+    wake: Array
+    bed: Array
+    duty: Array  # NONE, WORK or STUDY
+    begins: Array
+    ends: Array
+    remote: Array  # whether the duty is done at home
+    breakfast: Array  # how long it lasts, as the other meals
+    lunch_at: Array
+    lunch: Array
+    dinner_at: Array
+    dinner: Array
 
 
 def _draw_weighted(weights: Any, seed: int, ids: Array, purpose: str) -> Array:
@@ -256,6 +257,6 @@ def day_of(
 # -- the items of a plan --------------------------------------------------------------------------
 
 
-def item_of_plan(do: str, where: str | None, start: int, until: int) -> dict[str, Any]:
+def item_of_plan(do: str, where: str | None, start: int, until: int) -> Item:
     """Return an item of a plan, from and until a second of the day."""
     return {"do": do, "where": where, "from": start, "until": until}

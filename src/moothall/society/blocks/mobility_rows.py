@@ -266,12 +266,12 @@ def settle(rows: RowOrRows, place: object, kind: str) -> None:
 class Candidates(NamedTuple):
     """Places of a kind that are near, (places, n) each, and how many of the kind are known, (n)."""
 
-    place: Any
-    seconds: Any
+    place: Array
+    seconds: Array
     fits: Any  # open on arrival, and none that has turned them away
-    visits: Any
-    many: Any
-    holds: Callable[[Any], Any]  # how many people places hold
+    visits: Array
+    many: Array
+    holds: Callable[[Array], Array]  # how many people places hold
 
     def of(self, some: Array) -> Candidates:
         """Return those of some rows."""
@@ -328,7 +328,7 @@ def _visits(rows: Rows, kind: str) -> Ties:
     return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
 
 
-def _drawn(params: Any, rows: RowOrRows, candidates: Candidates) -> Any:
+def _drawn(params: Any, rows: RowOrRows, candidates: Candidates) -> Array:
     """Choose of each row's candidates one that fits: return to a known place, or explore."""
     visited = candidates.fits & (candidates.visits > 0)
     chances = [

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from moothall import BlockParams, action
 from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Array, any_of, is_place, np, where
-from moothall.society.blocks.block import CitizenBlock, Item, now_of
+from moothall.society.blocks.block import CitizenBlock, now_of
 from moothall.society.blocks.columns import (
     ACTS,
     DESKS,
@@ -39,7 +39,7 @@ from moothall.society.columns import town
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.care import CHILD
-from moothall.society.kernel.perception import TIME
+from moothall.society.kernel.perception import TIME, Item
 from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -60,7 +60,7 @@ class Plans:
     def __init__(self, rows: Rows) -> None:
         self.rows: Rows = rows
         self.arrays: dict[str, Array] = rows.population.arrays
-        self.index: Any = rows.at
+        self.index: Array = rows.at
 
     @cached_property
     def home(self) -> Array:
@@ -127,7 +127,9 @@ class Plans:
         """Return the slots of the next errands that begin before a time, or 0."""
         return self._errands(where, lambda begins, ends: begins < before)
 
-    def _errands(self, where: Array, fits: Any, *, last: bool = False) -> Array:
+    def _errands(
+        self, where: Array, fits: Callable[[Array, Array], Array], *, last: bool = False
+    ) -> Array:
         """Return of some rows the slot of the first (last) errand that follows its current item.
 
         An errand is at a kind of place. The times of beginning and end of all items up to it must
@@ -163,7 +165,7 @@ class Plans:
             ends = np.full(len(at), until)
             self._insert(at, does_of(items), items & WHERE, time, ends)
 
-    def take_stuck(self, where: Array) -> Any:
+    def take_stuck(self, where: Array) -> Array:
         """Return which cannot get to their items' places, and forget it."""
         stuck = self.rows.column("stuck") & where
         self.arrays["stuck"][self.index[np.flatnonzero(stuck)]] = False
@@ -173,7 +175,7 @@ class Plans:
         """Return who was turned away."""
         return refused
 
-    def closed(self, time: int) -> Any:
+    def closed(self, time: int) -> Array | None:
         """Return whose item's place is closed; None if places have no hours."""
         is_open = town.open_now(self.rows, time)
         place = self.rows.column("item_where")
@@ -243,7 +245,7 @@ class Plans:
         until = self.rows.column("item_until")
         self._put(slice(None), np.full(len(until), code("leisure")), True, time, until)
 
-    def put_remedies(self, needs: Sequence[Any], number: Any, time: int) -> None:
+    def put_remedies(self, needs: Sequence[Any], number: Array, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
         at = np.flatnonzero(number >= 0)
         if len(at):
@@ -252,7 +254,7 @@ class Plans:
             lasts = np.array([need.seconds for need in needs])[number[at]]
             self._put(at, do, home, time, np.minimum(time + lasts, DAY_S))
 
-    def _put(self, at: object, do: Array, home: Flag, time: int, until: Array) -> None:
+    def _put(self, at: Array | slice, do: Array, home: Flag, time: int, until: Array) -> None:
         self._insert(at, do, self._at_home(at, home), time, until.astype(np.int64))
         self.arrays["mended"][self.index[at]] += 1
 
@@ -288,11 +290,11 @@ class Plans:
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
-    def _at_home(self, at: Any, home: object) -> Array:
+    def _at_home(self, at: Array | slice, home: Flag) -> Array:
         """Return the place codes of items that are at home, or wherever one is."""
         return np.where(home & (self.home[at] >= 0), HOME, NONE)
 
-    def _insert(self, at: object, do: Array, where: Array, time: int, until: Array) -> None:
+    def _insert(self, at: Array | slice, do: Array, where: Array, time: int, until: Array) -> None:
         """Insert items from `time` on into plans; cut or drop the items that overlap."""
         arrays = self.arrays
         rows = self.index[at]
@@ -333,7 +335,7 @@ def _ends(items: Array) -> Array:
     return (items >> UNTIL).astype("int32")
 
 
-def _items(arrays: dict[str, Array], rows: Array, slots: Array) -> Any:
+def _items(arrays: dict[str, Array], rows: Array, slots: Array) -> Array:
     """Return the plan items of rows in these slots, one number each."""
     plan = arrays["plan"]
     return plan.T.reshape(-1).take(slots * len(plan) + rows)

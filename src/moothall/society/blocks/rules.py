@@ -21,6 +21,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows
+from moothall.society.kernel.perception import Item
 from moothall.society.kernel.wants import Move
 
 _SCALE: Final = 10**9
@@ -63,11 +64,11 @@ def explores(places: int, rho: int = 600, gamma: int = 210) -> int:
     return 1000 if places == 0 else int(rho * math.power(places, -gamma / 1000))
 
 
-def with_item(plan: Sequence[dict[str, Any]], item: dict[str, Any]) -> list[dict[str, Any]]:
+def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
     """Return a plan with an item inserted; cut or drop the items that overlap it."""
     if item["from"] >= item["until"]:
         return list(plan)
-    items: list[dict[str, Any]] = []
+    items: list[Item] = []
     for each in plan:
         if each["from"] < item["from"]:
             items.append({**each, "until": min(each["until"], item["from"])})
@@ -77,7 +78,7 @@ def with_item(plan: Sequence[dict[str, Any]], item: dict[str, Any]) -> list[dict
     return sorted(items, key=lambda each: each["from"])
 
 
-def item_at(plan: Sequence[dict[str, Any]], time: int) -> int:
+def item_at(plan: Sequence[Item], time: int) -> int:
     """Return the index of the item at a second of the day; −1 for none."""
     for index, item in enumerate(plan):
         if item["from"] <= time < item["until"]:
@@ -93,7 +94,7 @@ class OwnPlan:
         self._status: dict[str, Any] = row.status
 
     @property
-    def _item(self) -> dict[str, Any]:
+    def _item(self) -> Item:
         item = self._row.item
         assert item is not None
         return item
@@ -113,7 +114,7 @@ class OwnPlan:
         moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
         return status.get("day") != day or not status.get("plan") or moved
 
-    def make(self, block: Any, day: int, answer: list[dict[str, Any]] | None) -> None:
+    def make(self, block: Any, day: int, answer: list[Item] | None) -> None:
         """Take the answer of a model as the plan, or make one by rule."""
         self._status["plan"] = answer or block.by_rule()
         self._status.update(day=day, plan_home=self._status.get("home"), plan_duty=self._duty)
@@ -256,7 +257,7 @@ class OwnPlan:
         self._insert({"do": do, "where": place, "from": time, "until": until})
         self._mended(do)
 
-    def _insert(self, item: dict[str, Any]) -> None:
+    def _insert(self, item: Item) -> None:
         self._status["plan"] = with_item(self._status["plan"], item)
         self._status["now"] = item_at(self._status["plan"], item["from"])
 

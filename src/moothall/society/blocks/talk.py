@@ -179,11 +179,11 @@ class OwnTopics:
         """Whether there is any interest."""
         return bool(self.interests)
 
-    def main(self) -> str:
+    def main(self) -> Any:
         """Return the topic of most interest."""
         return max(self.interests, key=self.interests.__getitem__, default="")
 
-    def drawn(self, purpose: str) -> str:
+    def drawn(self, purpose: str) -> Any:
         """Return a topic drawn by the interests, each and 1; there is one."""
         topics = list(self.interests)
         weights = [self.interests[each] + 1 for each in topics]
@@ -199,11 +199,11 @@ class OwnTopics:
             mine = self._opinions[topic]
             self._opinions[topic] = opinion_after(mine, opinion, bound, pull)
 
-    def text(self, greeting: int, topic: str) -> str:
+    def text(self, greeting: int, topic: str) -> Any:
         """Return a message by rule on a topic."""
         return message_text(greeting, topic, self.opinion(topic))
 
-    def word(self, topic: str) -> str:
+    def word(self, topic: str) -> Any:
         """Return what stands for a topic in wants: itself."""
         return topic
 
@@ -235,7 +235,7 @@ class Topics:
         return interests
 
     @property
-    def has_any(self) -> Any:
+    def has_any(self) -> Array:
         """Which rows have any interest."""
         return self._arrays["interest_topic"][:, 0][self._rows.at] >= 0
 
@@ -268,7 +268,7 @@ class Topics:
         self._arrays["opinions"][at] = opinion_after(mine, opinion[some], bound, pull)
 
     @property
-    def of_words(self) -> Any:
+    def of_words(self) -> Array:
         """The topic of each word of a population, and −1 last; −1: no topic."""
         words, topics = self._rows.population.words, self._topics
         return self._rows.once(

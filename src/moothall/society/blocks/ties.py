@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import Array, WholeNumber, np
@@ -61,12 +61,12 @@ class OwnTies:
                 return id
         return None
 
-    def strength(self, ids: Any) -> list[int]:
+    def strength(self, ids: Iterable[str]) -> list[int]:
         """Return the strengths with others; 0 without a relation."""
         relations = self._relations
         return [relations.get(id, 0) for id in ids]
 
-    def closer(self, id: str, change: Callable[[Any], object], where: bool = True) -> None:
+    def closer(self, id: str, change: Callable[[int], int], where: bool = True) -> None:
         """Change or add one relation; of too many drop the (first) weakest other that is no kin."""
         if not where:
             return
@@ -81,7 +81,7 @@ class OwnTies:
             del relations[dropped]
             kin.pop(dropped, None)
 
-    def fade(self, fade: Callable[[Any], Any]) -> None:
+    def fade(self, fade: Callable[[int], int]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
         relations, kin, senders = self._relations, self._status.get("kin", {}), self._row.senders()
         for id in [each for each in relations if each not in senders and each not in kin]:
@@ -94,14 +94,17 @@ class Ties:
     """Reads and changes the relations of rows; they fill the first slots, which walks rely on."""
 
     def __init__(
-        self, rows: Rows, at: Any = None, names: tuple[str, str] = ("friends", "friendship")
+        self,
+        rows: Rows,
+        at: Array | None = None,
+        names: tuple[str, str] = ("friends", "friendship"),
     ) -> None:
         self._rows = rows
         self._friends, self._friendship = (rows.population.arrays[name] for name in names)
         self._index = rows.at if at is None else rows.at[at]
         self._mask = STRENGTH if names[0] == "friends" else 0xFFFF
 
-    def slots(self, at: Any = ...) -> Iterator[tuple[int, Any, Any, Array]]:
+    def slots(self, at: Any = ...) -> Iterator[tuple[int, Array, Array, Array]]:
         """Yield each slot, positions and population rows of those that use it, and their codes."""
         index = self._index[at]
         positions = np.arange(len(index))
@@ -149,7 +152,7 @@ class Ties:
                 strengths[positions[some[at]], which] = self.strengths(slot, index[some[at]])
         return strengths
 
-    def closer(self, targets: Any, change: Callable[[Any], Any], where: Any = ...) -> None:
+    def closer(self, targets: Any, change: Callable[[Array], Array], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
         index, codes, most = self._index[where], code_of(targets)[where], self._friends.shape[1]
         slot = self._slot_of(index, codes)
@@ -180,7 +183,7 @@ class Ties:
         slots[positions] = most
         return slots
 
-    def fade(self, fade: Callable[[Any], Any]) -> None:
+    def fade(self, fade: Callable[[Array], Array]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
         at, sender_rows = self._rows.senders()
         met_rows = self._index[at]
@@ -205,6 +208,6 @@ class Ties:
             self._friends[place], self._friendship[place] = codes[keeps], after[keeps]
 
 
-def code_of(number: WholeNumber) -> Any:
+def code_of(number: WholeNumber) -> Array:
     """Return the codes in `friends` of agents numbered as in wants."""
     return np.where(number >= 0, number + 1, number)

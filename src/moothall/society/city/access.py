@@ -54,7 +54,7 @@ class Access:
         return mode.time(metres - on_foot) + self._walk.time(on_foot) - self._walk.wait
 
 
-def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: Any) -> Array:
+def _snapped(roads: Roads, node: Array, at: Array, spots: Array, snaps: Array, parts: Any) -> Array:
     """Return the nearest node of the largest strong part, for places whose node is in a tiny one.
 
     A strong part's nodes all have ways to each other. The largest is that of the same part of the

@@ -11,7 +11,7 @@ from typing import Any
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt, names_checked
-from moothall.society.arrays import Array, np, sha256_of
+from moothall.society.arrays import Array, WholeNumber, np, sha256_of
 from moothall.society.city.access import Access, connected
 from moothall.society.city.columns import PlaceColumns
 from moothall.society.city.generate import generated
@@ -326,7 +326,7 @@ class City(NumberedPlaces):
             key |= (x >> bit & 1) << (2 * bit) | (y >> bit & 1) << (2 * bit + 1)
         return np.lexsort((places, key))
 
-    def open_rows(self, time: Any, places: Any = None) -> Array:
+    def open_rows(self, time: WholeNumber, places: Array | slice | None = None) -> Array:
         """Return for each place whether it is open; booleans.
 
         Args:

@@ -51,16 +51,16 @@ class PlaceColumns(Sequence[Place]):
             if each in self.numbers:
                 raise ConfigError(f"nodes: {excerpt(each)} is the id of a place too")
         table = np.array(rows, np.int32).reshape(-1, 7)
-        self.x: Any
-        self.y: Any
-        self.opens: Any
-        self.closes: Any
-        self.node: Any  # the number in `nodes`, −1 for none
+        self.x: Array
+        self.y: Array
+        self.opens: Array
+        self.closes: Array
+        self.node: Array  # the number in `nodes`, −1 for none
         of_kind, self.x, self.y, most, self.opens, self.closes, self.node = (
             table[:, column][order] for column in range(7)
         )
         self.kinds: tuple[str, ...] = tuple(sorted(kinds))  # `kind` has numbers of them
-        self.kind: Any = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
+        self.kind: Array = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
         self.capacity: Array = most.astype(np.int64)
 
     def __len__(self) -> int:

@@ -58,7 +58,7 @@ class Grid(SteppedPlaces):
         self._around = _AROUND[:around]
         self._capacity = capacity
         self._step_seconds = cell_seconds
-        self._within: dict[int, Any] = {}
+        self._within: dict[int, Array] = {}
 
     @property
     def digest(self) -> str:
@@ -88,7 +88,7 @@ class Grid(SteppedPlaces):
         """
         return self._shifted(self._around)
 
-    def within(self, radius: int) -> Any:
+    def within(self, radius: int) -> Array:
         """Return the cells at most so many steps from each: (n_cells, most), −1 for none.
 
         A step leads to one of the 4 or 8 cells around. They are in order of their offset (x, y),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from moothall.society.arrays import Array, np
 from moothall.society.city.access import Access
@@ -19,9 +19,9 @@ class Nearest:
 
     def __init__(self, kinds: Mapping[str | None, Array], spots: Array) -> None:
         self._kinds, self._spots = kinds, spots
-        self._tables: dict[tuple[Access, str | None], tuple[Any, Any]] = {}
+        self._tables: dict[tuple[Access, str | None], tuple[Array, Array]] = {}
 
-    def table(self, access: Access, kind: str | None, limit: int) -> tuple[Any, Any]:
+    def table(self, access: Access, kind: str | None, limit: int) -> tuple[Array, Array]:
         """Return each node's `limit` + 1 nearest places of a kind, and their metres, by rank."""
         table = self._tables.get(key := (access, kind))
         if table is None or len(table[0]) <= limit:
@@ -75,7 +75,7 @@ class Nearest:
             pending = pending[keys[pending].max(axis=1) // len(hang) > radius]
             radius = 2 * radius if radius < extent.sum() else max(2 * radius, _WIDEST)
 
-    def _tiles(self, hang: Array, places: Array, side: int) -> list[Any]:
+    def _tiles(self, hang: Array, places: Array, side: int) -> list[Array]:
         """Return the places of each square of the map, in the order that they have."""
         if not len(places):
             return []
@@ -94,6 +94,6 @@ def _add(access: Access, keys: Array, nodes: Array, far: Array, targets: Array) 
     keys[nodes] = np.partition(both, width - 1, axis=1)[:, :width]
 
 
-def _parts(rows: Array, width: int) -> list[Any]:
+def _parts(rows: Array, width: int) -> list[Array]:
     """Return rows in parts small enough for a table of so many columns."""
     return np.array_split(rows, max(1, len(rows) * width // _AT_ONCE))

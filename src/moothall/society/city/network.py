@@ -85,7 +85,7 @@ class Network(SteppedPlaces):
         starts = np.zeros(n + 1, np.int64)
         if n:
             np.cumsum(np.bincount(directed // n, minlength=n), out=starts[1:])
-        self.links: tuple[Any, Any] = starts, directed % max(n, 1)
+        self.links: tuple[Array, Array] = starts, directed % max(n, 1)
         for each in self.links:
             each.flags.writeable = False
         """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
@@ -94,7 +94,7 @@ class Network(SteppedPlaces):
         than there are nodes.
         """
         self._step_seconds = edge_seconds
-        self._searched: dict[int, Any] = {}
+        self._searched: dict[int, Array] = {}
 
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
@@ -272,7 +272,7 @@ class Network(SteppedPlaces):
         return {"kinds": kinds, "seconds": self._step_seconds}
 
     @classmethod
-    def of_json(cls, nodes: dict[str, Any], starts: Array, neighbours: Any) -> Network:
+    def of_json(cls, nodes: dict[str, Any], starts: Array, neighbours: Array) -> Network:
         """Return the network that `nodes_json` and `links` describe."""
         network = cls(nodes["kinds"], edge_seconds=nodes["seconds"])
         if not nodes["kinds"]:

@@ -154,7 +154,7 @@ class Labels:
 
     def __init__(self, graph: Any, spots: Array, *, symmetric: bool = False) -> None:
         # By level: the number of each node's cell, −1 in none, and its labels, there and back.
-        self._levels: list[tuple[Any, _Label, _Label]] = []
+        self._levels: list[tuple[Array, _Label, _Label]] = []
         turned = None if symmetric else graph.T.tocsr()
         undirected = graph if turned is None else graph + turned
         level = [np.arange(len(spots))]
@@ -192,7 +192,9 @@ class Labels:
 class _Label:
     """The metres of one level, of all nodes, from the nodes that separate their cell."""
 
-    def __init__(self, count: int, cells: list[Any], graph: Any, symmetric: bool) -> None:
+    def __init__(
+        self, count: int, cells: list[tuple[Array, Array]], graph: Any, symmetric: bool
+    ) -> None:
         parts = []
         for nodes, between in cells:
             far = dijkstra(graph[nodes][:, nodes], indices=between)
@@ -232,7 +234,7 @@ def _no_way(dtype: Any) -> int:
     return min(int(np.iinfo(dtype).max), _FARTHEST)
 
 
-def _split(graph: Any, spots: Array, nodes: Array) -> tuple[Array, Any]:
+def _split(graph: Any, spots: Array, nodes: Array) -> tuple[Array, list[Array]]:
     """Return the nodes that separate a cell, and its two halves without them."""
     if len(nodes) <= _LEAF:
         return nodes, []

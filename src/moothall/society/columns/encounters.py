@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Self
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, ArrayLike, import_package, np
@@ -83,7 +83,7 @@ class OtherCitizens(RowPart):
         """Return how many messages each got in the step before; int64."""
         return np.bincount(self.senders()[0], minlength=len(self))
 
-    def present(self) -> tuple[Array, Array, Any]:
+    def present(self) -> tuple[Array, Array, Callable[[Array], Array]]:
         """Return who is at the place of each, as `perceived.present`.
 
         Returns:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
 from moothall.society.columns.column import Column
 
 
-class Layers(Mapping[str, Any]):
+class Layers(Mapping[str, Array]):
     """Arrays by name, of one value for each place in the order of `city.ids()`.
 
     `layers["sugar"] += 1` and `layers["sugar"] = values` write into the array that is there.
@@ -38,7 +37,7 @@ class Layers(Mapping[str, Any]):
                 raise ConfigError(f"layer {name!r} needs places: give the population a city")
             self.arrays[name] = column.new_array(len(places))
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         if name not in self.arrays:
             raise ConfigError(f"there is no layer {name!r}: Population(…, layers=)")
         return self.arrays[name]

@@ -44,7 +44,7 @@ class ByRow(MutableMapping[str, Any]):
         self._population = population
         count = len(population)
         shape = count if width is None else (count, width)
-        self.array: Any = np.zeros(shape, np.int64, order="F")
+        self.array: Array = np.zeros(shape, np.int64, order="F")
         self.departed: dict[str, Any] = {}
 
     def __getitem__(self, id: str) -> Any:
@@ -116,7 +116,7 @@ class ServiceLedger:
         }
         purses, places = books.balances, books.population.place_numbers
         self.purse: Array = np.array([purses.at[each.id] for each in services], np.int64)
-        self.place: Any = np.array([places.get(each.place, -1) for each in services], np.int64)
+        self.place: Array = np.array([places.get(each.place, -1) for each in services], np.int64)
         for at, each in enumerate(services):
             each.ledger, each.at = self, at
 
@@ -133,7 +133,7 @@ def definer(kind: type, name: str) -> Any:
 
 
 # `payer`: the index in `has`, the money; `order_of` gives the order of some of the payments.
-def afforded(cents: Array, payer: Array, has: Array, order_of: Callable[[Any], Any]) -> Array:
+def afforded(cents: Array, payer: Array, has: Array, order_of: Callable[[Array], Array]) -> Array:
     """Return which payments are made: as heard, each in full, as far as the payer's money lasts."""
     totals = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
@@ -180,7 +180,7 @@ def withheld(
     return smaller(gross, larger(0, tax - paid))
 
 
-def credited(deposits: Array, interest: int, own: int, order_of: Callable[[Any], object]) -> Any:
+def credited(deposits: Array, interest: int, own: int, order_of: Callable[[Array], Array]) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000

@@ -13,8 +13,8 @@ class Lists:
     """`count` lists of int32 numbers: an array has the k-th number of each."""
 
     def __init__(self, count: int) -> None:
-        self.count: Any = np.zeros(count, np.int32)
-        self._slots: list[Any] = []
+        self.count: Array = np.zeros(count, np.int32)
+        self._slots: list[Array] = []
 
     def larger(self, more: int) -> Lists:
         """Add `more` empty lists; return this object."""
@@ -74,7 +74,7 @@ class Lists:
         return [numbers.item(0) for *_, numbers in self.parts(np.array([at]))]
 
 
-def turns(numbers: Array) -> list[Any]:
+def turns(numbers: Array) -> list[Array]:
     """Split positions in sorted numbers into parts, each with a number at most once."""
     if not len(numbers):
         return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from moothall import ConfigError
 from moothall.build import excerpt, nearest
@@ -21,8 +20,8 @@ class Changes:
     # Births begin with their block and call in this chunk: so their order is the same for all
     # chunks.
 
-    births: list[tuple[str, int, Any, dict[str, Any]]] = field(default_factory=list)
-    deaths: list[tuple[Any, Any]] = field(default_factory=list)
+    births: list[tuple[str, int, Array, dict[str, Array]]] = field(default_factory=list)
+    deaths: list[tuple[Array, Array]] = field(default_factory=list)
 
 
 class Lives(OtherCitizens):
@@ -50,7 +49,7 @@ class Lives(OtherCitizens):
         changes = self._changes()
         at = np.arange(len(self)) if where is None else self._positions(where)
         declared: dict[str, Column] = self.population.declared
-        values: dict[str, object] = {}
+        values: dict[str, Array] = {}
         for name, value in columns.items():
             if name not in declared or name in _NOT_GIVEN_AT_BIRTH:
                 near = nearest(name, set(declared) - _NOT_GIVEN_AT_BIRTH)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moothall.society.arrays import Array, np
 from moothall.society.columns.row_part import RowPart
 from moothall.society.kernel.wants import Want
@@ -33,7 +31,7 @@ class RowOutcomes(RowPart):
             value[rows] = table.value[part]
         return self.inside(state), self.inside(value)
 
-    def gained(self, kind: type[Want]) -> Any | None:
+    def gained(self, kind: type[Want]) -> Array | None:
         """Return the sum of what came of each row's wants of a kind in the step before.
 
         Returns:
@@ -48,7 +46,7 @@ class RowOutcomes(RowPart):
         np.add.at(sums, table.sender[part] - self.first, done)
         return self.inside(sums)
 
-    def refused(self, *kinds: type[Want]) -> Any | None:
+    def refused(self, *kinds: type[Want]) -> Array | None:
         """Return which rows had a want of these kinds refused in the step before.
 
         Returns:

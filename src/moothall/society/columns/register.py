@@ -178,7 +178,7 @@ class Register:
 
     # -- the columns -------------------------------------------------------------------------------
 
-    def pull_column(self, name: str) -> Any:
+    def pull_column(self, name: str) -> Array:
         """Return the column, also from workers; what full agents have may be newer."""
         if self.source is not None:
             self.source.pull([name])

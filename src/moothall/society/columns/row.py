@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from moothall.society.arrays import Array, np
 from moothall.society.columns.column import MONEY, PLACES, Column
-from moothall.society.kernel.perception import Perception, item_of
+from moothall.society.kernel.perception import Item, Perception, item_of
 from moothall.society.kernel.wants import PLACE, Want
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -82,7 +82,7 @@ class Row:
         self._block.note(text)
 
     @property
-    def item(self) -> dict[str, Any] | None:
+    def item(self) -> Item | None:
         """The current item of its plan."""
         return item_of(self._status)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from moothall import ConfigError
 from moothall.build import guard
 from moothall.society.arrays import Array, ArrayLike, np
 from moothall.society.city.network import Network
+from moothall.society.clock import Clock
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.register import Register
 from moothall.society.columns.want_table import Table, checked_fields
@@ -19,6 +20,7 @@ from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
 
 _FINDING: Final = guard()
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -26,18 +28,19 @@ class Moment:
     """What all rows share in a step: the world as the step before left it."""
 
     view: View
-    visible: Mapping[str, Any] = field(default_factory=dict)
+    visible: Mapping[str, Array] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
     feed: Any = None
-    cache: dict[Any, Any] = field(default_factory=dict)
+    cache: dict[object, Any] = field(default_factory=dict)
 
-    def once(self, name: str, function: Callable[[], object]) -> Any:
+    def once(self, name: str, function: Callable[[], Result]) -> Result:
         """Return what a function gives, called once in a step for all parts of a population."""
         with _FINDING:
             if name not in self.cache:
                 self.cache[name] = function()
-            return self.cache[name]
+            result: Result = self.cache[name]
+            return result
 
 
 class RowPart:
@@ -49,7 +52,7 @@ class RowPart:
         moment: Moment,
         first: int,
         until: int,
-        wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
+        wants: dict[type[Want], list[tuple[Array, Mapping[str, Array]]]],
     ) -> None:
         self.population = population
         self.moment: Moment = moment
@@ -58,7 +61,7 @@ class RowPart:
         self.lasted: int = view.lasted
         self.seconds: int = view.seconds
         self.time: int = view.time
-        self.clock: Any = view.clock
+        self.clock: Clock = view.clock
         self.facts: Mapping[str, Any] = view.facts or {}
         self.city: Any = view.city
         self.seed: int = population.seed
@@ -68,11 +71,13 @@ class RowPart:
         self.first: int = first
         self.until: int = until
         self._wants = wants
-        self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
-        self._own: Mapping[str, Any] = {}
+        self._chosen: Array | None = (
+            None  # which rows between `first` and `until` these are; None for all
+        )
+        self._own: Mapping[str, object] = {}
         self._block = ""
         self._has_all = False
-        self._gathered: dict[str, Any] = {}
+        self._gathered: dict[str, Array] = {}
 
     @property
     def network(self) -> Network | None:
@@ -225,7 +230,7 @@ class RowPart:
         part.params = block.params
         return part
 
-    def once(self, name: str, function: Callable[[], object]) -> Any:
+    def once(self, name: str, function: Callable[[], Result]) -> Result:
         """Return the result of a function that is called once per step for all rows.
 
         Args:
@@ -264,13 +269,13 @@ class RowPart:
             index = index[where]
         if not len(index):
             return
-        fields = {
+        chosen = {
             name: values if where is None or not values.shape else values[where]
             for name, values in arrays.items()
         }
-        self._wants.setdefault(kind, []).append((index, fields))
+        self._wants.setdefault(kind, []).append((index, chosen))
 
-    def want_each(self, kind: type[Want], at: Any, /, **fields: Any) -> None:
+    def want_each(self, kind: type[Want], at: Array, /, **fields: ArrayLike) -> None:
         """Make wants, of which a row may have several.
 
         Args:

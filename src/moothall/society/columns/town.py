@@ -63,14 +63,14 @@ def open_at(rows: Rows, places: object, time: object) -> Any:
     return np.array(flags, bool).reshape(pairs.shape)
 
 
-def opens_at(rows: Rows, kind: str, time: Array) -> Any:
+def opens_at(rows: Rows, kind: str, time: Array) -> Array:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
     cache = rows.moment.cache
     key = ("opens", kind)
     if key not in cache:
         cache[key] = np.full(DAY_S, -1, np.int8)
     by_time = cache[key]
-    flags = by_time[time]
+    flags: Array = by_time[time]
     if (flags < 0).any():
         new = np.unique(time[flags < 0])
         places = rows.population.of_kind(kind, LOOKED_AT)
@@ -80,7 +80,7 @@ def opens_at(rows: Rows, kind: str, time: Array) -> Any:
     return flags
 
 
-def holds(rows: Rows) -> Any:
+def holds(rows: Rows) -> Array:
     """Return the capacity of each place; 1 if it has no limit."""
     return rows.once("town.holds", lambda: room_of(rows.population, slice(None), 1))
 

@@ -23,7 +23,7 @@ class Balances(Mapping[str, int]):
         self._books = books
         # The services' indices in `cents`: as wants number them.
         self.at: dict[str, int] = {id: at for at, id in enumerate(ordered)}
-        self.cents: Any = np.array([services[id] for id in ordered], "int64")
+        self.cents: Array = np.array([services[id] for id in ordered], "int64")
 
     def purse(self, id: object) -> tuple[Array, int] | None:
         """Return the array and the index of somebody's money; None for nobody."""
@@ -104,16 +104,16 @@ class RowsHere(dict[str, Sequence[str]]):
         return self._ids.get(at, default)
 
 
-class Columns(Mapping[str, Any]):
+class Columns(Mapping[str, Array]):
     """The columns of a population, each fetched on access."""
 
     def __init__(self, population: Any) -> None:
         self._population = population
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         if name not in self._population.arrays:
             raise KeyError(name)
-        values = self._population.fresh(name).view()
+        values: Array = self._population.fresh(name).view()
         # A metric that sorts in place must not move what citizens have.
         values.flags.writeable = self._population.society is None
         return values

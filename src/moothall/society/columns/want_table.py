@@ -48,7 +48,7 @@ class Table:
 
     kind: type[Want]
     sender: Array  # the row of who wants it, rising; int64
-    fields: dict[str, Any]  # by name, each int64
+    fields: dict[str, Array]  # by name, each int64
     reason: Any = None  # 0 where it was done, else the number of `REFUSAL_REASONS`; int8
     value: Any = None  # what came of it; int64
     has_value: bool = False  # whether anything did; 0 stands for nothing
@@ -86,7 +86,7 @@ class Table:
         words = _in_words(reason_code, want, int(self.sender[index]), population)
         return Answer(want, not reason_code, words, value)
 
-    def want(self, index: int, population: Register) -> Any:
+    def want(self, index: int, population: Register) -> Want:
         """Return the want of an entry."""
         kinds = field_kinds(self.kind)
         fields = {
@@ -113,7 +113,7 @@ def _in_words(reason_code: int, want: Want, row: int, population: Register) -> s
     return REFUSAL_REASONS[reason_code]
 
 
-def join_wants(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
+def join_wants(kind: type[Want], parts: Sequence[tuple[Array, Mapping[str, Array]]]) -> Table:
     """Return one table of the wants of shards, by sender, in each sender's order."""
     sender = np.concatenate([part[0] for part in parts])
     fields = {}
@@ -152,7 +152,7 @@ def encoded(want: Want, population: Register, *, texts: bool = True) -> list[int
 
 def checked_fields(
     kind: type[Want], values: Mapping[str, object], count: int, population: Register
-) -> dict[str, Any]:
+) -> dict[str, Array]:
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:
         raise ConfigError(f"rows can want {', '.join(KINDS)}, or a kind of yours; got {kind!r:.80}")

@@ -65,7 +65,7 @@ async def run_points(
     *,
     jobs: int,
     out: Path | None,
-    progress: Callable[[SweepProgress], Any] | None = None,
+    progress: Callable[[SweepProgress], object] | None = None,
 ) -> Results:
     """Run conditions of an experiment at points of its parameters, with all its seeds."""
     own_conditions, fixed = design.conditions, {}

@@ -20,7 +20,7 @@ from moothall.journal import Entry
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_CHARGED_RUNS: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+_CHARGED_RUNS: Final[WeakKeyDictionary[object, set[str]]] = WeakKeyDictionary()
 """For each budget account, the runs whose recorded spending it has already counted."""
 Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 """The messages, the actions and the schema that a model receives."""

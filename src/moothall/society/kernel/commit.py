@@ -125,7 +125,6 @@ class Books:
         self.statuses: dict[str, dict[str, Any]] = {}
         self.by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self.by_kind: dict[type[Want], Service] = {}
-        self._has_capacity = hasattr(city, "capacity")
         self.owing: list[Service] = [
             each
             for each in services.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall import ConfigError
 from moothall.society.kernel.wants import Answer, id_order
@@ -21,6 +21,8 @@ SCALES: Final = (
 )
 """What the numbers mean that a model is shown; it is said whatever the rules are."""
 TIME: Final = "^([01][0-9]|2[0-4]):[0-5][0-9]$"
+Item: TypeAlias = dict[str, Any]
+"""An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
 """The pattern of a time of the day."""
 
 
@@ -48,11 +50,11 @@ class View:
     city: Any = None
     seconds: int = 900
     time: int = 0
-    news: Sequence[Any] = ()
+    news: Sequence[object] = ()
     at: Mapping[str, Iterable[str]] = field(default_factory=dict)
     others: Any = None
     lasted: int = 900
-    cache: dict[Any, Any] = field(default_factory=dict)
+    cache: dict[object, Any] = field(default_factory=dict)
     _present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def present(self, place: str | None) -> tuple[str, ...]:
@@ -268,7 +270,7 @@ def in_short(schema: Mapping[str, Any]) -> str:
     return " ".join([words.get(str(kind), str(kind)), *bounds])
 
 
-def planned(item: Mapping[str, Any]) -> str:
+def planned(item: Item) -> str:
     """Return an item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
     times = [item[end] // 60 for end in ("from", "until") if end in item]
     hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)
@@ -276,7 +278,7 @@ def planned(item: Mapping[str, Any]) -> str:
     return f"{hours} {item['do']}{where}".strip()
 
 
-def item_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
+def item_of(status: Mapping[str, Any]) -> Item | None:
     """Return the current item of the plan in a citizen's status; None without one."""
     if not (plan := status.get("plan")):
         return None

@@ -47,7 +47,7 @@ class Sent(NamedTuple):
         """Its sender's sort key in id order."""
         return id_order(self.envelope.sender)
 
-    def as_json(self) -> list[Any]:
+    def as_json(self) -> list[object]:
         """Return the message as JSON data."""
         return [[*self.envelope], self.kind, self.answers]
 
@@ -116,7 +116,7 @@ class SocietyMailbox(Mailbox):
     mail: list[Sent] | tuple[()] = ()
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
-    next_handler: Coroutine[Any, Any, Any] | None = None  # handles the next message
+    next_handler: Coroutine[object, object, object] | None = None  # handles the next message
     joined_threads: bool = False  # whether the agent keeps its senders apart in other spaces
     unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
     classes: str = field(init=False)  # of the agent and its blocks
@@ -125,7 +125,7 @@ class SocietyMailbox(Mailbox):
         self.id: str = address(self.agent.id)
         self.rank = id_order(self.id)
         # A handler is awaited in the turn.
-        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = _hold
+        self.start: Callable[[Delivery, Coroutine[object, object, object]], None] = _hold
         self.limit: int = self.router.capacity
         self.look_at_agent()
 

@@ -33,7 +33,7 @@ _OF_ITERATORS: Final = (enumerate, filter, map, zip)
 class Token:
     """Stands for a society in what it lives with, in this process alone."""
 
-    def __reduce__(self) -> tuple[Any, tuple[()]]:
+    def __reduce__(self) -> tuple[object, tuple[()]]:
         return type(None), ()
 
     def __deepcopy__(self, copied: object) -> Token:
@@ -52,8 +52,8 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
     Raises:
         StateError: a variable has changed since `first`, and has no JSON form
     """
-    own_states: dict[str, Any] = {}
-    variables: dict[str, Any] = {}
+    own_states: dict[str, object] = {}
+    variables: dict[str, object] = {}
     for key, owner in owners.items():
         if has_own_state_dict(owner):
             own_states[key] = owner.state_dict()
@@ -137,7 +137,7 @@ def has_own_state_dict(owner: object) -> bool:
     return method is not None and not ours and not isinstance(owner, Space)
 
 
-def variables_of(owner: object) -> dict[str, Any]:
+def variables_of(owner: object) -> dict[str, object]:
     """Return what an owner has beside what our classes give it, by name."""
     return dict(_variables(owner))
 
@@ -167,7 +167,7 @@ def _cells(owner: Any) -> dict[str, Any]:
     return dict(zip(names, owner.__closure__ or (), strict=True))
 
 
-def _arguments(owner: object) -> dict[str, Any]:
+def _arguments(owner: object) -> dict[str, object]:
     """Return what a function is bound to, in tuples, which have no JSON form: none is put back."""
     bound: dict[object, object] = {}
     while isinstance(owner, functools.partial):
@@ -193,7 +193,7 @@ def _slots_of_class(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
-def _variables(owner: object) -> Iterator[tuple[str, Any]]:
+def _variables(owner: object) -> Iterator[tuple[str, object]]:
     yield from _arguments(owner).items()
     owner = root_of(owner)
     slots = _slots(owner)
@@ -280,7 +280,7 @@ def _assigned(code: CodeType) -> Iterator[str]:
 # -- their values ----------------------------------------------------------------------------------
 
 
-def _json_form(value: object) -> list[Any]:
+def _json_form(value: object) -> list[object]:
     """Return a value's JSON form; empty if it has none that comes back as it was."""
     if isinstance(value, float) and not np.isfinite(value):
         value = np.float64(value)
@@ -302,7 +302,7 @@ def _is_json(value: object, depth: int = 0) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
-def _read(form: list[Any]) -> Any:
+def _read(form: list[Any]) -> object:
     if len(form) == 1:
         return form[0]
     kind, shape, data = form
@@ -312,7 +312,7 @@ def _read(form: list[Any]) -> Any:
     return values.copy() if shape else values[()]
 
 
-def _image(value: object, depth: int = 0) -> Any:
+def _image(value: object, depth: int = 0) -> object:
     """Return something hashable that differs if a value has changed, as far as can be seen."""
     if isinstance(links := getattr(value, "links", None), tuple):  # of a Network
         return _image(list(links), depth + 1)

@@ -256,7 +256,7 @@ def field_kinds(kind: type[Want]) -> Mapping[str, str]:
     return contents
 
 
-def answer_json(answer: Answer) -> list[Any]:
+def answer_json(answer: Answer) -> list[object]:
     """Return an answer as JSON data."""
     want = answer.want
     values = [getattr(want, each.name) for each in fields(want)]

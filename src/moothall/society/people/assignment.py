@@ -23,7 +23,7 @@ from collections import deque
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
@@ -53,7 +53,7 @@ def homes_taken(population: Register, home: Array) -> Array:
     return occupied
 
 
-def warn_of_small(population: Register, *columns: Any) -> None:
+def warn_of_small(population: Register, *columns: Array) -> None:
     """Log which places hold fewer than a table gives them: its columns of work and of school."""
     count = max(1, len(population.places))
     pairs = [np.flatnonzero(each >= 0) * count + each[each >= 0] for each in columns]
@@ -81,7 +81,9 @@ def _too_small(population: Register, many: Array, of: str) -> str:
     return "; ".join(some) + (f"; {len(overfull) - 3:,} more are too small" if overfull[3:] else "")
 
 
-def homes_of(population: Register, count: int, occupied: Any = 0) -> Any:  # occupied: by place
+def homes_of(
+    population: Register, count: int, occupied: WholeNumber = 0
+) -> Any:  # occupied: by place
     """Return a home for each of `count` persons, fewer if there is no more room."""
     places, room = _rooms(population, occupied)
     no_limit = places[room[places] < 0]
@@ -164,7 +166,7 @@ def _homes_together(population: Register, sizes: Array, occupied: Array) -> list
     return homes
 
 
-def _rooms(population: Register, occupied: Array) -> tuple[Array, Array]:
+def _rooms(population: Register, occupied: WholeNumber) -> tuple[Array, Array]:
     """Return the homes by area, and the room left in each place; below 0: no limit."""
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moothall import ConfigError
 from moothall.build import excerpt
 from moothall.society.blocks.columns import EDUCATION, GENDERS, OCCUPATIONS
 
+_Meaning: TypeAlias = Callable[[object], object]
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,'’ \u00a0\u202f]*")
 _COMMAS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 _DOTS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
@@ -32,10 +33,10 @@ NUMBERS: Final[tuple[str, ...]] = ("income", "household_income", "weight", "cars
 stands for, and what its household has."""
 
 
-def _coded(code_list: str, codes: Mapping[int, object]) -> Callable[[Any], Any]:
+def _coded(code_list: str, codes: Mapping[int, object]) -> _Meaning:
     """Return what tells the meaning of a code; a range of codes is named by its first."""
 
-    def meaning(value: object) -> Any:
+    def meaning(value: object) -> object:
         try:
             code = int(str(value).strip().removesuffix(".0"))
         except ValueError:
@@ -49,7 +50,7 @@ def _coded(code_list: str, codes: Mapping[int, object]) -> Callable[[Any], Any]:
     return meaning
 
 
-def _worded(words: Sequence[str | None], spellings: Mapping[str, str]) -> Callable[[Any], Any]:
+def _worded(words: Sequence[str | None], spellings: Mapping[str, str]) -> _Meaning:
     """Return what tells the meaning of a text: a word, or another for it."""
     meanings = {word: word for word in words if word} | dict(spellings)
 
@@ -116,11 +117,11 @@ _EDUCATION_SPELLINGS: Final = {
 }
 
 
-def _soc(value: object) -> Any:
+def _soc(value: object) -> object:
     return _coded("the Standard Occupational Classification", _SOCP)(str(value).strip()[:2])
 
 
-def _sex(value: object) -> Any:
+def _sex(value: object) -> object:
     digit = str(value).strip().removesuffix(".0")
     return _coded("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
 
@@ -139,21 +140,21 @@ _FLAGS: Final = {
 _gender: Final = _worded(GENDERS, _GENDER_SPELLINGS)
 
 
-def _missing_codes(*codes: int) -> Callable[[Any], Any]:
+def _missing_codes(*codes: int) -> _Meaning:
     """Return what leaves out the codes for no number."""
 
-    def meaning(value: object) -> Any:
+    def meaning(value: object) -> object:
         text = str(value).strip().removesuffix(".0")
         return None if text.lstrip("-").isdecimal() and int(text) in codes else value
 
     return meaning
 
 
-def _unchanged(value: object) -> Any:
+def _unchanged(value: object) -> object:
     return value
 
 
-_MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
+_MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
     "age": {"age": _missing_codes(999), "agep": _unchanged},
     "gender": {"gender": _gender, "sex": _sex},
     "education": {
@@ -199,7 +200,7 @@ _PERSON_ID_COLUMNS: Final = (("serialno", "sporder"), ("serial", "pernum"))
 
 def standard_columns(
     columns: Mapping[str, Sequence[object]], source: str, *, comma: bool = False
-) -> dict[str, Sequence[Any]]:
+) -> dict[str, Sequence[object]]:
     """Return a table's columns by moothall's names, with their meanings and plain numbers.
 
     Args:
@@ -210,7 +211,7 @@ def standard_columns(
     Raises:
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
-    meanings: dict[str, tuple[str, Callable[[object], object]]] = {}
+    meanings: dict[str, tuple[str, _Meaning]] = {}
     for name, parsers in _MEANINGS.items():
         by_lower_name: dict[str, str] = {}
         for each in sorted(columns, key=lambda each: each != each.lower()):  # our own name first
@@ -242,7 +243,7 @@ def _has(columns: Iterable[str], *names: str) -> bool:
     return {*names} <= {each.lower() for each in columns}
 
 
-def _each(cells: Sequence[object], meaning: Callable[[Any], object], at: str) -> Sequence[Any]:
+def _each(cells: Sequence[object], meaning: _Meaning, at: str) -> Sequence[object]:
     """Return the meaning of each cell; an empty one has none."""
     if meaning is _unchanged:
         return cells

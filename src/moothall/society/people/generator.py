@@ -40,7 +40,7 @@ from moothall.society.kernel.draw import Draws, choices, words_of
 from moothall.society.kernel.perception import View
 from moothall.society.people import assignment
 from moothall.society.people import household as home_of
-from moothall.society.people.margins import checked_margins, households_within
+from moothall.society.people.margins import Households, checked_margins, households_within
 from moothall.society.people.means import (
     ATTRIBUTES,
     Members,
@@ -215,9 +215,7 @@ def _copied(value: object) -> Any:
 # -- the draws -------------------------------------------------------------------------------------
 
 
-def _gather(
-    persons: Persons, seed: int, params: PeopleParams
-) -> list[list[tuple[dict[str, Any], int]]]:
+def _gather(persons: Persons, seed: int, params: PeopleParams) -> Households:
     """Draw what depends on the household; return each household's members and their roles."""
     head, second, rank, size, order = _lives(persons)
     ids = words_of(person["id"] for person in persons)
@@ -256,7 +254,7 @@ def _gather(
             value = words[codes[at]] if words else codes[at]
             if value is not None:
                 profile.setdefault(name, value)
-    gathered: list[list[tuple[dict[str, object], int]]] = []
+    gathered: Households = []
     for at in order.tolist():
         if rank[at] == 0:
             gathered.append([])
@@ -276,7 +274,7 @@ def _homes(persons: Persons) -> Array:
     return _numbered([person.get("home") or None for person in persons])
 
 
-def _household_numbers(persons: Persons) -> Any:
+def _household_numbers(persons: Persons) -> Array | None:
     """Return the number of each one's household in a table, −1 without one; None: all without."""
     numbers = _numbered([person.get("profile", {}).get("household_id") for person in persons])
     return numbers if numbers.max(initial=-1) >= 0 else None
@@ -336,7 +334,9 @@ def _house(persons: Persons, register: Register) -> None:
         person["home"] = register.places[home]
 
 
-def _house_together(persons: Persons, household: Array, occupied: Any, register: Register) -> None:
+def _house_together(
+    persons: Persons, household: Array, occupied: Array, register: Register
+) -> None:
     """Give each household of a table one home: that of a member who has one, else a free one."""
     has = np.array([register.place_number(each.get("home")) for each in persons])
     homes = assignment.homes_of_households(register, household, has, occupied)

@@ -207,7 +207,7 @@ def composed(
     )
 
 
-def kin_of(role: Array, other: Any, age: Any = None, older: Any = None) -> Any:
+def kin_of(role: Array, other: Array, age: Any = None, older: Any = None) -> Array:
     """Return what others of the household are to persons, as codes of `blocks.ties.KIN`."""
     kin = np.array(_KIN)[role, other]
     if age is None:

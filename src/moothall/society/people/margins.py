@@ -113,7 +113,7 @@ def own_of(parts: Iterable[str]) -> list[str]:
     return [part for part in parts if part not in _HOUSEHOLD_ATTRIBUTES]
 
 
-def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
+def _of_table(path: str | PathLike[str]) -> dict[str, dict[object, float]]:
     """Return the margins of a table with the columns `attribute`, `value` and `count`."""
     file, columns, rows, comma = read_table(path)
     if sorted(columns) != ["attribute", "count", "value"]:
@@ -133,7 +133,7 @@ def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
     return margins
 
 
-def _cell(parts: list[str], value: object) -> tuple[Any, ...]:
+def _cell(parts: list[str], value: object) -> tuple[object, ...]:
     """Return the ranges or words of a category, one for each of the attributes."""
     texts = parts_of(value)
     if len(texts) != len(parts):
@@ -154,7 +154,7 @@ def _cell(parts: list[str], value: object) -> tuple[Any, ...]:
     return tuple(categories)
 
 
-def _check_overlaps(name: str, values: list[object], cells: list[tuple[Any, ...]]) -> None:
+def _check_overlaps(name: str, values: list[object], cells: list[tuple[object, ...]]) -> None:
     for at, cell in enumerate(cells):
         for other in range(at):
             if all(_meets(a, b) for a, b in zip(cell, cells[other], strict=True)):
@@ -200,19 +200,19 @@ def _drawn_part(margin: Margin) -> list[Margin]:
     return [Margin(name, *zip(*cells, strict=True))] if cells else []
 
 
-def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[Any, ...], Margin]]:
+def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[object, ...], Margin]]:
     """Return the margins of one's own attribute by the cells of the others; () of it alone."""
     parts = parts_of(margin.name)
     if len(parts) == 1:
         return [((), margin)]
     at = parts.index(own)
-    cells: dict[tuple[Any, ...], list[tuple[str, float]]] = {}
+    cells: dict[tuple[object, ...], list[tuple[str, float]]] = {}
     for value, share in zip(margin.values, margin.shares, strict=True):
         cells.setdefault((*value[:at], *value[at + 1 :]), []).append((value[at], share))
     return [(cell, Margin(margin.name, *zip(*some, strict=True))) for cell, some in cells.items()]
 
 
-def _has(person: dict[str, Any], margin: Margin, own: str) -> list[Any]:
+def _has(person: dict[str, Any], margin: Margin, own: str) -> list[object]:
     return [person["profile"].get(part) for part in parts_of(margin.name) if part != own]
 
 
@@ -288,7 +288,7 @@ def category_counts(homes: Households, margins: Sequence[Margin]) -> Array:
     return counts
 
 
-def _is_in_cell(has: list[object], cell: tuple[Any, ...]) -> bool:
+def _is_in_cell(has: list[Any], cell: tuple[Any, ...]) -> bool:
     return all(
         str(each) == want if isinstance(want, str) else want[0] <= each <= want[1]
         for each, want in zip(has, cell, strict=True)

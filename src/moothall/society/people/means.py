@@ -24,8 +24,8 @@ class Members(NamedTuple):
 
     ids: Array
     age: Array
-    education: Any  # the index in `EDUCATION`
-    head: Any  # the id of the head of the household
+    education: Array  # the index in `EDUCATION`
+    head: Array  # the id of the head of the household
     size: Array  # of the household
 
 
@@ -36,7 +36,7 @@ class Attribute(NamedTuple):
     """
 
     words: tuple[str | bool | None, ...]
-    draw: Callable[[PeopleParams, int, Members], Any]
+    draw: Callable[[PeopleParams, int, Members], Array]
 
 
 def skills(params: PeopleParams, seed: int, ids: Array, education: Array) -> Any:

@@ -24,7 +24,7 @@ _RICHEST: Final = 1 << 62
 class AgentBooks(Books):
     """The part of `RowBooks` that concerns full agents, all at once; without a population, all."""
 
-    capacity: Any = None
+    capacity: Array | None = None
     at_place: Array
     coming_to: Array
     settlers: dict[type[Want], Any]
@@ -44,8 +44,12 @@ class AgentBooks(Books):
         self.seed: int = self._population.seed
         self.row_services: list[Any] = []  # the services that keep numbers of rows
         self._holders: dict[int, str] = {}  # the agents by the identity of their status
-        self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
-        self._status_columns: Any = None  # what their statuses say of money, place and movement
+        self._of_agents: tuple[Array, dict[str, int], Array] | None = (
+            None  # with the ids they are of
+        )
+        self._status_columns: Array | None = (
+            None  # what their statuses say of money, place and movement
+        )
 
     @property
     def population(self) -> Any:
@@ -174,7 +178,7 @@ class AgentBooks(Books):
             self._status_columns = None
         return self._of_agents[1]
 
-    def _of_full(self, *names: str) -> list[Any]:
+    def _of_full(self, *names: str) -> list[Array]:
         """Return columns of full agents, in the order of their statuses."""
         count = len(self._agent_rows)
         rows = () if self._of_agents is None else self._of_agents[2]

@@ -64,7 +64,7 @@ class AgentRegister(Register):
             array[staying] = self.arrays[name][before[staying]]
             self.arrays[name] = array
         self.names = names
-        self.ids: Any = words_of(map(number_of, names))
+        self.ids: Array = words_of(map(number_of, names))
         self.full: Array = np.ones(len(names), bool)
         self.until: int = len(names)
         self._rows = {id: row for row, id in enumerate(names)}

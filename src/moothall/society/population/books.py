@@ -41,7 +41,7 @@ class RowBooks(AgentBooks):
     ) -> None:
         super().__init__(city, services, population, seed)
         population = self._population
-        self.balances: Any = Balances(self, {id: each.money for id, each in services.items()})
+        self.balances: Balances = Balances(self, {id: each.money for id, each in services.items()})
         self.where: Mapping[str, str | None] = Where(self)
         self.answers: dict[type[Want], Table] = {}
         self.settlers: dict[type[Want], Settlers] = {}
@@ -54,19 +54,18 @@ class RowBooks(AgentBooks):
         self.at_place: Array = np.zeros(count, np.int64)
         self.coming_to: Array = np.zeros(count, np.int64)
         if count:
-            if self._has_capacity:
-                capacity = town.room_of(population, slice(None), 2**62)
-                self.capacity: Any = capacity if capacity.min() < 2**62 else None
+            capacity: Array = town.room_of(population, slice(None), 2**62)
+            self.capacity: Array | None = capacity if capacity.min() < 2**62 else None
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]
             self.count_places()
             there = self.at_place + self.coming_to
-            crowded: Any = () if self.capacity is None else (there > self.capacity).nonzero()[0]
+            crowded = (there > capacity).nonzero()[0]
             if len(crowded):
                 raise ConfigError(
                     f"{there[crowded[0]]} citizens start at {population.places[crowded[0]]!r}, "
-                    f"which holds {self.capacity[crowded[0]]}: give them other places or homes"
+                    f"which holds {capacity[crowded[0]]}: give them other places or homes"
                 )
 
     def count_places(self) -> None:
@@ -243,13 +242,13 @@ class RowBooks(AgentBooks):
     one_by_one = one_by_one
     settle_alone = settle_alone
 
-    def column(self, name: str, rows: Array, default: int) -> Any:
+    def column(self, name: str, rows: Array, default: int) -> Array:
         """Return a column of some citizens as it is now; `default` if there is no such column."""
         population = self.population
         column = population.declared.get(name)
         if column is None:
             return np.full(len(rows), default)
-        values = population.pull_column(name)[rows].astype(np.int64)
+        values: Array = population.pull_column(name)[rows].astype(np.int64)
         if name in COMMIT_COLUMNS:
             return values
         for at in np.flatnonzero(population.full[rows]) if population.agents else ():

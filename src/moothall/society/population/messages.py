@@ -26,11 +26,11 @@ PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
 class Messages:
     """Messages to rows, by receiver, as heard; −1: no topic or known text."""
 
-    receiver: Any
-    sender: Any
-    topic: Any
-    opinion: Any
-    text: Any
+    receiver: Array
+    sender: Array
+    topic: Array
+    opinion: Array
+    text: Array
 
     def __len__(self) -> int:
         return len(self.receiver)
@@ -148,7 +148,7 @@ def messages_of(society: Any, row: int) -> list[Sent]:
 
 def sent_of(population: Population, table: Table, at: int) -> Sent:
     """Return what a row says as a real message."""
-    say = table.want(at, population)
+    say: Any = table.want(at, population)
     sender = str(population.decoded(AGENT_ID, int(table.sender[at])))
     args = {"content": say.text or ""}
     if say.topic:

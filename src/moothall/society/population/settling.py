@@ -23,7 +23,7 @@ class Settlers:
     def __init__(self, books: AgentBooks, kind: type[Want]) -> None:
         population = books.population
         self.services: list[Service] = []
-        self.of_place: Any = None
+        self.of_place: Array | None = None
         if any(each.name == "place" for each in fields(kind)):
             self.of_place = np.full(len(population.places) + 1, -1, np.int32)
             for place, service in books.by_place[kind].items():
@@ -48,7 +48,7 @@ class Settlers:
             ],
             np.int32,
         )
-        self.at: Any = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
+        self.at: Array = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
     def _ledger_of(self, service: Any) -> ServiceLedger | None:
         is_firm = isinstance(service, Firm) and self._takes_rows[type(service)]

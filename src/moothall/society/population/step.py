@@ -19,7 +19,7 @@ from moothall.society.population.people import draw
 CHUNK: Final = 1 << 18
 """So many citizens run at a time at most: calls of numpy then cost little beside its work."""
 
-Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
+Wants = dict[type[Want], list[tuple[Array, Mapping[str, Array]]]]
 
 
 def begin(population: Register, params: PeopleParams, filled: Iterable[str] = ()) -> None:
@@ -105,7 +105,7 @@ def call(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:
 
 def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
     """Take the wants out of consecutive parts of a population; return one table per kind."""
-    by_kind: dict[type[Want], list[Any]] = {}
+    by_kind: Wants = {}
     for part in parts:
         for kind in [*part]:
             by_kind.setdefault(kind, []).extend(part.pop(kind))

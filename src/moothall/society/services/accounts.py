@@ -19,7 +19,7 @@ _NONE: Final = {
 """What stands for nothing in what is read."""
 
 
-def citizens_of(books: Any, read: Iterable[str]) -> tuple[Any, dict[str, Any]]:
+def citizens_of(books: Any, read: Iterable[str]) -> tuple[Array, dict[str, Array]]:
     """Return all citizens in order of id: ids as numbers, and what is read of them."""
     population = books.population
     rows = np.arange(len(population))

@@ -191,7 +191,7 @@ class Government(Service):
         self.month: int = month
         self.daily: int = daily
         self.cover: int = cover
-        self.days: Any = 0
+        self.days: int = 0
         self.wage_days: int = 1
 
     def of_population(self, population: Register) -> None:

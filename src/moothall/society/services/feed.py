@@ -34,14 +34,14 @@ def _publish(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, 
     return done, value
 
 
-def _follow(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, Any]:
+def _follow(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, Array | None]:
     whom = want["id"]
     done = (whom >= 0) & (whom != sender)
     feed.follow(sender[done], whom[done])
     return done, None
 
 
-_RULES: Final[dict[type[Want], tuple[Callable[..., tuple[Any, Any]], str]]] = {
+_RULES: Final[dict[type[Want], tuple[Callable[..., tuple[Array, Array | None]], str]]] = {
     Follow: (_follow, "{by} cannot follow {want.id!r:.80}, who is not a citizen or is itself"),
     Unfollow: (
         lambda feed, _, by, want: (feed.follows.remove(feed.place(by), want["id"]), None),

@@ -33,12 +33,12 @@ class RowFeed:
         self.population = population
         self.most = most
         self.first: int = 1  # the number of the oldest post
-        self.author: Any  # numbered as in wants
-        self.text: Any  # its number; below −1 if it is not one of the population's words
-        self.topic: Any  # numbered like texts; −1 for None
-        self.posted: Any  # in seconds since the start
-        self.likes: Any
-        self.heat: Any
+        self.author: Array  # numbered as in wants
+        self.text: Array  # its number; below −1 if it is not one of the population's words
+        self.topic: Array  # numbered like texts; −1 for None
+        self.posted: Array  # in seconds since the start
+        self.likes: Array
+        self.heat: Array
         self.author = self.text = self.topic = self.posted = self.likes = self.heat = np.zeros(
             0, np.int64
         )
@@ -208,7 +208,7 @@ class RowFeed:
             authors, which = np.unique(place[hot], return_inverse=True)
             self._author = authors_of(place, authors, len(self.follows.count))
             self._hot = hot, which.reshape(-1)
-        hottest: tuple[Any, Any] = self._hot
+        hottest: tuple[Array, Array] = self._hot
         return hottest
 
     # `about` has the column of `interest` for the topic of each post, the last for no topic.

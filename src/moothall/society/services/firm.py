@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns import town
 from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded
 from moothall.society.columns.want_table import Table
@@ -20,7 +20,7 @@ MOST: Final = 10**12
 """The largest wage, price, stock and output of a firm: columns have room for what it comes to."""
 
 
-def wage_for(cents_an_hour: int, skill: int, seconds: int) -> int:
+def wage_for(cents_an_hour: WholeNumber, skill: WholeNumber, seconds: WholeNumber) -> Any:
     """Return the gross wage of `seconds` of work, in cents; 1000 is the usual skill."""
     return cents_an_hour * skill * seconds // 3_600_000
 
@@ -171,7 +171,9 @@ class Firm(Service):
             setattr(self, name, state[name])
 
 
-def _work_rows(books: Any, table: Any, entries: Array, ledger: Any, of: Array, here: Array) -> bool:
+def _work_rows(
+    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, here: Array
+) -> bool:
     """Pay wages; return False, without effect, if columns cannot compute them."""
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
@@ -180,7 +182,7 @@ def _work_rows(books: Any, table: Any, entries: Array, ledger: Any, of: Array, h
         government.wage_days = max(1, books.days_ended)
     wages, purses = ledger.arrays["wage"], books.balances.cents
 
-    def earned(first: int, until: int) -> tuple[Any, ...]:
+    def earned(first: int, until: int) -> tuple[Array, ...]:
         """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
         part = slice(first, until)
         workers, place = sender[part], ledger.place[of[part]]

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.build import check_integer
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import draw_below, turn_keys
 from moothall.society.services.accounts import citizens_of, pay_citizens
@@ -157,7 +157,7 @@ class LabourMarket(Service):
         staff, pays = _jobs(books, _firms(books))
         work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
-        def chance(of_: int, total: int, purpose: str) -> Any:
+        def chance(of_: WholeNumber, total: int, purpose: str) -> Array:
             drawn = draw_below(total, self.seed, ids, books.step, f"labour.{purpose}", number)
             holds: Array = drawn < of_
             return holds
@@ -188,7 +188,7 @@ class LabourMarket(Service):
         hired = np.flatnonzero((new >= 0) & (new != work))
         leavers = np.flatnonzero(is_leaving)
         public, wages = np.flatnonzero(has & (pays[2][work] > 0)), pays[2][work]
-        owed: Any = wage_for(wages[public], np.maximum(skill[public], 0), _DAY_OF_WORK)
+        owed: Array = wage_for(wages[public], np.maximum(skill[public], 0), _DAY_OF_WORK)
         keeps = int(owed.sum())
         some = np.flatnonzero(free)
         paid, unpaid = self._pay(books, some, jobless, skill, keeps)
@@ -216,7 +216,7 @@ class LabourMarket(Service):
         return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
 
     def _pay(
-        self, books: Any, some: Array, since: Array, skill: Any, keeps: int
+        self, books: Any, some: Array, since: Array, skill: Array, keeps: int
     ) -> tuple[int, int]:
         """Pay benefits; return how many cents are paid, and how many are due and not paid.
 
@@ -227,7 +227,7 @@ class LabourMarket(Service):
         if "government" not in books.balances or not len(some):
             return 0, 0
         some = some[self.days - since[some] <= 7 * self.weeks]
-        wage: Any = wage_for(self.wage, skill[some], _DAY_OF_WORK)
+        wage: Array = wage_for(self.wage, skill[some], _DAY_OF_WORK)
         cents = wage * self.benefit * _WORKDAYS // (1000 * 7)
         some, cents = some[cents > 0], cents[cents > 0]
         total = int(cents.sum())
@@ -247,7 +247,7 @@ def _firms(books: Any) -> list[Firm]:
     return [each for each in books.services.values() if isinstance(each, Firm)]
 
 
-def _seeking(offer: dict[str, Any]) -> Any:
+def _seeking(offer: dict[str, Array]) -> Any:
     """Return who has no work, seeks it, and is of the age to work."""
     age = offer["age"]
     return (offer["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (offer["jobless"] != -1)

@@ -25,7 +25,7 @@ def heat(likes: WholeNumber, posted: WholeNumber) -> Any:
     return posted + worth.astype(np.int64)
 
 
-def shown_rank(heat: Any, interest: Any, followed: Any) -> Any:
+def shown_rank(heat: WholeNumber, interest: WholeNumber, followed: WholeNumber) -> Any:
     """Return a post's rank for a citizen; numbers or arrays; an interest is 0 … 1000."""
     return heat + INTEREST_S * interest // 1000 + FOLLOWED_S * followed
 
