@@ -85,7 +85,10 @@ class ActionError(RequestError):
     Attributes:
         type, text: the remote exception's class, such as `ZeroDivisionError`, and what it said
         where: the agent and action, such as `Calculator.divide`; None if not known
+        run_id: of a `RunWaiting`, the run that waits; None for another error
     """
+
+    run_id: str | None = None
 
     def __init__(self, type: str, text: str, where: str | None = None) -> None:
         super().__init__(f"{type}: {text}" if text else type)
@@ -115,8 +118,6 @@ class InDoubt(_OfSpace):
 
 class RunWaiting(_OfSpace):
     """The reply waits in its journal, as the run `run_id`, for an answer, a result or a moment."""
-
-    run_id: str | None = None
 
 
 class InvalidArguments(RequestError):

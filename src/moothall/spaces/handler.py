@@ -240,6 +240,7 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         outcome = ActionError(
             printable(str(error.type)), printable(str(error.text)), place and printable(str(place))
         )
+        outcome.run_id = error.run_id
     else:
         place = str(delivery) if delivery.mailbox else None
         text = _NO_WAIT if isinstance(error, Later) else text_of(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,11 @@ from moothall import (
     AskAgain,
     InvalidArguments,
     InvalidMessage,
+    Journal,
+    Later,
     NativeSpace,
+    ReActAgent,
+    ScriptedModel,
     action,
 )
 from moothall.foundation.errors import RequestError
@@ -229,6 +234,24 @@ def test_amqp_action_error_too_long_is_cut(make_space: MakeSpace) -> None:
     assert caught.value.type == "T" * 1000
     assert caught.value.where == "w" * 1000
     assert "T: x" in str(caught.value)
+
+
+def test_amqp_request_of_a_reply_that_waits_names_the_run(
+    make_space: MakeSpace, tmp_path: Path
+) -> None:
+    def send_batch() -> Later:
+        """Send a batch."""
+        return Later("batch")
+
+    model = ScriptedModel([{"name": "send_batch", "args": {}}])
+    with Journal(tmp_path / "runs.db") as journal:
+        make_space().add(ReActAgent("clerk", model, actions=[send_batch], journal=journal))
+        me = make_space().add(Agent("me"))
+        with pytest.raises(ActionError, match="waiting for the result 'batch'") as told:
+            me.ask("clerk", "say", content="Send it.").result(timeout=WAIT_S)
+        assert told.value.type == "RunWaiting"
+        assert told.value.run_id is not None
+        assert [each.key for each in journal.waiting(told.value.run_id)] == ["batch"]
 
 
 @pytest.mark.parametrize("size", (2**20, 5_000_000))

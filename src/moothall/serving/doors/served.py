@@ -239,7 +239,7 @@ class Served:
                 if not replies or error.type != RunWaiting.__name__:
                     raise
                 waiting = RunWaiting(error.text, error.where)
-                waiting.run_id = getattr(error.__cause__, "run_id", None) or caller.run_id
+                waiting.run_id = error.run_id or caller.run_id
                 raise waiting from error
 
     def journal_of(self, agent: str) -> Journal | None:

@@ -321,6 +321,8 @@ def error_headers(error: BaseException) -> dict[str, Any]:
         values["type"] = error.type[:_LONGEST]
         if error.where is not None:
             values["where"] = error.where[:_LONGEST]
+        if error.run_id is not None:
+            values["run_id"] = error.run_id
     return values
 
 
@@ -340,4 +342,7 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
     label = place if isinstance(place, str) else None
     if kind is not ActionError:  # what the space says: its type is its class's name
         return make(message, label)
-    return ActionError(type_, message, label)
+    error = ActionError(type_, message, label)
+    run_id = headers.get("run_id")
+    error.run_id = run_id if isinstance(run_id, str) else None
+    return error
