@@ -168,7 +168,7 @@ def test_request_cancelled_before_its_task_begins_frees_the_slot() -> None:
 def test_native_space_line_of_a_class_of_its_own_orders_all_messages() -> None:
     order: Kept[int] = Kept()
 
-    class LastFirst(Mailbox.line_type):  # type: ignore[name-defined, misc]
+    class LastFirst(Mailbox.line_type):
         def append(self, delivery: Delivery) -> None:
             self.insert(0, delivery)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
@@ -52,8 +52,8 @@ AT_ONCE = 100
 class Mailbox:
     """Orders one agent's messages. But for what the agent calls, only the space's loop uses it."""
 
-    line_type: ClassVar[type[MessageLine]] = MessageLine
-    """The class of its line, whose `append` decides where a message waits."""
+    class line_type(MessageLine):
+        """The class of its line, whose `append` decides where a message waits."""
 
     agent: Agent
     space: Any
