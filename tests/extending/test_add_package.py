@@ -111,7 +111,7 @@ def test_command_of_a_package_is_listed_runs_and_goes_on_after_a_kill(tmp_path: 
     environment = with_packages(COURIER)
     how: dict[str, Any] = {"cwd": tmp_path, "env": environment}
     book = ("--journal", "runs.db")
-    assert "  courier       Rounds of deliveries, each made once." in run("--help", **how).stdout
+    assert "  courier       Deliver at PLACES in the round NAME." in run("--help", **how).stdout
     assert "Did you mean 'courier'?" in run("courir", **how).stderr
     assert "Usage: moothall courier [OPTIONS] NAME" in run("help", "courier", **how).stdout
     places = ("courier", "r1", "home", "shop", "farm", *book)
@@ -124,8 +124,11 @@ def test_command_of_a_package_is_listed_runs_and_goes_on_after_a_kill(tmp_path: 
     assert "moothall resume r1 --skip --journal runs.db" in shown
     assert run("resume", "r1", *book, **how).returncode == 1
     resumed = run("resume", "r1", "--done", "1=shop", *book, **how)
-    assert (resumed.returncode, resumed.stdout.splitlines()[0]) == (0, "rang at farm")
-    assert run("resume", "r1", *book, **how).returncode == 0
+    assert (resumed.returncode, resumed.stdout) == (0, "rang at farm\nhome shop farm\n")
+    again = run("resume", "r1", *book, **how)
+    assert (again.returncode, again.stdout) == (0, "home shop farm\n")
+    data = json.loads(run("resume", "r1", "--json", *book, **how).stdout)
+    assert data["over"] == {"reason": "done", "text": "home shop farm"}
     assert run(*places, **how).stdout == "round r1: done\n"
 
 

@@ -19,7 +19,7 @@ from moothall.build import escaped
 from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import HelpContext
 from moothall.cli.values import OneOf
-from moothall.studio.orders import extension_of, extensions_of
+from moothall.studio.orders import Extension, extension_of, extensions_of
 
 _GROUPS = {
     "Work": {
@@ -77,6 +77,9 @@ _FOLDERS = ("--root", "--folder")
 _FOLDER_WORDS = (*_FOLDERS, "--dir", "--directory", "--path")
 """The options that name the folder to work on, and what people call them."""
 
+_HELP_CHARS = 100
+"""How much of its help the list has of a package's command."""
+
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
 
 
@@ -92,6 +95,22 @@ def _fitting(command: click.Command, codes: str = "") -> click.Command:
     for each in command.commands.values() if isinstance(command, click.Group) else ():
         _fitting(each, codes)
     return command
+
+
+def _loaded(extension: Extension) -> click.Command:
+    """Import a command; ConfigError if it cannot be used."""
+    with extension.naming():
+        command = extension.load()
+        if not isinstance(command, click.Command):
+            raise ConfigError(f"it must be a click.Command, got {command!r:.80}")
+        return command
+
+
+def _help_line(extension: Extension) -> str:
+    try:
+        return _loaded(extension).get_short_help_str(_HELP_CHARS)
+    except ConfigError:  # whoever runs it hears why
+        return f"A command of {extension.package} that cannot be used."
 
 
 def _check_values(context: click.Context, args: Sequence[str]) -> None:
@@ -130,10 +149,7 @@ class _Lazy(click.Group):
         if added is None:
             return None
         try:
-            with added.naming():
-                command = added.load()
-                if not isinstance(command, click.Command):
-                    raise ConfigError(f"it must be a click.Command, got {command!r:.80}")
+            command = _loaded(added)
         except ConfigError:
             if ctx.resilient_parsing:  # a shell completes what can be used
                 return None
@@ -164,7 +180,7 @@ class _Lazy(click.Group):
         added = extensions_of("moothall.commands", _TARGETS).values()
         if packaged := [each for each in added if not each.is_ours]:
             groups["Of other packages"] = [
-                (escaped(each.name), each.summary or f"A command of {escaped(each.package)}.")
+                (escaped(each.name), escaped(_help_line(each)))
                 for each in sorted(packaged, key=lambda each: each.name)
             ]
         if self.commands:

@@ -41,6 +41,12 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
         return show_replay(RecordedRun(store, named_run(store, run_id)), as_json)
 
 
+def say_end(run_id: str, reason: str, detail: str) -> None:
+    """Say on standard error how a run of the user's own orchestrator ended, or stopped."""
+    words = REASONS.in_words(reason, detail)
+    click.echo(f"moothall: run {escaped(run_id)} is {escaped(words)}", err=True)
+
+
 def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
@@ -51,8 +57,16 @@ def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) 
         )
     reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
     if isinstance(reply, dict):  # of the user's own orchestrator
-        click.echo(json.dumps(reply, indent=2))
-        return 0 if reply["over"]["reason"] in REASONS.answered else 1
+        end = reply["over"]
+        is_answered = end["reason"] in REASONS.answered
+        text = str(end.get("text") or "")
+        if as_json or not resumed:
+            click.echo(json.dumps(reply, indent=2))
+        elif is_answered and text:
+            click.echo(escaped(text, lines=True))
+        else:
+            say_end(run_id, end["reason"], str(end.get("detail") or text))
+        return 0 if is_answered else 1
     uncut_actions = (
         [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
     )

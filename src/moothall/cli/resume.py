@@ -17,7 +17,7 @@ from moothall.build import Stop, UnreadableText, escaped, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, report_refusal
-from moothall.cli.replay import show_replay
+from moothall.cli.replay import say_end, show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.watch import Permission, stream_to_screen
@@ -30,7 +30,7 @@ from moothall.cli.shared_options import (
     mismatch_option,
     open_journal,
 )
-from moothall.journal import REASONS, Doubt, Entry, Outline
+from moothall.journal import Doubt, Entry, Outline
 from moothall.studio.orders import (
     ActOrder,
     AnyOrder,
@@ -230,8 +230,7 @@ def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
     try:
         interruptible(resume(recorded.journal, recorded.run_id))
     except Stop as stop:  # it does not use run_to_end
-        words = REASONS.in_words(stop.reason, stop.detail)
-        click.echo(f"moothall: run {escaped(recorded.run_id)} is {escaped(words)}", err=True)
+        say_end(recorded.run_id, stop.reason, stop.detail)
         return 1
     return show_replay(recorded, as_json, resumed=True)
 

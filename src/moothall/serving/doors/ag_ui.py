@@ -106,7 +106,7 @@ class AGUIDoor:
         agent = self._served.replying()[id]
         before, content = parted(input_read, agent, sends_history=True)
         before = [*wire.context_of(body.get("context") or ()), *before]
-        run_id = _run_id(agent, caller, body)
+        run_id = self._run_id(id, caller, body)
         own_thread = _own_thread(caller, body["threadId"], run_id)
         request = ReplyRequest(content, None, own_thread, run_id)
         if isinstance(agent, ReActAgent):
@@ -274,7 +274,7 @@ class AGUIDoor:
     ) -> wire.AGUIRun:
         """Give a run that waits in its journal its answers, and go on with it."""
         agent, thread = self._served.replying()[id], body["threadId"]
-        journal: Any = getattr(agent, "journal", None)
+        journal: Any = self._served.journal_of(id)
         own_thread = _own_thread(caller, thread, run_id)
 
         def look() -> Any:
@@ -317,15 +317,14 @@ class AGUIDoor:
         job.task.add_done_callback(lambda task: self._served.answered_runs.discard(run_id))
         return job
 
-
-def _run_id(agent: Any, caller: str, body: dict[str, Any]) -> str:
-    """Return the id of a request's run; of one that is sent again, the same if a journal has it."""
-    if getattr(agent, "journal", None) is None:
-        return secrets.token_hex(16)
-    # Some clients name all their runs alike.
-    parts = [str(agent.id), caller, body["threadId"], body["runId"], body.get("messages")]
-    text = json_text(parts)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+    def _run_id(self, id: str, caller: str, body: dict[str, Any]) -> str:
+        """Return the id of a request's run; of one sent again, the same if a journal has it."""
+        if self._served.journal_of(id) is None:
+            return secrets.token_hex(16)
+        # Some clients name all their runs alike.
+        parts = [id, caller, body["threadId"], body["runId"], body.get("messages")]
+        text = json_text(parts)
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _own_thread(caller: str, thread: str, run_id: str) -> str:

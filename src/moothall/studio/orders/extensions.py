@@ -22,8 +22,6 @@ Resume: TypeAlias = "Callable[[Journal, str], Coroutine[Any, Any, object]]"
 
 logger: logging.Logger = logging.getLogger("moothall.extensions")
 _OURS: Final = "moothall"
-_SUMMARY: Final = 200
-"""The most characters of a package's summary."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +33,12 @@ class Extension:
         name: its name there
         target: what is loaded, as `module:name`
         package: the package that adds it, with its version
-        summary: what the package says of itself, in a line
     """
 
     group: Group
     name: str
     target: str
     package: str = _OURS
-    summary: str = ""
 
     @property
     def label(self) -> str:
@@ -104,9 +100,8 @@ def _installed(group: Group, path: tuple[str, ...]) -> tuple[Extension, ...]:
                 continue
             metadata = each.metadata
             package = f"{metadata['Name']} {metadata['Version']}"
-            summary = one_line(metadata["Summary"] or "", _SUMMARY)
             installed += [
-                Extension(group, point.name, point.value, package, summary)
+                Extension(group, point.name, point.value, package)
                 for point in each.entry_points.select(group=group)
             ]
         except Exception as error:  # of a file of another's, in any form

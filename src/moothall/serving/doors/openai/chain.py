@@ -115,7 +115,7 @@ class Chain:
 
     def _is_continued(self, agent: ConversationalAgent, previous: str, next_id: str) -> bool:
         """Note that a run is continued; return whether it was, also by another process."""
-        journal: Any = getattr(agent, "journal", None)
+        journal = self._served.journal_of(str(agent.id))
         if journal is None:
             is_used = next_id in self._used_ids
             self._used_ids[next_id] = None
@@ -144,7 +144,7 @@ class Chain:
                 raise _unknown(response_id)
             self._conversations.move_to_end(run_id)
             return run_id, conversation.messages
-        if conversation is not None or getattr(agent, "journal", None) is None:
+        if conversation is not None or self._served.journal_of(str(agent.id)) is None:
             more = (
                 ""
                 if conversation

@@ -188,10 +188,10 @@ class StoredResponses:
     def _recorded(self, run_id: str, sender: str) -> tuple[Any, Outline]:
         """Return the agent and the run of a caller's response."""
         for id, agent in self._served.replying().items():
-            if getattr(agent, "journal", None) is None:
+            if (journal := self._served.journal_of(id)) is None:
                 continue
             try:
-                run: Outline = agent.journal.run(run_id)  # type: ignore[attr-defined]
+                run = journal.run(run_id)
             except NoSuchRun:
                 continue
             if (run.agent, run.thread) == (id, thread_of(sender, run_id)):
