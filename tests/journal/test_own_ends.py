@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from journal.crash import crash, on_a_loop
 from moothall import ConfigError, InDoubt, Journal, Later, NobodyToAsk, RunMismatch
-from moothall.build import APPENDED, StepHandle, Stop, recorded
+from moothall.build import APPENDED, Record, StepHandle, Stop, recorded
 from moothall.journal import Done
 
 
@@ -99,7 +100,43 @@ async def test_run_does_not_end_beside_a_call_that_was_cancelled(tmp_path: Path)
                     await record.step("ring", ring, outcome="ask", action="ring")
             with pytest.raises(InDoubt):
                 await record.end("done", text="rung")
+            with pytest.raises(InDoubt, match="'ring' of run 'r' was running"):
+                await record.step("ring", ring, outcome="ask", action="ring")
         assert [each.action for each in journal.in_doubt("r")] == ["ring"]
+
+
+@on_a_loop
+async def test_run_does_not_end_beside_a_call_of_a_part_unless_its_step_has_ended(
+    tmp_path: Path,
+) -> None:
+    async def half(step: StepHandle) -> str:
+        part = Record(record.member("half/bo", "bo"), Round)
+
+        async def ring(step: StepHandle) -> None:
+            await step.begins()
+            await asyncio.Event().wait()  # nobody opens
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await part.step("ring", ring, outcome="ask", action="ring")
+        if fails:
+            raise ConnectionError("nobody opens")
+        return "it is not known whether somebody has heard it"
+
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "r", "Courier", "bo", Round) as record:
+            fails = True
+            with pytest.raises(ConnectionError):
+                await record.step("half", half)
+            with pytest.raises(InDoubt, match="step 'half/bo/ring' of run 'r'"):
+                await record.end("done", text="rung")
+        assert journal.run("r").state == "in_doubt"
+        async with recorded(journal, "r", "Courier", "bo", Round) as record:
+            with pytest.raises(InDoubt):
+                await record.end("done", text="rung")
+            record.mark("half", "nobody opens")
+            await record.end("done", text="rung")
+        assert (journal.in_doubt("r"), journal.run("r").state) == ([], "done")
 
 
 def test_call_that_was_skipped_says_how_to_decide_anew(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import JournalError, TooManyThreads
 from moothall.foundation.threads import WORKERS, guard, to_its_end
+from moothall.journal.doubt import calls_below
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import FINAL, OPEN_STATES, REASONS
 from moothall.journal.store.holding import hashes_in, hold, holder_of
@@ -120,7 +121,9 @@ class OpenRun:
                 if data.get("asks"):
                     self.open_calls.add((path, str(data.get("key"))))
             elif self.open_calls and kind in ("ended", "failed", "decided", "waits"):
-                self.open_calls.discard((path, str(data.get("key"))))
+                self.open_calls.discard(call := (path, str(data.get("key"))))
+                if self.open_calls and kind == "ended":
+                    self.open_calls -= {*calls_below(*call, self.open_calls)}
             if values:
                 self._values.update(values)
             if self._unnamed or self._unnamed_relied:

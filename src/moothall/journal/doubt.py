@@ -53,6 +53,9 @@ class Doubt:
                     open_calls[key] = [entry, False]
             elif entry.kind in ("ended", "failed", "waits"):
                 open_calls.pop(key, None)
+                if open_calls and entry.kind == "ended":
+                    for each in calls_below(*key, open_calls):
+                        del open_calls[each]
             elif entry.kind == "decided" and key in open_calls:
                 open_calls[key][1] = True
         return [
@@ -70,6 +73,15 @@ class Doubt:
     def __str__(self) -> str:
         text = f"{self.action} {escaped_json(self.args)}"
         return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def calls_below(path: str, step: str, calls: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those calls, each a path and a key, that are of parts of a step.
+
+    Once the step has its result, they are in doubt no more: the result says what is known of them.
+    """
+    above = f"{path}/{step}/" if path else f"{step}/"
+    return [each for each in calls if f"{each[0]}/".startswith(above)]
 
 
 def state_of_parts(parts: Iterable[Iterable[Entry]]) -> str | None:

@@ -176,10 +176,12 @@ class Runs:
                         "UPDATE runs SET holder = ? WHERE number = ?", (lease_holder, number)
                     )
             # No other process writes it now. Read without the lock, so that no other run waits.
+            entries: list[Entry] = []
             past_entries: dict[str, list[Entry]] = {}
             place: RunEnd = (0, b"")
             with self._store.reading() as db:
                 for entry, checksum in self._store.read(db, number, run_id):
+                    entries.append(entry)
                     past_entries.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, checksum)
                 waiting_runs = db.execute(_WAITING_RUNS, (*identity, number)).fetchall()
@@ -188,8 +190,8 @@ class Runs:
                 self.release(leased_number)
             raise
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past_entries)
+        run.open_calls.update((each.path, each.key) for each in Doubt.among(entries))
         for part in past_entries.values():
-            run.open_calls.update((each.path, each.key) for each in Doubt.among(part))
             for each in (each for each in part if each.kind in DECISION_ENTRIES):
                 run.decided.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}

@@ -178,6 +178,8 @@ class Record(ReadRecord[S]):
         except asyncio.CancelledError:
             if step.has_begun and outcome == "repeat":  # its cost is known
                 step.end("failed", {"error": "cancelled", "cancelled": True})
+            elif step.has_begun:  # its outcome is unknown, also to who calls it again here
+                step.rests()
             raise
         finally:
             self.open -= 1
@@ -285,8 +287,8 @@ class Record(ReadRecord[S]):
         """Note the end of the part, with its reason; InDoubt if it is final beside a doubt."""
         if reason in REASONS.final:  # nobody would be asked about the call any more
             for path, key in sorted(self.run.open_calls):
-                if path == self.path:
-                    raise self._doubt_about(key)
+                if f"{path}/".startswith(f"{self.path}/" if self.path else ""):
+                    raise self._doubt_about(f"{path}/{key}".removeprefix(f"{self.path}/"))
         self._end = {"reason": reason, **as_json(about)}
         self.note("over", self._end)
         if not self.run_part.path:

@@ -102,7 +102,7 @@ def doubt_key(path: str, step: str) -> str:
 def write_rows(
     db: Database, run: int, last_sequence: int, entries: Iterable[WaitEntry], is_over: bool
 ) -> None:
-    """Write what entries after `last_sequence` say; `over`: the run's own agent has ended."""
+    """Write what entries after `last_sequence` say; `is_over`: no process works on the run now."""
     now = time.time()
     for nth, path, kind, data, at in entries:
         place, step = run << 32 | (last_sequence + nth + 1), str(data.get("key"))
