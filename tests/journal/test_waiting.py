@@ -235,6 +235,24 @@ async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> 
 
 
 @on_a_loop
+async def test_answer_before_its_call_by_somebody_who_may_not_give_it_does_not_count(
+    tmp_path: Path,
+) -> None:
+    def sign(context: Context[Any]) -> Later:
+        """Have it signed."""
+        for name in ("mallory", None):
+            journal.answer(str(context.run_id), "signature", "X", by=name)
+        return Later("signature", who="eva")
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = clerk(journal, [call("sign"), "Signed."], sign)
+        assert (await agent.reply("Sign.", run_id="r")).stop_reason == "waiting"
+        journal.answer("r", "signature", "Eva", by="eva")
+        reply = await agent.reply("Sign.", run_id="r")
+        assert (reply.text, results(reply)) == ("Signed.", ["Eva"])
+
+
+@on_a_loop
 async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -> None:
     till, path = Till(), tmp_path / "runs.db"
     script = [[call("pay", coins=1), call("pay", coins=2)], "Done."]
@@ -257,8 +275,12 @@ async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -
         journal.answer("r", doubt.key, "repeat")
         with pytest.raises(StateError, match="was decided at"):
             journal.answer("r", doubt.key, "skip")
-        journal.answer("r", two.key, True)
         agent = clerk(journal, script, till.pay)
+        (resumed,) = await agent.resume_runs()
+        assert resumed.reply is not None
+        assert (resumed.reply.stop_reason, till.paid) == ("waiting", [1])
+        assert await agent.resume_decided() == []  # what was decided has been carried out
+        journal.answer("r", two.key, True)
         (resumed,) = await agent.resume_runs()
         assert resumed.reply is not None
         assert (resumed.reply.text, sorted(till.paid)) == ("Done.", [1, 2])
@@ -613,11 +635,10 @@ async def test_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: 
     with Journal(tmp_path / "runs.db") as journal, NativeSpace() as space:
         agent = space.add(clerk(journal, [call("pay", coins=3), "Paid."], till.pay))
         customer = space.add(Customer("customer"))
-        with pytest.raises(ActionError, match="waiting for the approval of pay"):
-            await customer.request(
-                {"to": "clerk", "action": {"name": "say", "args": {"content": "Pay."}}}
-            )
-        (wait,) = journal.waiting()
+        with pytest.raises(ActionError, match="waiting for the approval of pay") as told:
+            await customer.ask("clerk", "say", content="Pay.")
+        assert told.value.run_id is not None
+        (wait,) = journal.waiting(told.value.run_id)
         journal.answer(wait.run, wait.key, True)
         await agent.resume_decided()
         await asyncio.wait_for(said.wait(), 10)

@@ -439,12 +439,13 @@ def test_results_leave_room_in_a_small_context() -> None:
     def flood() -> str:
         return "x" * 100_000
 
-    thinker, model = agent(use("flood"), both(*[("flood", None)] * 4), say("ok"), actions=[flood])
+    answers = (both(*[("flood", None)] * count) for count in (4, 8))
+    thinker, model = agent(use("flood"), *answers, say("ok"), actions=[flood])
     model.context_tokens = 2048
     reply = thinker.reply_sync("go")
     shown = contents(reply, "tool")
-    assert [text.count("x") for text in shown] == [512] * 5
-    assert all("99,488 of 100,000 characters are left out here" in text for text in shown)
+    assert [text.count("x") for text in shown] == [512] * 5 + [256] * 8
+    assert all("99,488 of 100,000 characters are left out here" in text for text in shown[:5])
     assert reply.text == "ok"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.approval import Later
 from moothall.actions.environment import failed
+from moothall.actions.provenance.origin import union
 from moothall.agents.replies.step import StepHandle
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import as_json, json_text, readable
@@ -118,6 +119,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
         if kind == "result":
             details["name"] = name
         came = await step.wait(key, kind, later, **details)
+    call.read = (*union((*call.read, *came.sources)),)
     return as_result(name or key, came)
 
 

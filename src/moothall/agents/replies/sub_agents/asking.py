@@ -133,9 +133,10 @@ async def said_in_call(
 
 
 def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
-    """Return whether the run for which a call has waited is gone: no other one is begun for it.
+    """Return whether the run for which a copied call has waited is gone, without an answer to it.
 
-    If it is in another journal, the call waits on.
+    No other run is begun for a call. If its run is in another journal, the call waits on, or has
+    the answer that this run gave before.
     """
     past = caller.recorded.find(key)
     if past is None or all(each["wait"] != run_id for each in past.requests.values()):
@@ -146,7 +147,7 @@ def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
     except NoSuchRun:
         record = caller.recorded
         row = record.run.answer(run_id, record.path, key)
-        if record.copied or isinstance(row, WaitOutcome):  # the deletion has answered it
+        if record.copied and not isinstance(row, WaitOutcome):
             return True
     raise Later(run_id)
 
