@@ -276,7 +276,7 @@ class FolderIndex:
                 path
                 for path, status in readable.items()
                 if path not in stored
-                or not (_is_current(status, *stored[path]) or self._retry.get(path, 0.0) > start)
+                or not _is_current(status, *stored[path], self._retry.get(path, 0.0) > start)
             )
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
@@ -350,9 +350,9 @@ class FolderIndex:
         return f": {len(self._faults)} {files} not read, or not whole: {some}"
 
 
-def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
-    same = (size, mtime_ns) == (status.st_size, status.st_mtime_ns)
-    return same and read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
+def _is_current(at: os.stat_result, size: int, mtime_ns: int, read_ns: int, pauses: bool) -> bool:
+    is_settled = read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
+    return (size, mtime_ns) == (at.st_size, at.st_mtime_ns) and (is_settled or pauses)
 
 
 def _remove(db: Connection, path: str) -> None:
