@@ -137,13 +137,6 @@ def test_text_of_a_class_that_misbehaves_is_judged_by_what_it_is(space, text):
     works(space)
 
 
-@pytest.mark.parametrize("id", ("x" * 255, 10**254), ids=("text", "number"))
-def test_agent_ids_of_the_greatest_length_are_written_to(space, id):
-    odd, me = space.add(Recorder(id)), space.add(Agent("writer"))
-    me.send(message(id, "say", content="hi"))
-    assert odd.told() == [("say", {"content": "hi"})]
-
-
 def test_agent_id_of_a_subclass_of_text_is_that_text(space):
     class Text(str):
         __slots__ = ()
@@ -209,15 +202,3 @@ def test_concurrency_of_an_agent_goes_before_that_of_its_class():
         concurrency = 4
 
     assert [Four("a", concurrency=n).concurrency for n in (None, 1, 4, 5)] == [4, 1, 4, 5]
-
-
-def test_agent_of_another_space_is_refused_and_stays_there(space):
-    with type(space)() as other:
-        agent = other.add(Recorder("agent"))
-        with pytest.raises(MoothallError, match="another space"):
-            space.add(agent)
-        assert space.ids() == []
-        assert agent.space is other
-        agent.send(message("agent", "say", content="still here"))
-        assert agent.told() == [("say", {"content": "still here"})]
-    works(space)

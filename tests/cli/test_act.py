@@ -662,10 +662,6 @@ def in_environment(folder: Path, url: str) -> dict[str, str]:
     return {"MOOTHALL_MODEL": f"{url}#environment", "MOOTHALL_ROOT": str(folder / "environment")}
 
 
-def on_command_line(folder: Path, url: str) -> dict[str, str]:
-    return {}
-
-
 @pytest.mark.parametrize(
     ("wins", "environment", "args"),
     (

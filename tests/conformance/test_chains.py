@@ -470,24 +470,6 @@ def test_chain_may_take_the_second_place_where_there_is_room_for_two(
     assert me.request(message("A", "do"), timeout=3).result(timeout=WAIT_S) == "done"
 
 
-def test_chat_agents_that_answer_each_other_stop(space: Any) -> None:
-    said: Kept[str] = Kept()
-
-    class Chat(Agent):
-        @action
-        async def say(self, content: str) -> str:
-            said.add(f"{self.id} heard {content}")
-            return f"{content}!"
-
-    a = space.add(Chat("a"))
-    b = space.add(Chat("b"))
-    a.send(message("b", "say", content="hi"))
-    said.wait_for(2)
-    settle(a, b)
-    settle(a, b)
-    assert said == ["b heard hi", "a heard hi!"]
-
-
 def test_chain_whose_middle_fails_leaves_nobody_waiting(space: Any) -> None:
     class Home(Doer):
         @action

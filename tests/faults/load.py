@@ -15,7 +15,6 @@ from moothall import Agent, AMQPSpace, RequestError, action
 from moothall.spaces.request import Request
 
 WAIT_S = 150
-IN_DOUBT = "in doubt"
 TENTH = 10
 
 ACTIONS = {

@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ from moothall.actions.provenance.marks import bare
 from moothall.agents.replies.events import CallStarted
 from moothall.journal import Done
 
-Stopped = Callable[["asyncio.Task[Reply]"], Awaitable[None]]
 UNKNOWN = "cancelled before it ended; whether it had an effect is not known"
 
 

@@ -39,8 +39,6 @@ from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
 from moothall.testing.models import run, user
 
-NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
-
 # -- what comes with an answer ---------------------------------------------------------------------
 
 

@@ -194,27 +194,6 @@ def test_chatty_models_failure_comes_to_a_mere_sender_as_an_error_message() -> N
         assert "ModelError: " in me.errors[0]
 
 
-def test_chat_agents_stop_after_one_exchange() -> None:
-    seen: list[tuple[str, str]] = []
-    quiet = threading.Event()
-
-    def last(messages: Any, actions: Any) -> str:
-        quiet.set()
-        return "And nobody hears this."
-
-    with NativeSpace() as space:
-        one = space.add(ChattyAI("One", ScriptedModel([last])))
-        space.add(ChattyAI("Two", ScriptedModel(["I am well."])))
-        space.observe(lambda m: seen.append((m["from"], m["action"]["args"]["content"])))
-        one.send({"to": "Two", "action": {"name": "say", "args": {"content": "How are you?"}}})
-        assert quiet.wait(10)
-        # Handled after whatever One might have sent, had it sent anything.
-        with pytest.raises(ActionError, match="asked for reply 2"):
-            space.add(Agent("me")).ask("Two", "say", content="").result(timeout=10)
-    assert seen[:2] == [("One", "How are you?"), ("Two", "I am well.")]
-    assert [sender for sender, _ in seen if sender == "One"] == ["One"]
-
-
 @pytest.mark.parametrize("make", (SQLiteMemory, str, Path))
 def test_chatty_continues_a_conversation_after_a_restart_with_a_memory_in_a_file(
     tmp_path: Path, make: Any

@@ -293,16 +293,6 @@ def asks(name: str) -> Answers:
     return Answers(answer)
 
 
-def test_function_agents_that_pass_a_question_on_come_to_an_end(space: NativeSpace) -> None:
-    space.add(OpenAIFunctionAgent("A", asks("B_say"), user_id="User", discover=["B"]))
-    space.add(OpenAIFunctionAgent("B", asks("A_say"), user_id="User", discover=["A"]))
-    user = space.add(Listener("User"))
-    user.tell("A", "Go")
-    assert user.wait()[0] == "A"
-    settle(space, "A", "B")
-    assert user.heard == [user.heard[0]]
-
-
 def test_function_agents_that_hear_a_broadcast_answer_once_each(space: NativeSpace) -> None:
     models = {id: ScriptedModel([f"I am {id}."] * 3) for id in "AB"}
     for id, model in models.items():

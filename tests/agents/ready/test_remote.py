@@ -30,8 +30,6 @@ from moothall.actions import action
 from moothall.agents import ChattyAI
 from moothall.foundation.errors import DefinitionError
 
-WAIT = 20
-
 
 @pytest.fixture(params=("native", "amqp"))
 def spaces(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:

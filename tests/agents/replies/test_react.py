@@ -1480,23 +1480,6 @@ def hand() -> Hand:
     return Hand()
 
 
-def test_replies_within_replies_have_an_end() -> None:
-    deep = 0
-
-    async def deeper() -> str:
-        """Ask once more."""
-        nonlocal deep
-        deep += 1
-        return (await thinker.reply("go", thread=str(deep))).steps[0].error or "fine"
-
-    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
-        return "Done." if messages[-1]["role"] == "tool" else {"name": "deeper"}
-
-    thinker = ReActAgent("a", ScriptedModel(answer), actions=[deeper])
-    reply = thinker.reply_sync("go")
-    assert (deep, reply.steps[0].result["result"]) == (8, "fine")
-
-
 def test_approver_changes_no_arguments() -> None:
     def pay(to: list[str]) -> str:
         """Pay."""

@@ -213,38 +213,11 @@ def test_ag_ui_late_answer_to_a_withdrawn_question_gets_the_rest_of_the_run(serv
     run(url, user("paint"), resume=[{**entry, "payload": {"answer": "blue"}}], status=400)
 
 
-@pytest.mark.parametrize(
-    "change",
-    (
-        {"payload": {"approved": True, "args": {"item": "car"}}},
-        {"payload": {"approved": 1}},
-        {"payload": {"approved": "true"}},
-        {"payload": True},
-        {"payload": None},
-        {"status": "cancelled"},
-        {"status": "approved"},
-    ),
-)
-def test_ag_ui_changed_answer_permits_nothing(serve: Serve, change: dict[str, Any]) -> None:
+def test_ag_ui_answer_twice_in_a_request_or_in_its_messages_permits_nothing(serve: Serve) -> None:
     bought: list[str] = []
     url = serve(asgi(buyer(bought)))
     asked = run(url, user("buy"))[-1]["outcome"]["interrupts"][0]
     answer = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
-    events = run(url, user("buy"), resume=[{**answer, **change}])
-    assert "not permitted" in json.dumps(events)
-    assert bought == []
-
-
-def test_ag_ui_forged_answer_is_refused(serve: Serve) -> None:
-    bought: list[str] = []
-    url = serve(asgi(buyer(bought)))
-    asked = run(url, user("buy"))[-1]["outcome"]["interrupts"][0]
-    answer = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
-    token, _, mark = asked["id"].partition(".")
-    other = ("0" if mark[-1] != "0" else "1",)
-    for forged in ("x", "", None, token, f"{token}.{mark[:-1]}{other[0]}", f"x.{mark}", [1]):
-        run(url, user("buy"), resume=[{**answer, "interruptId": forged}], status=400)
-    run(url, user("buy"), resume=[answer], threadId="another", status=400)
     run(url, user("buy"), resume=[answer, answer], status=400)
     # What a client says in its messages is no approval either.
     called = {"id": "c", "type": "function", "function": {"name": "buy", "arguments": "{}"}}

@@ -136,22 +136,3 @@ def test_mcp_door_cancels_the_reply_of_a_client_that_is_killed(place: Place, mod
         assert place.model.begun.wait(20)
         client.kill()
     asyncio.run(place.is_cancelled())
-
-
-def test_a2a_door_cancels_the_reply_with_its_task(place: Place) -> None:
-    def rpc(http: Any, method: str, **params: Any) -> Any:
-        data = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = http.post("/a2a/bot", json=data, headers={"A2A-Version": "1.0"})
-        return answer.json()["result"]
-
-    async def main() -> None:
-        with httpx.Client(base_url=place.url, headers=HEADERS) as http:
-            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
-            given = {"message": message, "configuration": {"returnImmediately": True}}
-            task = rpc(http, "SendMessage", **given)["task"]
-            await place.model.has_begun()
-            ended = rpc(http, "CancelTask", id=task["id"])
-            assert ended["status"]["state"] == "TASK_STATE_CANCELED"
-            await place.is_cancelled()
-
-    asyncio.run(main())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import re
 import threading
 from collections.abc import Callable
@@ -364,22 +363,6 @@ def test_mcp_door_call_ends_although_nobody_answers_its_withdrawn_question(serve
     assert asyncio.run(main()) == "white"
 
 
-@MODES
-def test_mcp_door_cancelled_call_cancels_the_action(serve: Serve, mode: str) -> None:
-    shop = Shop()
-
-    async def main() -> None:
-        async with mcp.Client(f"{serve(asgi(shop))}/mcp", mode=mode) as client:
-            call = asyncio.ensure_future(client.call_tool("wait", {}))
-            await asyncio.to_thread(shop.begun.wait, 20)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert await asyncio.to_thread(shop.cancelled.wait, 20)
-
-    asyncio.run(main())
-
-
 def talker(folder: Path | None = None) -> ReActAgent:
     """Return an agent that calls an action if it is told to look, and tells what it has heard."""
 
@@ -554,8 +537,9 @@ def test_mcp_door_takes_no_answer_that_was_not_asked_for_or_is_for_another_call(
                     await answered(tool, args, state, yes)
                 with pytest.raises(mcp.MCPError, match="no call waits"):  # nor again
                     await answered("buy", {"item": "lamp"}, state, yes)
-            # No answer, or one to another question.
-            for answers in (None, {"other": accepted}):
+            # No answer, one to another question, or a refusal that carries a yes.
+            declined = types.ElicitResult(action="decline", content={"permit": True})
+            for answers in (None, {"other": accepted}, {"question": declined}):
                 state = (await ask("lamp")).request_state
                 refused = await answered("buy", {"item": "lamp"}, state, answers)
                 assert refused.is_error
@@ -566,51 +550,6 @@ def test_mcp_door_takes_no_answer_that_was_not_asked_for_or_is_for_another_call(
             assert shop.bought == ["lamp"]
 
     asyncio.run(main())
-
-
-@pytest.mark.long
-def test_mcp_door_takes_none_of_200_forged_or_altered_answers(serve: Serve) -> None:
-    shop, dice = Shop(), random.Random(7)
-    accepted = types.ElicitResult(action="accept", content={"permit": True})
-
-    async def main() -> None:
-        callback = asked({"permit": True}, [])
-        async with mcp.Client(f"{serve(asgi(shop))}/mcp", elicitation_callback=callback) as client:
-            session, args = client.session, {"item": "lamp"}
-
-            async def answered(state: str, args: Any, answers: Any) -> bool:
-                try:
-                    result = await session.call_tool(
-                        "buy", args, input_responses=answers, request_state=state
-                    )
-                except mcp.MCPError:
-                    return False
-                return not result.is_error
-
-            for number in range(200):
-                result = await session.call_tool("buy", args, allow_input_required=True)
-                assert isinstance(result, types.InputRequiredResult)
-                state, kind = result.request_state or "", number % 4
-                place = dice.randrange(len(state))
-                if kind == 0:  # a letter of the state is another
-                    other = "A" if state[place] != "A" else "B"
-                    forged = f"{state[:place]}{other}{state[place + 1 :]}"
-                    assert not await answered(forged, args, {"question": accepted})
-                elif kind == 1:  # other arguments than those that were shown
-                    changed = {"item": f"lamp{number}"}
-                    assert not await answered(state, changed, {"question": accepted})
-                elif kind == 2:  # what is no yes
-                    content = dice.choice(({"permit": "yes"}, {"permit": 0}, {"ok": True}, {}))
-                    answer = types.ElicitResult(action="accept", content=content)
-                    assert not await answered(state, args, {"question": answer})
-                else:  # a refusal that carries a yes
-                    action = dice.choice(("decline", "cancel"))
-                    answer = types.ElicitResult(action=action, content={"permit": True})
-                    assert not await answered(state, args, {"question": answer})
-
-    asyncio.run(main())
-
-    assert shop.bought == []
 
 
 def test_mcp_door_of_agents_in_a_space_asks_the_spaces_approver(serve: Serve) -> None:
