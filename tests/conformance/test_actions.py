@@ -3,9 +3,9 @@
 import functools
 import threading
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
-from enum import Enum, IntEnum
-from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
+from datetime import datetime
+from enum import Enum
+from typing import Any, NotRequired, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field
@@ -335,10 +335,6 @@ class Color(Enum):
     BLUE = "blue"
 
 
-class Level(IntEnum):
-    LOW = 1
-
-
 @dataclass
 class Point:
     x: int
@@ -358,45 +354,12 @@ class Order(BaseModel):
 
 
 FITTING: dict[str, tuple[Any, Any, Any]] = {
-    "str": (str, "text", "text"),
-    "int": (int, 3, 3),
     "int of a whole float": (int, 3.0, 3),
-    "float": (float, 1.5, 1.5),
-    "float of an int": (float, 1, 1.0),
-    "bool": (bool, True, True),
-    "Optional given": (Optional[int], 1, 1),  # noqa: UP045 - the form that is tested
-    "Optional null": (Optional[int], None, None),  # noqa: UP045 - the form that is tested
-    "union": (int | str, "x", "x"),
-    "union with None": (str | None, None, None),
-    "list": (list, [1, "a"], [1, "a"]),
-    "list of int": (list[int], [1, 2], [1, 2]),
-    "list of lists": (list[list[str]], [["a"], []], [["a"], []]),
-    "dict": (dict, {"a": 1}, {"a": 1}),
-    "dict of float": (dict[str, float], {"a": 1}, {"a": 1.0}),
-    "Literal": (Literal["fast", "slow"], "slow", "slow"),
-    "Literal of ints": (Literal[1, 2], 2, 2),
-    "Enum": (Color, "red", Color.RED),
-    "IntEnum": (Level, 1, Level.LOW),
     "list of Enum": (list[Color], ["red", "blue"], [Color.RED, Color.BLUE]),
-    "dataclass": (Point, {"x": 1, "tags": ["a"]}, Point(1, 0.0, ["a"])),
-    "list of dataclass": (list[Point], [{"x": 1}, {"x": 2}], [Point(1), Point(2)]),
-    "Optional dataclass": (Point | None, {"x": 1}, Point(1)),
-    "Optional dataclass null": (Point | None, None, None),
-    "TypedDict": (Movie, {"title": "M", "year": 1931}, {"title": "M", "year": 1931}),
-    "TypedDict without": (Movie, {"title": "M"}, {"title": "M"}),
-    "pydantic model": (
-        Order,
-        {"item": "tea", "at": [{"x": 1}]},
-        Order(item="tea", count=1, at=[Point(1)]),
-    ),
-    "dict of models": (dict[str, Order], {"k": {"item": "t"}}, {"k": Order(item="t")}),
-    "date": (date, "2026-01-02", date(2026, 1, 2)),
+    "TypedDict": (Movie, {"title": "M"}, {"title": "M"}),
+    "pydantic model": (Order, {"item": "tea", "at": [{"x": 1}]}, Order(item="tea", at=[Point(1)])),
     "datetime": (datetime, "2026-01-02T03:04:05", datetime(2026, 1, 2, 3, 4, 5)),
-    "timedelta": (timedelta, "PT90S", timedelta(seconds=90)),
-    "tuple": (tuple[int, str], [1, "a"], (1, "a")),
     "set": (set[int], [1, 2, 2], {1, 2}),
-    "Annotated": (Annotated[int, Field(ge=1)], 5, 5),
-    "Any": (Any, [{"a": None}], [{"a": None}]),
 }
 
 
@@ -427,78 +390,6 @@ def test_argument_arrives_as_the_python_object_of_its_type(space, me, case, form
     me.ask("taker", "take", value=given).result(timeout=10)
     assert agent.got == [wanted]
     assert type(agent.got[0]) is type(wanted)
-
-
-MISFITS: dict[str, tuple[Any, Any, str]] = {
-    "str": (str, 1, 'argument "value" must be string, not integer'),
-    "float": (float, "1.5", 'argument "value" must be number, not string'),
-    "bool": (bool, 1, 'argument "value" must be boolean, not integer'),
-    "bool of text": (bool, "true", 'argument "value" must be boolean, not string'),
-    "Optional": (int | None, "1", 'argument "value" must be integer or null, not string'),
-    "list": (list[int], "12", 'argument "value" must be array, not string'),
-    "item": (list[int], [1, "2"], 'argument "value[1]" must be integer, not string'),
-    "dict": (dict[str, int], [], 'argument "value" must be object, not array'),
-    "dict value": (dict[str, int], {"a": ""}, 'argument "value.a" must be integer, not string'),
-    "Literal": (
-        Literal["fast", "slow"],
-        "quick",
-        'argument "value" must be "fast" or "slow", not "quick"',
-    ),
-    "Enum": (Color, "green", 'argument "value" must be "red" or "blue", not "green"'),
-    "Enum by name": (Color, "RED", 'argument "value" must be "red" or "blue", not "RED"'),
-    "dataclass field": (Point, {"x": "1"}, 'argument "value.x" must be integer, not string'),
-    "dataclass missing": (Point, {}, 'argument "value.x" is missing'),
-    "dataclass in list": (
-        list[Point],
-        [{"x": 1}, {"x": None}],
-        'argument "value[1].x" must be integer, not null',
-    ),
-    "TypedDict": (Movie, {"year": 1}, 'argument "value.title" is missing'),
-    "model": (Order, {"item": 1}, 'argument "value.item" must be string, not integer'),
-    "model constraint": (Order, {"item": "t", "count": 0}, 'argument "value.count" must be'),
-    "date": (date, "yesterday", 'argument "value" must be a valid date'),
-    "set": (set[int], ["a"], 'argument "value[0]" must be integer, not string'),
-    "Annotated": (Annotated[int, Field(ge=1)], 0, 'argument "value" must be'),
-}
-
-
-@pytest.mark.parametrize("case", MISFITS)
-def test_argument_that_does_not_fit_is_named_to_the_place(space, me, case):
-    annotation, given, text = MISFITS[case]
-    agent = space.add(taker(annotation, "async def"))
-    with pytest.raises(InvalidArguments) as caught:
-        me.ask("taker", "take", value=given).result(timeout=10)
-    assert str(caught.value).startswith(f'"taker.take" {text}')
-    assert agent.got == []
-
-
-def test_argument_without_annotation_takes_anything(space, me):
-    class Loose(Agent):
-        @action
-        async def take(self, value):
-            return value
-
-    space.add(Loose("loose"))
-    for value in (None, 1, "x", [1, {}]):
-        assert me.ask("loose", "take", value=value).result(timeout=10) == value
-
-
-def test_argument_type_of_the_docstring_counts_where_no_annotation_is(space, me):
-    class Documented(Agent):
-        @action
-        async def take(self, value, other: str = ""):
-            """Take.
-
-            Args:
-                value (int): a number
-                other (int): the signature says otherwise
-            """
-            return value
-
-    space.add(Documented("agent"))
-    assert me.ask("agent", "take", value=1, other="text").result(timeout=10) == 1
-    with pytest.raises(InvalidArguments, match='"value" must be integer, not string'):
-        me.ask("agent", "take", value="1").result(timeout=10)
 
 
 # -- Context ---------------------------------------------------------------------------------------
