@@ -17,33 +17,6 @@ def items(*texts: str) -> list[dict[str, object]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def test_memory_keeps_items_in_order() -> None:
-    memory = Memory()
-    assert memory.get_memories() == []
-    for item in items("a", "b", "c"):
-        memory.add_memory(item)
-    assert memory.items == memory.get_memories() == items("a", "b", "c")
-
-
-@pytest.mark.parametrize(
-    ("limit", "texts"),
-    ((None, "abc"), (0, ""), (1, "c"), (2, "bc"), (3, "abc"), (4, "abc"), (1000, "abc")),
-)
-def test_limit_gives_the_last_so_many(limit: int | None, texts: str) -> None:
-    memory = Memory()
-    for item in items(*"abc"):
-        memory.add_memory(item)
-    assert memory.get_memories(limit) == items(*texts)
-
-
-def test_negative_limit_is_refused() -> None:
-    memory = Memory()
-    with pytest.raises(ValueError, match="limit= must be a whole number from 0 up, got -1"):
-        memory.get_memories(-1)
-    memory.add_memory({"role": "user", "content": "a"})
-    assert memory.get_memories(limit=1) == items("a")
-
-
 Change = Callable[[list[dict[str, object]]], object]
 CHANGES: dict[str, Change] = {
     "nothing": len,
@@ -74,14 +47,6 @@ def test_get_memories_of_a_long_memory_returns_what_it_has_whatever_became_of_it
                 held.append((prompt, prompt[:]))
             del prompt
     assert all(prompt == then for prompt, then in held)
-
-
-def test_memory_get_memories_returns_a_new_list() -> None:
-    memory = Memory()
-    memory.add_memory({"role": "user", "content": "a"})
-    memory.get_memories().clear()
-    memory.get_memories(1).clear()
-    assert memory.get_memories() == items("a")
 
 
 def test_thousand_threads_are_kept_and_those_in_use() -> None:

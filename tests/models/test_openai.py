@@ -463,15 +463,6 @@ def test_openai_server_is_named_by_its_address() -> None:
     assert server.requests[0].body["model"] == "org/name"
 
 
-def test_openai_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ModelError, match="set OPENAI_API_KEY"):
-        model("openai:gpt")
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    named = model("openai:gpt")
-    assert named.name == "openai:gpt"
-    assert model(named.name) is named
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     (
