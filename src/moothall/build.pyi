@@ -57,7 +57,6 @@ from moothall.foundation.http.server_url import ServerURL as ServerURL
 # stores
 from moothall.foundation.sqlite import SQLiteFile as SQLiteFile
 from moothall.foundation.sqlite import SQLitePool as SQLitePool
-from moothall.foundation.sqlite.fulltext import SearchWords as SearchWords
 
 # files
 from moothall.foundation.files import written_whole as written_whole
@@ -75,7 +74,7 @@ from moothall.foundation.jsonvalue import read_json as read_json
 from moothall.foundation.jsonvalue import NotJSON as NotJSON
 from moothall.foundation.jsonvalue import UnreadableText as UnreadableText
 
-# text
+# texts that are shown
 from moothall.foundation.text.words import escaped as escaped
 from moothall.foundation.text.words import one_line as one_line
 from moothall.foundation.text.words import shorten as shorten
@@ -86,11 +85,14 @@ from moothall.foundation.text.words import log_failure as log_failure
 from moothall.foundation.text.words import nearest as nearest
 from moothall.foundation.text.words import marked as marked
 from moothall.foundation.text.words import excerpt as excerpt
-from moothall.foundation.text.vocabulary import Language as Language
-from moothall.foundation.text.vocabulary import Words as Words
-from moothall.foundation.text.ranking import Ranking as Ranking
 from moothall.foundation.text.display import SafeHTML as SafeHTML
+
+# texts that are read
+from moothall.foundation.text.vocabulary import Words as Words
+from moothall.foundation.text.vocabulary import Language as Language
 from moothall.foundation.text.values import TextValues as TextValues
+from moothall.foundation.text.ranking import Ranking as Ranking
+from moothall.foundation.sqlite.fulltext import SearchWords as SearchWords
 
 # arguments
 from moothall.foundation.arguments import check_boolean as check_boolean

@@ -9,12 +9,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Protocol, TypeVar
 
 from moothall.actions import Action, action
 from moothall.actions.approval import ApprovalRequest, Approver, approve, check_approver
 from moothall.actions.approval.decision import Decision
-from moothall.actions.marking import MarkedOptions
 from moothall.actions.message import address
 from moothall.agents.dispatch import AgentToolbox
 from moothall.agents.messaging import Messaging
@@ -144,7 +143,6 @@ class Agent(Messaging):
     """Whether nobody knows what it has read: its words count as from outside."""
     max_lanes: int = 16
     """How many lanes are handled side by side."""
-    _moothall_actions: ClassVar[dict[str, tuple[str, MarkedOptions]]]
 
     def __init__(
         self,

@@ -311,9 +311,9 @@ def proposed_actions(agent: Any, proposed: Mapping[str, Any]) -> list[Action]:
 def own_actions(owner: Any, within: str = "") -> dict[str, Action]:
     """Return the actions of an agent or a block, by name; for an agent also help and the like."""
     cls = type(owner)
-    table: dict[str, tuple[str, MarkedOptions]] | None = cls.__dict__.get("_moothall_actions")
+    table: dict[str, tuple[str, MarkedOptions]] | None = cls.__dict__.get("__moothall_actions__")
     if table is None:
-        table = cls._moothall_actions = actions_of(cls)
+        table = cls.__moothall_actions__ = actions_of(cls)
     return {
         (full := within + name): Action.marked(full, getattr(owner, attribute), options)
         for name, (attribute, options) in table.items()

@@ -51,7 +51,7 @@ class AnsweringModel:
     """
 
     name: str
-    _asks_others: ClassVar[bool] = False
+    asks_others: ClassVar[bool] = False
     """Whether other models answer for it, whose calls are traced instead."""
 
     def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
@@ -77,7 +77,7 @@ class AnsweringModel:
         """
         self._check(messages)
         request = ModelRequest(messages, actions, schema)
-        if tracing.active is not None and not self._asks_others:
+        if tracing.active is not None and not self.asks_others:
             return await tracing.in_span(
                 partial(self._complete_reply, request), "chat", self, request
             )
@@ -107,7 +107,7 @@ class AnsweringModel:
         self._check(messages)
         request = ModelRequest(messages, actions, schema, True)
         answer = self._answer(request)
-        if not self._asks_others:
+        if not self.asks_others:
             answer = tracing.stream_in_span(answer, self, lambda: request)
         async with aclosing(answer) as parts:
             async for part in parts:
@@ -165,7 +165,7 @@ async def answer_of(
 
 def _traces(model: Any) -> bool:
     """Return whether a model traces its calls itself, or those of the models that it asks."""
-    return isinstance(model, AnsweringModel) or getattr(model, "_asks_others", False) is True
+    return isinstance(model, AnsweringModel) or getattr(model, "asks_others", False) is True
 
 
 def streamed(

@@ -214,6 +214,19 @@ def test_model_of_the_users_own_has_spans_too(traced: Traced, streams: bool) -> 
     assert [span.name for span in traced.spans] == ["chat own", "invoke_agent a"]
 
 
+def test_model_of_the_users_own_that_asks_others_leaves_the_span_to_them(traced: Traced) -> None:
+    class Shouting:
+        name, context_tokens, asks_others = "shouting", None, True
+        quiet = ScriptedModel(["Hello."], "quiet")
+
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            answer = await self.quiet.complete(messages, actions, schema)
+            return ModelReply(answer.text.upper())
+
+    assert ReActAgent("a", Shouting()).reply_sync("Hi").text == "HELLO."
+    assert [span.name for span in traced.spans] == ["chat quiet", "invoke_agent a"]
+
+
 def test_model_of_the_users_own_with_a_usage_that_is_no_number_has_its_span(traced: Traced) -> None:
     class Odd:
         name, context_tokens = "odd", None

@@ -91,7 +91,7 @@ class BudgetedModel(AnsweringModel):
             None
     """
 
-    _asks_others = True
+    asks_others = True
 
     def __init__(self, model: Model | str, budget: Budget) -> None:
         if not isinstance(budget, Budget):

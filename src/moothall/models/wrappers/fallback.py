@@ -54,7 +54,7 @@ class FallbackModel(AnsweringModel):
         ModelError: there is no model of a name
     """
 
-    _asks_others = True
+    asks_others = True
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class RecordedModel(AnsweringModel, Closing):
         ConfigError: the path is not one
     """
 
-    _asks_others = True
+    asks_others = True
 
     def __init__(
         self,

@@ -157,7 +157,7 @@ class CitizenModelCalls:
 class AskedModel:
     """A citizen's model, called through `CitizenModelCalls`; no `own_model`: the society's."""
 
-    _asks_others = True
+    asks_others = True
 
     def __init__(
         self, asking: CitizenModelCalls, agent: Agent, model: object, own_model: object = None
