@@ -20,7 +20,6 @@ from moothall.agents.conversation.conversation import Conversation
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.hand_over import HandOver
 from moothall.agents.conversation.termination import MaxTurns, Said, StoppedBy
-from moothall.agents.loop.react import ReActAgent
 from moothall.agents.replies.reply import Reply, Step, speaker_label
 from moothall.foundation.errors import (
     DefinitionError,
@@ -114,26 +113,6 @@ def test_surrogate_in_a_turn_reaches_nobody() -> None:
     talk.reply_sync("go \udfff")
     assert bob.heard == ["go ?", "Ann: a?b"]
     json.dumps(talk.state_dict()).encode()
-
-
-def test_conversation_cancelled_cancels_a_hanging_participant_and_its_neighbours() -> None:
-    async def main() -> None:
-        before = asyncio.all_tasks()
-        hangs, fails = Gated("Ann"), Misbehaves("Bob", raises(KeyboardInterruptLike()))
-        talk = Conversation([hangs, fails], lambda state: ["Ann", "Bob"])
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await talk.reply("go")
-        assert hangs.cancelled
-        assert asyncio.all_tasks() == before
-        hangs.gate.set()
-        assert (await asyncio.wait_for(talk.resume(), WAIT)).text.startswith("Ann ")
-
-    asyncio.run(main())
-
-
-class KeyboardInterruptLike(Exception):
-    pass
 
 
 def test_conversation_waits_for_a_participant_that_ignores_cancellation() -> None:
@@ -523,19 +502,6 @@ def test_long_texts_are_dropped_before_the_transcript_grows() -> None:
     talk = Conversation([Misbehaves("Ann", lambda: answer("x" * 3_000_000))], max_turns=3)
     assert len(talk.reply_sync("go").text) == 3_000_000
     assert len(talk.state.transcript) == 1
-
-
-def test_hand_over_for_ever_is_stopped_by_max_turns() -> None:
-    def over(to: str) -> Any:
-        return lambda messages, actions: {
-            "name": "hand_over",
-            "args": {"to": to, "message": "no, you"},
-        }
-
-    ann = ReActAgent("Ann", ScriptedModel([over("Bob")] * 50))
-    bob = ReActAgent("Bob", ScriptedModel([over("Ann")] * 50))
-    reply = Conversation([ann, bob], HandOver(), max_turns=30).reply_sync("go")
-    assert (reply.stop_reason, len(reply.steps)) == ("max_iterations", 30)
 
 
 # -- states ----------------------------------------------------------------------------------------

@@ -471,43 +471,6 @@ def test_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> Non
             agent("three").reply_sync("go", run_id=copy)
 
 
-def test_copy_of_a_dual_act_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-
-        def pair(prompt: str) -> DualActAgent:
-            config = DualActConfig(
-                human=ReActAgent("h", ScriptedModel([ValueError("down")])),
-                reactive=ReActAgent("r", ScriptedModel([])),
-                human_decision_prompt=prompt,
-            )
-            return DualActAgent(config, journal=journal)
-
-        pair("one").reply_sync("go", run_id="R")
-        with pytest.raises(RunMismatch, match="human decision prompt"):
-            pair("two").reply_sync("go", run_id="R")
-        copy = journal.fork("R")
-        pair("two").reply_sync("go", run_id=copy)
-        with pytest.raises(RunMismatch, match="human decision prompt"):
-            pair("three").reply_sync("go", run_id=copy)
-
-
-def test_members_with_journals_of_their_own_record_each_turn_as_a_run(tmp_path: Path) -> None:
-    def decision(name: str) -> str:
-        return f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}'
-
-    with Journal(tmp_path / "j") as journal:
-        human = ReActAgent(
-            "h",
-            ScriptedModel([decision("CONTINUE"), decision("CONTINUE"), decision("TERMINATE")]),
-            journal=journal,
-        )
-        worker = ReActAgent("r", ScriptedModel(["One.", "Two."]), journal=journal)
-        pair = DualActAgent(DualActConfig(human=human, reactive=worker))
-        reply = pair.reply_sync("go", run_id="R")
-        assert (reply.stop_reason, reply.text) == ("terminated", "Two.")
-        assert [outline.state for outline in journal.runs()] == ["done"] * 5
-
-
 # -- what is left over -----------------------------------------------------------------------------
 
 

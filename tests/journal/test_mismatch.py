@@ -137,19 +137,6 @@ def test_mismatch_names_what_changed_in_a_dual_act(
         assert refused.value.changed == (part,)
 
 
-def test_member_that_has_changed_is_named(tmp_path: Path) -> None:
-    def pair(prompt: str) -> DualActAgent:
-        human = ReActAgent("h", ScriptedModel([ValueError("down")]), system_prompt=prompt)
-        made = DualActConfig(human=human, reactive=ReActAgent("r", ScriptedModel([])))
-        return DualActAgent(made, "pair", journal=journal)
-
-    with Journal(tmp_path / "j") as journal:
-        pair("You.").reply_sync("go", run_id="R")
-        with pytest.raises(RunMismatch, match="agent 'h': system prompt") as caught:
-            pair("Me.").reply_sync("go", run_id="R")
-        assert caught.value.changed == ("system prompt",)
-
-
 def test_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         react(journal, "Yes.").reply_sync("go", run_id="R")

@@ -471,46 +471,6 @@ def test_file_with_a_template_suffix_is_of_the_kind_of_its_name(
     assert {*map(kind_of, ("login.defs", "tern.service", "log.properties"))} == {"source"}
 
 
-RTF = (
-    b"{\\rtf1\\ansi\\ansicpg1252{\\fonttbl{\\f0 Arial;}}{\\info{\\title The lease}}"
-    b"\\pard\\b Lease\\b0"
-    b"\\par The rent is 700 \\u8364? a month, due in M\\'e4rz.\\par}"
-)
-
-
-def test_documents_rich_text_is_read_with_its_title_and_letters() -> None:
-    made = read_document("rtf", "a.rtf", RTF, "file:///a.rtf")
-    assert made is not None
-    assert made.title == "The lease"
-    assert made.text.split("\n")[:2] == ["Lease", "The rent is 700 € a month, due in März."]
-
-
 def test_documents_rich_text_that_is_none_says_so() -> None:
     with pytest.raises(UnreadableDocument, match="no rich text"):
         read_document("rtf", "a.rtf", b"Hello.", "file:///a.rtf")
-
-
-@pytest.mark.parametrize(
-    ("text", "title", "left"),
-    (
-        ("---\ntitle: Ports\nlast_reviewed_at: 2021-01-01\n---\n\nA port.\n", "Ports", "A port."),
-        (
-            "---\nlast_reviewed_at: 2021\ntags:\n  - a\n- b\n---\n# Sea\n\nA sea.\n",
-            "Sea",
-            "A sea.",
-        ),
-        (
-            "---\n\ntitle: Sea\nsubnav:\n#   - text:\n\nlast_reviewed_at: 1\n\n---\nA sea.\n",
-            "Sea",
-            "A sea.",
-        ),
-        ("---\n\nA text between two rules.\n\n---\n\nMore.\n", "", "A text between two rules."),
-        ("---\nAn aside without a key.\n---\nMore.\n", "", "An aside without a key."),
-    ),
-)
-def test_documents_front_matter_is_no_text(text: str, title: str, left: str) -> None:
-    made = read_document("markdown", "a.md", text.encode(), "file:///a.md")
-    assert made is not None
-    assert made.title == title or not title
-    assert left in made.text
-    assert "last_reviewed_at" not in made.text

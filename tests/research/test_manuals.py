@@ -61,37 +61,6 @@ Code;Meaning
 4;Lost
 .TE
 """
-MDOC = r"""
-.Dd May 11, 2024
-.Dt TERN_CONFIG 5
-.Os
-.Sh NAME
-.Nm tern_config
-.Nd how
-.Xr tern 8
-flies
-.Sh DESCRIPTION
-.Nm
-has lines
-.Pq see Xr tern 8 .
-.Bl -tag -width Ds
-.It Cm Knots Ar number
-How fast.
-The argument must be
-.Cm auto
-or a number
-.Pf ( Fl k ) .
-.It Xo
-.Fl o Op Ar file ,
-.Fl O
-.Xc
-Where to.
-.Bl -enum
-.It
-home
-.El
-.El
-"""
 
 
 def read(name: str, text: str) -> Document:
@@ -124,39 +93,11 @@ def test_manual_page_has_its_headings_terms_lists_and_tables_and_no_fonts() -> N
     assert [page.text[each.start :][:3] for each in page.sections] == ["NAM", "OPT", "Kin"]
 
 
-def test_manual_page_in_mdoc_says_what_its_macros_mean() -> None:
-    page = read("tern_config.5", MDOC)
-    assert page.title == "tern_config(5)"
-    assert page.text == (
-        "NAME\n\ntern_config — how tern(8) flies\n\n"
-        "DESCRIPTION\n\ntern_config has lines (see tern(8)).\n\n"
-        "Knots number\nHow fast. The argument must be auto or a number (-k).\n"
-        "-o [file], -O\nWhere to.\n\n- home"
-    )
-
-
-def test_manual_page_keeps_rows_of_a_table_that_begin_with_a_dot() -> None:
-    rows = ".TH SUFFIXES 7\n.SH NAME\nsuffixes\n.TS\nl l.\n\\&.afm\tfont metrics\n.TE\n"
-    assert ".afm | font metrics" in read("suffixes.7", rows).text
-
-
-def test_manual_page_includes_no_file_of_this_machine() -> None:
-    text = read(
-        "a.1", ".TH A 1\n.SH NAME\na\n.so /etc/passwd\n.so etc/passwd\n.so ../etc/passwd\n"
-    ).text
-    assert "root:" not in text
-
-
 def test_manual_page_without_mandoc_is_read_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     page = read("tern.8", MAN)
     assert ".SH OPTIONS" in page.text
     assert "the default is 40" in page.text
-
-
-@pytest.mark.parametrize("text", ("a.1 was here\n.hidden\n", "10:00 started\n10:01 ended\n"))
-def test_manual_page_name_on_another_file_reads_as_text(text: str) -> None:
-    assert read("app.log.1", text).text == text
 
 
 @pytest.mark.parametrize(

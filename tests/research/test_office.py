@@ -714,18 +714,6 @@ def test_slide_struck_text_and_hidden_shapes_are_left_out() -> None:
     assert "Zebra" not in text
 
 
-@pytest.mark.parametrize(
-    ("mail", "text"),
-    (
-        (b"To: =?utf-8?q?a?= <\nSubject: A\n\nTides are low.\n", "Tides are low."),
-        (b"Subject: A\nContent-Type: multipart/mixed\n\nTides are low.\n", "Tides are low."),
-        (b"Subject: A\nContent-Type: text/csv; name=a.csv\n\na,b\n1,2\n", "a: 1; b: 2"),
-    ),
-)
-def test_mail_that_is_malformed_or_one_file_is_read(mail: bytes, text: str) -> None:
-    assert text in read("a.eml", mail).text
-
-
 def test_spreadsheet_sum_that_was_not_computed_is_missing_rather_than_zero() -> None:
     rows: list[tuple[object, ...]] = [("item", "euros"), ("All", "<c><f>SUM(B2)</f><v>0</v></c>")]
     book = xlsx(Costs=rows)
@@ -814,62 +802,3 @@ def test_mail_has_what_it_forwards_and_its_further_texts() -> None:
         "See below.\n\nSubject: Inner\n\nIt is 77 euros.\n\nA list's foot."
     )
     assert document.missing == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "first"),
-    (
-        ("a.csv", "Umsatz 2023\nRegion;Betrag\nNord;3,5\nOst;4,25\n", "Region: Nord; Betrag: 3,5"),
-        ("a.csv", "sep=;\nshop;sum\nx;1,5\n", "shop: x; sum: 1,5"),
-        ("a.csv", "name\tsum\nx\t1,5\ny\t2,5\n", "name: x; sum: 1,5"),
-        ("a.csv", "name,note\nx,a;b\ny,c\n", "name: x; note: a;b"),
-        ("a.csv", "2024-01-01,Bern,3.5\n2024-01-02,Rome,4.5\n", "2024-01-01; Bern; 3.5"),
-        ("a.csv", "1,Ann\n2,Bo\n", "1; Ann"),
-        (
-            "a.json",
-            '{"city": "K\\u00f6ln", "tab": "\\u0009"}',
-            '{"city": "Köln", "tab": "\\u0009"}',
-        ),
-        (
-            "a.jsonl",
-            '{"city": "\\u6771\\u4eac", "as": "\\\\u00f6"}',
-            '{"city": "東京", "as": "\\\\u00f6"}',
-        ),
-        (
-            "a.ipynb",
-            '{"cells": [{"cell_type": "code", "source": "t", "outputs": [{"data": {"text/html": '
-            '"<p>It is 55.</p>"}}]}]}',
-            "```python\nt\n```\n\n```\nIt is 55.\n```",
-        ),
-        (
-            "a.ipynb",
-            '{"worksheets": [{"cells": [{"cell_type": "code", "input": ["t"]}]}]}',
-            "```python\nt\n```",
-        ),
-        (
-            "a.ics",
-            "BEGIN:VEVENT\r\nDTSTART;TZID=X:20240612T180000\r\nSUMMARY:Board mee\r\n ting\r\n"
-            "LOCATION:Hall\\, room 5\r\nEND:VEVENT\r\n",
-            "DTSTART: 2024-06-12 18:00; SUMMARY: Board meeting; LOCATION: Hall, room 5",
-        ),
-        (
-            "a.vcf",
-            "BEGIN:VCARD\nFN:Ada Stone\nTEL;TYPE=CELL:+49 170 1\nBDAY:19850501\nEND:VCARD\n",
-            "FN: Ada Stone; TEL: +49 170 1; BDAY: 1985-05-01",
-        ),
-        ("app.log.12", "disk sda7 is full\n", "disk sda7 is full"),
-    ),
-)
-def test_data_file_is_read_as_the_program_meant_it(name: str, data: str, first: str) -> None:
-    assert read(name, data.encode()).text.startswith(first)
-
-
-def test_rich_text_says_nothing_that_is_struck_out_deleted_or_hidden_and_marks_raised_numbers() -> (
-    None
-):
-    text = (
-        rb"{\rtf1 The fee is {\strike 100 \'80}\striked1 90 \striked0 80 {\deleted old}{\v x}"
-        rb"euros.\par "
-        rb"It has 10{\super 6} cells of H{\sub 2}O, \strike 5\plain 7.}"
-    )
-    assert read("a.rtf", text).text == "The fee is 80 euros.\nIt has 10^6 cells of H2O, 7."

@@ -879,30 +879,6 @@ def test_conversation_reply_that_is_resumed_has_the_steps_from_then_on() -> None
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_participant_that_swallows_its_cancellation_does_not_keep_the_conversation_running() -> (
-    None
-):
-    class Stubborn(Gated):
-        async def reply(self, text: Any, **wanted: Any) -> Any:
-            try:
-                return await super().reply(text)
-            except asyncio.CancelledError:
-                self.gate.set()
-                return answer("I go on")
-
-    async def main() -> None:
-        ann, bob = Stubborn("Ann"), Talker("Bob")
-        asked = asyncio.create_task(Conversation([ann, bob]).reply("go"))
-        await ann.begun.wait()
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        assert ann.cancelled
-        assert bob.asked == 0
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
-
-
 def test_cancelling_reaches_an_action_of_a_participant() -> None:
     async def main() -> None:
         begun, ended = asyncio.Event(), asyncio.Event()
