@@ -79,55 +79,6 @@ def test_a2a_over_http_streams_updates_and_takes_an_answer(serve: Serve) -> None
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "reason"),
-    (
-        ("GET", "tasks/none", 404, "TASK_NOT_FOUND"),
-        ("POST", "tasks/none:cancel", 404, "TASK_NOT_FOUND"),
-        ("GET", "tasks/none:subscribe", 404, "TASK_NOT_FOUND"),
-        ("GET", "tasks?pageSize=0", 400, "INVALID_PARAMS"),
-        ("GET", "tasks?pageSize=x", 400, "INVALID_PARAMS"),
-        ("GET", "tasks?pageToken=x", 400, "INVALID_PARAMS"),
-        ("POST", "message:send", 400, "INVALID_PARAMS"),
-        ("POST", "message:stream", 400, "INVALID_PARAMS"),
-        ("GET", "message:send", 404, "METHOD_NOT_FOUND"),
-        ("GET", "extendedAgentCard", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
-        ("POST", "tasks/x/pushNotificationConfigs", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-        ("DELETE", "tasks/x/pushNotificationConfigs/y", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-        ("POST", "nonsense", 404, "METHOD_NOT_FOUND"),
-    ),
-)
-def test_a2a_over_http_refuses_with_the_status_of_the_protocol(
-    door: str, method: str, path: str, status: int, reason: str
-) -> None:
-    answer = request(door, method, path, {} if method == "POST" else None)
-    assert answer.status_code == status
-    error = answer.json()["error"]
-    assert (error["code"], error["details"][0]["reason"]) == (status, reason)
-
-
-@pytest.mark.parametrize("body", (b"{", b"[]", b"5", b"\xff", b"[" * 100_000))
-def test_a2a_over_http_refuses_what_is_no_object(door: str, body: bytes) -> None:
-    where = f"{door}/a2a/shop/v1/message:send"
-    answer = httpx.post(where, content=body, headers={"A2A-Version": "1.0"})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["details"][0]["reason"] in ("PARSE_ERROR", "INVALID_REQUEST")
-
-
-def test_a2a_body_of_another_content_type_is_refused_as_that(door: str) -> None:
-    answer = httpx.post(
-        f"{door}/a2a/shop", content=b"<hello>", headers={"content-type": "text/xml"}
-    )
-    assert answer.json()["error"]["code"] == -32005
-
-
-def test_a2a_over_http_needs_the_version_and_an_agent(door: str) -> None:
-    answer = httpx.post(f"{door}/a2a/shop/v1/message:send", json=plain("x"))
-    assert answer.json()["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"
-    answer = httpx.post(f"{door}/a2a/nobody/v1/message:send", json=plain("x"))
-    assert answer.status_code == 404
-
-
 def test_a2a_over_http_tells_that_a_budget_or_a_rate_is_spent(serve: Serve) -> None:
     url = serve(asgi(shop("One."), budget=lambda name: Budget(model_calls=0), rate=2))
     for text, reason in (("a", "BUDGET_EXCEEDED"), ("b", "BUDGET_EXCEEDED"), ("c", "RATE_LIMIT")):

@@ -1,9 +1,9 @@
 """Requests to doors, each a line of `exchanges/requests.jsonl`, and what its caller and model read.
 
 A line has its `case`, the `path`, what comes as `json` or as `text`, and the `headers`. The agent
-`clerk`, with an action `look`, has a model that `answers`, or says "done". The answer has its
-`status`, and `gives` values by their places, null for what is not there; the model `hears` the last
-messages and the names of `tools`, or nothing is asked of it if that is null.
+`clerk`, with an action `look`, has a model that `answers`, each of a list once, or says "done". The
+answer has its `status`, and `gives` values by their places, null for what is not there; the model
+`hears` the last messages and the names of `tools`, or nothing is asked of it if that is null.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def look() -> str:
 async def answered(app: Any, line: dict[str, Any]) -> tuple[int, str]:
     here = httpx2.ASGITransport(app)
     headers = {"A2A-Version": "1.0", **line.get("headers", {})}
+    headers = {name: value for name, value in headers.items() if value is not None}
     body = json.dumps(line["json"]) if "json" in line else line.get("text", "")
     async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
         answer = await client.request(
@@ -44,10 +45,11 @@ async def answered(app: Any, line: dict[str, Any]) -> tuple[int, str]:
 @pytest.mark.parametrize("line", lines_of(__file__, "requests"))
 def test_door_answers_a_request_as_its_line_says(line: dict[str, Any]) -> None:
     heard: list[dict[str, Any]] = []
+    answers = [*line.get("answers", ["done"])]
 
     def model(messages: Any, actions: Any) -> Any:
         heard.append({"messages": messages, "tools": [each.name for each in actions or ()]})
-        return line.get("answers", "done")
+        return answers.pop(0) if len(answers) > 1 else answers[0]
 
     app = asgi(ReActAgent("clerk", ScriptedModel(model), actions=[look]))
     status, text = asyncio.run(answered(app, line))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -202,15 +201,6 @@ def test_openai_chat_whose_tool_choice_demands_a_call_ends_with_one(
     assert shown[0] == (["weather", "other"] if choice == "required" else ["weather"])
 
 
-def test_openai_responses_whose_tool_choice_names_a_tool_end_with_its_call(serve: Serve) -> None:
-    script = ScriptedModel([Call("c", "weather", {"city": "Rome"})])
-    made = client(serve(asgi(ReActAgent("bot", script))))
-    named: Any = {"type": "function", "name": "weather"}
-    found = made.responses.create(model="bot", input="x", tools=TOOLS, tool_choice=named)
-    assert [each.type for each in found.output] == ["function_call"]
-    assert any("weather" in each["content"] for each in script.received[0][:-1])
-
-
 def test_openai_model_that_never_makes_the_demanded_call_is_an_error(serve: Serve) -> None:
     made = client(serve(asgi(bot(answer=lambda messages, actions: "No."))))
     asked: Any = [{"role": "user", "content": "How is it?"}]
@@ -220,18 +210,6 @@ def test_openai_model_that_never_makes_the_demanded_call_is_an_error(serve: Serv
     for wrong in (OTHER, {"type": "custom"}, "any", 5, {"type": "function"}):
         with pytest.raises(openai.BadRequestError, match="tool_choice must be"):
             made.chat.completions.create(**given, tool_choice=wrong)
-
-
-def test_openai_door_checks_the_arguments_of_calls_before_the_client_gets_them(
-    serve: Serve,
-) -> None:
-    answers = [Call("1", "weather", {"town": 1}), Call("2", "weather", {"city": "Bern"})]
-    made = client(serve(asgi(bot(answer=answers)))).responses.create(
-        model="bot", input="x", tools=TOOLS
-    )
-    assert [each.arguments for each in made.output if each.type == "function_call"] == [
-        '{"city": "Bern"}'
-    ]
 
 
 def test_openai_door_executes_the_agents_own_actions_itself(serve: Serve) -> None:
@@ -383,31 +361,6 @@ def test_openai_responses_basic_text_and_instructions(serve: Serve) -> None:
     assert again.output_text == "user:hi | assistant:system:Be brief. | user:hi | user:ho"
 
 
-def test_openai_responses_system_message_and_conversation_in_the_input(serve: Serve) -> None:
-    given: Any = [
-        {"type": "message", "role": "system", "content": "Talk like a pirate."},
-        {"role": "user", "content": "My name is Ann."},
-        {"type": "message", "role": "assistant", "content": "Hello Ann."},
-        {"role": "user", "content": "Who am I?"},
-    ]
-    made = client(serve(asgi(bot()))).responses.create(model="bot", input=given)
-    assert made.output_text == (
-        "system:Talk like a pirate. | user:My name is Ann. | assistant:Hello Ann. | user:Who am I?"
-    )
-
-
-def test_openai_responses_image_reaches_the_model(serve: Serve) -> None:
-    url = f"data:image/png;base64,{base64.b64encode(b'png').decode()}"
-    parts: Any = [
-        {"type": "input_text", "text": "What is this?"},
-        {"type": "input_image", "image_url": url, "detail": "auto"},
-    ]
-    made = client(serve(asgi(bot()))).responses.create(
-        model="bot", input=[{"role": "user", "content": parts}]
-    )
-    assert f"'image_url': {{'url': '{url}', 'detail': 'auto'}}" in made.output_text
-
-
 def test_openai_responses_stream_has_the_events_of_the_protocol_in_order(serve: Serve) -> None:
     with client(serve(asgi(bot()))).responses.stream(model="bot", input="a b") as stream:
         events: list[Any] = list(stream)
@@ -442,14 +395,6 @@ def test_openai_responses_text_between_calls_and_the_answer_stay_apart(serve: Se
     with made.responses.stream(model="bot", input="x") as events:
         whole = events.get_final_response()
     assert whole.output_text == "Let me see.\n\nDone."
-
-
-def test_openai_responses_input_of_one_text_part_is_that_text(serve: Serve) -> None:
-    script = ScriptedModel(["Hi."])
-    made = client(serve(asgi(ReActAgent("bot", script))))
-    given: Any = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]
-    made.responses.create(model="bot", input=given)
-    assert script.received[0][-1]["content"] == "Hello"
 
 
 def test_openai_responses_hand_calls_back_and_take_their_results(serve: Serve) -> None:
@@ -548,31 +493,6 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
     with pytest.raises(openai.NotFoundError, match="The model 'x' does not exist") as missing:
         made.responses.create(model="x", input="y")
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
-    message = {"role": "user", "content": "x"}
-    wrong: list[tuple[str, dict[str, Any], str]] = [
-        ("chat/completions", {"messages": []}, "must not be empty"),
-        ("chat/completions", {"messages": "x"}, "messages must be a list"),
-        ("chat/completions", {"messages": [{"role": "king", "content": "x"}]}, "role"),
-        ("chat/completions", {"messages": [{"role": "user"}]}, "content"),
-        ("chat/completions", {"messages": [message], "n": 2}, "n must be 1"),
-        ("chat/completions", {"messages": [message], "modalities": ["text", "audio"]}, "sound"),
-        ("chat/completions", {"messages": [message], "tools": [{"name": "web"}]}, "function"),
-        ("chat/completions", {"messages": [message], "tool_choice": "always"}, "tool_choice"),
-        ("responses", {}, "input must be a text or a list"),
-        ("responses", {"input": []}, "input must have"),
-        ("responses", {"input": [{"type": "item_reference"}]}, "send the item itself"),
-        ("responses", {"input": "x", "background": True}, "background"),
-        ("responses", {"input": "x", "stream": "yes"}, "stream must be true or false"),
-        ("responses", {"input": "x", "text": {"format": {"type": "json_schema"}}}, "schema"),
-        (
-            "responses",
-            {"input": "x", "text": {"format": {"type": "json_schema", "schema": {"type": 5}}}},
-            "schema",
-        ),
-    ]
-    for path, given, told in wrong:
-        with pytest.raises(openai.BadRequestError, match=told):
-            made.post(f"/{path}", body={"model": "bot", **given}, cast_to=dict)
     headers = {"Authorization": "Bearer s3cret"}
     answer = httpx.post(f"{url}/v1/responses", content=b"{nothing", headers=headers)
     assert answer.status_code == 400
