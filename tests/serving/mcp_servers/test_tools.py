@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from moothall import (
     ACCESS_DENIED,
     ACCESS_PERMITTED,
+    Action,
     ActionError,
     ActionNotFound,
     Agent,
@@ -453,6 +454,25 @@ def test_mcp_deferred_tools_are_found_and_called(server: Make) -> None:
 
     assert reply.steps[0].result["result"][0]["name"] == "odd_echo"
     assert reply.steps[1].result["result"] == "hello"
+
+
+def test_mcp_tool_named_in_deferred_stays_shown_beside_those_to_be_found(
+    server: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: list[str] = []
+
+    def note(messages: object, actions: Sequence[Action]) -> str:
+        shown.extend(each.name for each in actions)
+        return "done"
+
+    odd = server(deferred={"echo": False, "add": True, "sum": True})
+    ReActAgent("a", ScriptedModel([note]), actions=[odd]).reply_sync("go")
+
+    assert {"odd_echo", "find_actions"} <= {*shown}
+    assert "odd_add" not in shown
+    assert "deferred= names 'sum', which is not one of its tools" in caplog.text
+    with pytest.raises(ConfigError, match="deferred= of 'echo' must be True or False, got 1"):
+        server(deferred={"echo": 1})  # type: ignore[dict-item]
 
 
 def test_mcp_what_a_found_tool_says_of_itself_is_from_outside(server: Make, tmp_path: Path) -> None:

@@ -82,8 +82,9 @@ class MCPAgent(Agent):
             `ACCESS_REQUESTED`
         timeout_s: seconds that a call may take, without the time that a person takes to answer
         idempotent: the tools of which two calls have the effect of one, as far as you know
-        deferred: whether a model is shown a tool only once it has found it by `find_actions`; if
-            left out, once its agent has more than 40 actions (docs/many-actions.md)
+        deferred: whether a model is shown a tool only once it has found it by `find_actions`; or
+            that by the tools' names. For a tool without it: once its agent has more than 40 actions
+            (docs/many-actions.md)
         **options: the options of `Agent`; up to 16 calls run at a time, by default
 
     Raises:
@@ -111,7 +112,7 @@ class MCPAgent(Agent):
         access: AccessPolicy | Mapping[str, AccessPolicy] = ACCESS_REQUESTED,
         timeout_s: float = 60,
         idempotent: Iterable[str] = (),
-        deferred: bool | None = None,
+        deferred: bool | Mapping[str, bool] | None = None,
         **options: Unpack[AgentSettings],
     ) -> None:
         super().__init__(id, **options)
@@ -132,7 +133,7 @@ class MCPAgent(Agent):
         for tool, policy in access.items() if isinstance(access, Mapping) else (("", access),):
             checked_policy(f"{label}: access=" + (f" of {tool!r:.80}" if tool else ""), policy)
         self._access = access
-        self._unknown_logged = set[str]()  # the names of it that the log has told of
+        self._unknown_logged = set[tuple[str, str]]()  # names of no tool that the log has told of
         check_seconds(f"{label}: timeout_s=", timeout_s)
         self._timeout_s = float(timeout_s)
         is_list = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
@@ -141,8 +142,11 @@ class MCPAgent(Agent):
             raise ConfigError(
                 f"{label}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
             )
-        if deferred is not None:
-            check_boolean(f"{label}: deferred=", deferred)
+        by_tool = (
+            deferred if isinstance(deferred, Mapping) else {"": deferred is not None and deferred}
+        )
+        for tool, value in by_tool.items():
+            check_boolean(f"{label}: deferred=" + (f" of {tool!r:.80}" if tool else ""), value)
         self._deferred = deferred
         if lock is not None and not isinstance(lock, str | os.PathLike):
             raise ConfigError(f"{label}: lock= must be a path, got {lock!r:.80}")
@@ -346,23 +350,26 @@ class MCPAgent(Agent):
     def _take_offer(self, offered: ServerOffer) -> None:
         """Take what the server offers; called on the connection's loop."""
         lock = None if self._lock is None else DefinitionLock(self._lock)
-        settings = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
+        settings = (self._perform, self._policy_of, self._idempotent, lock, self._deferral_of)
         actions = Actions(str(self.id), offered, *settings)
         self.offer, self._actions = offered, actions
         self._tell_unknown(actions.names)
         self._renew()
 
     def _tell_unknown(self, names: Iterable[str]) -> None:
-        """Log, once each, the names in `access=` that no tool has: a policy that holds nowhere."""
-        stated_names = self._access if isinstance(self._access, Mapping) else ()
-        for name in {*stated_names}.difference(names, self._unknown_logged):
-            self._unknown_logged.add(name)
-            logger.warning(
-                "%s: access= names %.80r, which is not one of its tools%s",
-                self._name,
-                name,
-                nearest(str(name), names),
-            )
+        """Log, once each, the names in arguments that no tool has: what they say holds nowhere."""
+        for argument, by_tool in (("access", self._access), ("deferred", self._deferred)):
+            stated_names = by_tool if isinstance(by_tool, Mapping) else ()
+            for name in {*stated_names}.difference(names):
+                if (argument, name) not in self._unknown_logged:
+                    self._unknown_logged.add((argument, name))
+                    logger.warning(
+                        "%s: %s= names %.80r, which is not one of its tools%s",
+                        self._name,
+                        argument,
+                        name,
+                        nearest(str(name), names),
+                    )
 
     def _renew(self) -> None:
         renew: Callable[[], None] | None = getattr(self.space_mailbox, "renew", None)
@@ -373,6 +380,9 @@ class MCPAgent(Agent):
         if isinstance(self._access, Mapping):
             return self._access.get(tool, ACCESS_REQUESTED)
         return self._access
+
+    def _deferral_of(self, tool: str) -> bool | None:
+        return self._deferred.get(tool) if isinstance(self._deferred, Mapping) else self._deferred
 
     async def _perform(
         self,

@@ -103,7 +103,7 @@ class Actions:
         policy: Callable[[str], AccessPolicy],
         idempotent: Iterable[str],
         lock: DefinitionLock | None,
-        deferred: bool | None = None,
+        deferral: Callable[[str], bool | None] = lambda name: None,
     ) -> None:
         self.offered: dict[str, Action] = {}
         self.tools: dict[str, Action] = {}
@@ -113,7 +113,7 @@ class Actions:
         self._idempotent = frozenset(idempotent)
         self.names: set[str] = {*offered.tools}
         self._lock = lock
-        self._deferred = deferred
+        self._deferral = deferral
         self._locked = offered.locked
         for each in offered.tools.values():
             is_accepted = lock is None or lock.accepted(id, each.name) is not None
@@ -148,7 +148,7 @@ class Actions:
             )
             tool = self.tools[tool_name] = _action(tool_name, call, options, fault)
             tool.origin = tool.origin._replace(server=self._id)
-            tool.deferred = self._deferred
+            tool.deferred = self._deferral(name)
 
     def _of_tool(self, definition: Definition) -> tuple[Any, dict[str, Any], str]:
         policy = self._policy(definition.name)
