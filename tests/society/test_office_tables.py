@@ -56,6 +56,24 @@ def test_names_and_codes_of_an_office_have_their_meaning(tmp_path: Path, table: 
     assert made[0]["relations"]["2"] >= 800
 
 
+def test_names_and_codes_of_the_travel_survey_have_its_meaning(tmp_path: Path) -> None:
+    table = (
+        "HOUSEID,PERSONID,R_AGE,R_SEX,EDUC,DRIVER,WTPERFIN,HHVEHCNT\n"
+        "30000007,01,41,02,05,01,38.5,2\n"
+        "30000007,02,12,01,-1,-1,41.25,2\n"
+        "30000008,01,-7,-8,03,02,7,0\n"
+    )
+    names = ("age", "gender", "education", "licence", "weight", "cars", "household_id")
+    assert [[each.get(name) for name in names] for each in profiles(tmp_path, table)] == [
+        [41, "female", "master", True, 38.5, 2, 30000007],
+        [12, "male", None, None, 41.25, 2, 30000007],
+        [None, None, "secondary", False, 7, 0, 30000008],
+    ]
+    made = completed(read_people(tmp_path / "p.csv"), seed=1)
+    assert [each.get("kin") for each in made] == [{"2": "child"}, {"1": "parent"}, None]
+    assert profiles(tmp_path, "id,age,driver\n1,41,of a bus\n")[0]["driver"] == "of a bus"
+
+
 @pytest.mark.parametrize(
     ("between", "cells", "values"),
     (
@@ -113,6 +131,8 @@ def test_texts_that_are_no_numbers_together_stay_texts(tmp_path: Path) -> None:
         ("VEHICLES", "8", "row 1, column 'VEHICLES' must be a code of VEHICLES of IPUMS"),
         ("occupation", "2310", "row 1, column 'occupation' must be a text, got 2310"),
         ("household", "A1", "row 1, column 'household' must be a whole number or one of alone, "),
+        ("HOUSEID,PERSONID,EDUC", "7,1,6", "column 'EDUC' must be a code of EDUC of the NHTS"),
+        ("HOUSEID,PERSONID,R_SEX", "7,1,x", "column 'R_SEX' must be a code of R_SEX of the NHTS"),
         ("OCCP", "nurse", "row 1, column 'OCCP' must be a code of the 2018 Census Occupation"),
     ),
 )

@@ -9,6 +9,8 @@ of IPUMS USA. Codes mean what their dictionaries say:
   forces: OCCP; and the 2018 Standard Occupational Classification: SOCP
 * IPUMS USA, Codes and Frequencies: SEX, AGE, EDUC, EDUCD, INCTOT, INCEARN, INCWAGE, HHINCOME,
   VEHICLES, PERWT, SERIAL, PERNUM, OCC
+* Federal Highway Administration, "2017 NHTS Codebook": HOUSEID, PERSONID, R_AGE, R_SEX, EDUC (its
+  code 3 is also of associates), DRIVER, WTPERFIN, HHVEHCNT; below 0 nothing is known
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def _coded(code_list: str, codes: Mapping[int, object]) -> _Meaning:
         try:
             code = int(str(value).strip().removesuffix(".0"))
         except ValueError:
-            code = -1
+            code = min(codes) - 1
         starts = [each for each in codes if each <= code]
         entry = codes[max(starts)] if starts else ...
         if entry is ...:
@@ -103,6 +105,8 @@ _SOCP: Final = {
 }
 _VEHICLES: Final = {0: None, **{cars: cars for cars in range(1, 8)}, 8: ..., 9: 0, 10: ...}
 _SEX: Final = {1: "male", 2: "female", 3: ..., 9: None, 10: ...}
+_UNKNOWN: Final = {-9: None, 0: ...}
+_NHTS_EDUC: Final = {1: _NONE, 2: _SECONDARY, 4: _BACHELOR, 5: _MASTER, 6: ...}
 _GENDER_SPELLINGS: Final = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "females"), "female"),
     **dict.fromkeys(("m", "man", "men", "boy", "males"), "male"),
@@ -185,17 +189,30 @@ _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
     "rents": {"rents": _flag},
     "weight": {"weight": _unchanged, "pwgtp": _unchanged, "perwt": _unchanged},
     "household_id": dict.fromkeys(
-        ("household_id", "serialno", "serial", "hhid", "hh_id"), _unchanged
+        ("household_id", "serialno", "serial", "houseid", "hhid", "hh_id"), _unchanged
     ),
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
+_NHTS: Final[dict[str, dict[str, _Meaning]]] = {
+    "age": {"r_age": _missing_codes(-1, -7, -8, -9)},
+    "gender": {"r_sex": _coded("R_SEX of the NHTS", _UNKNOWN | {1: "male", 2: "female", 3: ...})},
+    "education": {"educ": _coded("EDUC of the NHTS", _UNKNOWN | _NHTS_EDUC)},
+    "cars": {"hhvehcnt": _missing_codes(-1, -7, -8, -9)},
+    "licence": {"driver": _coded("DRIVER of the NHTS", _UNKNOWN | {1: True, 2: False, 3: ...})},
+    "weight": {"wtperfin": _unchanged},
+}
+"""What else they mean in a table of the travel survey, which has a HOUSEID."""
 CENSUS_COLUMN_NAMES: Final = frozenset(name for parsers in _MEANINGS.values() for name in parsers)
 """The names that offices have, in small letters."""
 _CASE_SENSITIVE_NAMES: Final = (
     *("gender", "education", "income", "weight", "household_id", "occupation"),
     *("cars", "licence", "rents"),
 )
-_PERSON_ID_COLUMNS: Final = (("serialno", "sporder"), ("serial", "pernum"))
+_PERSON_ID_COLUMNS: Final = (
+    ("serialno", "sporder"),
+    ("serial", "pernum"),
+    ("houseid", "personid"),
+)
 
 
 def standard_columns(
@@ -212,7 +229,9 @@ def standard_columns(
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
     meanings: dict[str, tuple[str, _Meaning]] = {}
+    survey_parsers = _NHTS if _has(columns, "houseid") else {}
     for name, parsers in _MEANINGS.items():
+        parsers = parsers | survey_parsers.get(name, {})
         by_lower_name: dict[str, str] = {}
         for each in sorted(columns, key=lambda each: each != each.lower()):  # our own name first
             if (lower := each.lower()) in parsers and (

@@ -62,7 +62,7 @@ def read_people(
     * any others: attributes of one's own, which stand in the citizen's `profile`; a number, or a
       text of up to 2,000 characters. A name that is nearly one of the above is refused as a slip
 
-    Names and codes of the U.S. Census Bureau's PUMS and of IPUMS USA are read, too
+    Names and codes of the U.S. Census Bureau's PUMS, of IPUMS USA and of the NHTS are read, too
     (`people/census_columns.py`), and numbers as `52,000`, `1,25` or `52.000,50`.
 
     Args:
