@@ -16,7 +16,7 @@ from moothall import (
     StateError,
 )
 from moothall.build import Delivery, Mailbox, Router, Space, WorkSpan
-from moothall.society.blocks.row_block import check_for_agents
+from moothall.society.blocks.row_block import check_for_agent
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.want_table import Say, Table
@@ -433,6 +433,8 @@ class Steps(Space):
         """Put an agent in another's place: a citizen with its money, place, and status it lacks."""
         if isinstance(agent, CitizenAgent) != isinstance(new, CitizenAgent):
             raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
+        if isinstance(new, CitizenAgent):
+            check_for_agent(new, has_rows=self.population is not None)
         super().replace(agent, new)
 
     def note_agent(self, agent: Agent) -> None:
@@ -495,8 +497,7 @@ class Steps(Space):
         """Enter a citizen into the books, and route its calls of models through the society."""
         agent = mailbox.agent
         if isinstance(agent, CitizenAgent):
-            if self.population is None:
-                check_for_agents(agent)
+            check_for_agent(agent, has_rows=self.population is not None)
             if self.in_columns:
                 enter_row(self, agent)
             self.books.enter(mailbox.id, agent.memory.status)

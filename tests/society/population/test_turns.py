@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from tests.society.population.lives import lived
 
-from moothall import Society
+from moothall import CitizenAgent, Society
 from moothall.foundation.errors import ConfigError
 from moothall.society import Column, Grid, LocalEngine, Network, Population, RowBlock, Rows
 
@@ -50,6 +51,26 @@ async def test_turns_come_to_what_one_after_the_other_comes_to(purpose: str | No
         assert sorted(one["at"].tolist()) == list(range(60))
     drawn = [each["at"].tolist() for each in alone]
     assert (drawn[0] == drawn[1]) is (purpose is None)  # another order in each step
+
+
+async def test_citizen_of_a_block_of_all_rows_is_not_promoted_alone() -> None:
+    population = whispers(True)
+    refused = "block 'Whispers' says `whole = True`.* citizen 7 alone"
+    population.promote(3, blocks=[])
+    async with Society(population) as society:
+        with pytest.raises(ConfigError, match=refused):
+            population.promote(7)
+        assert population.full.tolist() == [id == 3 for id in range(1, 61)]
+        with pytest.raises(ConfigError, match=refused.replace("7", "3")):
+            await asyncio.to_thread(
+                society.replace,
+                population.agents[2],
+                CitizenAgent(3, blocks=[Whispers(True, None)]),
+            )
+    population = whispers(True)
+    population.promote(7)
+    with pytest.raises(ConfigError, match=refused):
+        Society(population)
 
 
 async def test_rows_order_is_any_order_equally_often() -> None:

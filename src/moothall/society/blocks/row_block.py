@@ -86,11 +86,23 @@ def _without_population(block: RowBlock, citizen: object) -> ConfigError:
     )
 
 
-def check_for_agents(agent: CitizenAgent) -> None:
-    """Check that blocks run for a citizen of no population. Raises ConfigError: one does not."""
+def check_for_agent(agent: CitizenAgent, *, has_rows: bool) -> None:
+    """Check that blocks run for one citizen, of a population or of none. ConfigError: one does not.
+
+    Args:
+        agent: the citizen
+        has_rows: whether there is a population
+    """
     for block in agent.blocks:
-        if isinstance(block, RowBlock) and type(block).forward is RowBlock.forward:
+        if not isinstance(block, RowBlock) or type(block).forward is not RowBlock.forward:
+            continue
+        if not has_rows:
             raise _without_population(block, agent.id)
+        if block.whole:
+            raise ConfigError(
+                f"block {block.name!r} says `whole = True`: it runs for all citizens in one part, "
+                f"and not for citizen {agent.id} alone: do not promote it, or give it other blocks"
+            )
 
 
 def missing_method(block: object) -> str:

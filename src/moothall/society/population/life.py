@@ -64,11 +64,6 @@ class PopulationView:
     def by_rows(self, block: Any, hook: str, agent: Any) -> Any:
         """Run a rule for rows for one full agent; return what it returns."""
         population, status = self._population, agent.memory.status
-        if getattr(block, "whole", False):
-            raise ConfigError(
-                f"block {block.name!r} says `whole = True`: it runs for all citizens in one part, "
-                f"and not for citizen {agent.id} alone: do not promote it"
-            )
         row = population.row_of(agent.id)
         population.pull(row, status)
         messages = heard_of(population, row, agent.perceived.messages)
