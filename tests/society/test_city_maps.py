@@ -140,6 +140,20 @@ def test_map_place_that_a_mode_does_not_reach_is_reached_from_its_nearest_road_o
     assert City.from_json(city.to_json()).seconds("shop-1", "work-1", "drive") == seconds
 
 
+def test_map_whose_lines_cross_without_a_shared_point_says_how_much_of_the_roads_it_leaves_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    home = point(0, 0, building="house")
+    north, east = line((0.005, -0.01), (0.005, 0.01)), line((0, 0), (0.02, 0))
+    City.from_geojson({"features": [north, east, home]})
+    assert "1,488 m of 3,712 m of roads are left out: they are not connected" in caplog.text
+    assert "let lines share the points where they cross" in caplog.text
+    caplog.clear()
+    north, east = line((0.005, -0.01), (0.005, 0), (0.005, 0.01)), line((0, 0), (0.005, 0))
+    City.from_geojson({"features": [north, east, home]})
+    assert caplog.text == ""
+
+
 def test_map_place_far_from_every_road_is_named(caplog: pytest.LogCaptureFixture) -> None:
     island = point(0.08, 0.0, building="house")
     City.from_geojson(collection(line((0, 0), (0.01, 0)), point(0, 0, kind="work"), island))

@@ -36,6 +36,7 @@ _EARTH_M: Final = 6_371_000
 _LONG: Final = 10  # degrees between corners of a road, which are 1,000 km
 _CRS: Final = re.compile(r"EPSG:+(?:[0-9.]*:)?([0-9]+)")
 _ITEM: Final = re.compile(r"""(['"])(.*?)\1""")
+_MUCH: Final = 0.1  # of the metres of roads, which few maps leave out
 _FAR: Final = 1600  # metres from a place to a road: R5 links none that are farther
 
 
@@ -233,7 +234,7 @@ def city_of(
         x, y = (np.array(spot) - middle) * scale
         return float(x), float(y)
 
-    roads, at = _roads(lines, metres)
+    roads, at = _roads(lines, metres, source)
     nodes = {f"n{key}": (round(x), round(y)) for key, (x, y) in at.items()}
     tree = import_package("scipy.spatial").cKDTree([at[key] for key in at])
     spots = [metres(spot) for spot, *_ in kinds]
@@ -282,7 +283,9 @@ def _make_room(seats: list[int], kinds: list[str], citizens: int, source: str) -
         seats[at] = max(1, -(-seats[at] * citizens // max(1, capacity)))
 
 
-def _roads(lines: Any, metres: Any) -> tuple[list[Road], dict[int, tuple[float, float]]]:
+def _roads(
+    lines: Any, metres: Any, source: str
+) -> tuple[list[Road], dict[int, tuple[float, float]]]:
     """Return the roads between crossings and ends, of the largest part that is connected."""
     line_counts = Counter(key for keys, *_ in lines for key in dict.fromkeys(keys))
     ends = {key for keys, *_ in lines for key in (keys[0], keys[-1])}
@@ -312,6 +315,13 @@ def _roads(lines: Any, metres: Any) -> tuple[list[Road], dict[int, tuple[float, 
         for (a, b, names, oneway), length in shortest.items()
         if a in largest
     ]
+    all_metres = sum(shortest.values())
+    if (metres_left_out := all_metres - sum(road.metres for road in roads)) > all_metres * _MUCH:
+        logger.warning(
+            "%s: %s m of %s m of roads are left out: they are not connected to the largest part; "
+            "let lines share the points where they cross",
+            *(source, f"{metres_left_out:,.0f}", f"{all_metres:,.0f}"),
+        )
     return roads, {node: spot for node, spot in at.items() if node in largest}
 
 
