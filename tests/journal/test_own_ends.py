@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.crash import crash, on_a_loop
+from journal.crash import crash, on_a_loop, settled
 from moothall import ConfigError, InDoubt, Journal, Later, NobodyToAsk, RunMismatch
 from moothall.build import APPENDED, Record, StepHandle, Stop, recorded
 from moothall.journal import Done
@@ -137,6 +137,47 @@ async def test_run_does_not_end_beside_a_call_of_a_part_unless_its_step_has_ende
             record.mark("half", "nobody opens")
             await record.end("done", text="rung")
         assert (journal.in_doubt("r"), journal.run("r").state) == ([], "done")
+
+
+@on_a_loop
+@pytest.mark.parametrize("how", ("raises", "waits", "waits, and says how it ended"))
+async def test_step_beside_one_that_fails_or_waits_ends_before_its_run_is_left(
+    tmp_path: Path, how: str
+) -> None:
+    rung: list[str] = []
+    is_over = asyncio.Event()
+
+    async def ring(step: StepHandle) -> str:
+        await step.begins()
+        await is_over.wait()
+        await settled()
+        rung.append("rung")
+        return "rung"
+
+    async def sign(step: StepHandle) -> Later:
+        await step.begins()
+        is_over.set()
+        if how == "raises":
+            raise ConnectionError("nobody is there")
+        return Later("signature")
+
+    async def deliver_all() -> Outcome:
+        steps = ("ring", ring), ("sign", sign)
+        done = (record.step(key, call, outcome="ask", beside=True) for key, call in steps)
+        return Outcome("done", str(await asyncio.gather(*done)))
+
+    def stopped(stop: Stop) -> Outcome:
+        return Outcome(stop.reason)
+
+    with Journal(tmp_path / "j") as journal:
+        for _ in range(2):
+            with suppress(ConnectionError, Stop):
+                async with recorded(journal, "r", "Courier", "bo", Round) as record:
+                    if how.endswith("ended"):
+                        await record.run_to_end(deliver_all, vars, stopped)
+                    else:
+                        await deliver_all()
+            assert (rung, journal.in_doubt("r")) == (["rung"], [])
 
 
 def test_call_that_was_skipped_says_how_to_decide_anew(tmp_path: Path) -> None:

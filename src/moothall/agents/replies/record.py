@@ -45,6 +45,9 @@ T = TypeVar("T")
 class Record(ReadRecord[S]):
     """One agent's part of a recorded run; one task writes it, with the tasks that it starts."""
 
+    open: int = 0  # how many steps are under way
+    _at_rest: asyncio.Event | None = None  # set once none is; made by whoever waits for it
+
     def __init__(self, part: RunPart, kind: type[S]) -> None:
         self.run_part = part
         super().__init__(part.run_id, part.past_entries, kind)
@@ -53,7 +56,6 @@ class Record(ReadRecord[S]):
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
         # Of its entries, including those not yet committed.
         self.count: int = len(part.past_entries)
-        self.open: int = 0  # how many steps are under way
 
     @property
     def run(self) -> OpenRun:
@@ -183,6 +185,8 @@ class Record(ReadRecord[S]):
             raise
         finally:
             self.open -= 1
+            if self._at_rest is not None and not self.open:
+                self._at_rest.set()
         if past_step.requests:
             step.withdraw()
         if isinstance(result, bytes) and not isinstance(of, Codec):  # which has a form of its own
@@ -192,6 +196,12 @@ class Record(ReadRecord[S]):
         if self.open:
             await self.commit()  # before the steps beside it have ended
         return result
+
+    async def rest(self) -> None:
+        """Wait until no step is under way, so that those beside one that raised have their ends."""
+        while self.open:
+            self._at_rest = asyncio.Event()
+            await self._at_rest.wait()
 
     def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
         """Note a step without a call: an event, or a step that was cut off."""
@@ -340,7 +350,11 @@ class Record(ReadRecord[S]):
         end_before = self.over  # of a run that is resumed
         try:
             try:
-                reply = await run()
+                try:
+                    reply = await run()
+                except (Exception, Later):
+                    await self.rest()
+                    raise
             except Stop as stop:
                 reply = stopped(stop)
             except Later as later:

@@ -279,6 +279,8 @@ async def recorded(
         try:
             yield record
         except BaseException as error:
+            if isinstance(error, Exception):
+                await record.rest()
             if isinstance(error, Stop):
                 record.note_wait(error)
             with suppress(JournalError):  # raise what stopped the run instead
