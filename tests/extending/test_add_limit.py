@@ -27,7 +27,7 @@ ADDED = (
 )
 SPENT_BY_CALLS = {
     "budget/limits.py": ADDED,
-    "models/wrappers/budgeted.py": (("tokens=tokens, model_calls=1", ", pages=1"),),
+    "models/wrappers/budgeted.py": (('"model_calls": 1', ', "pages": 1'),),
     "agents/loop/steps.py": (
         (
             "        with ModelCall(bill=bill):\n",

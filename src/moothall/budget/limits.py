@@ -1,9 +1,9 @@
 """The kinds of limits: all that budgets, books, commands, settings and pages know of each.
 
 To add one, append it to `RESERVABLE`, whose order the books keep, and to `AmountArguments`
-and `AmountFields`, by which type checkers and editors know its name. What spends of it then
-reserves it: a resumed run is charged what calls of models reserved. Where an action spends of it,
-`Step.charge` says how much.
+and `AmountFields`, by which type checkers and editors know its name; with an `option_help`, to
+`RunLimits`. What spends of it then reserves it: a resumed run is charged what calls of models
+reserved (`BudgetedModel`). Where an action spends of it, `Step.charge` says how much.
 """
 
 from __future__ import annotations

@@ -336,6 +336,10 @@ def shell(tabs: Iterable[Tab], opens: str, base: str, faults: Sequence[str] = ()
         "ended": sorted(REASONS.final),
         "kinds": sorted(extensions_of("moothall.kinds")),
         "bounds": [each._asdict() for each in bounds],
+        "limits": [
+            {"name": each.name, "label": _label(each), "order": key}
+            for key, each in RUN_LIMITS.items()
+        ],
         "more": _limits_by_stop(),
         "decisions": _decisions(),
         "doubts": _doubt_decisions(),

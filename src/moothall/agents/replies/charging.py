@@ -145,9 +145,7 @@ async def begin_call(
     bill = Bill(budget.accounts[0])
     step.charge(bill.json)
     try:
-        tokens, usd = model.largest_amounts(*request)
-        most = {"tokens": tokens, "usd": usd, "model_calls": 1}
-        reserved = charged_json(checked_amounts(begin_call, most))
+        reserved = charged_json(checked_amounts(begin_call, model.largest_amounts(*request)))
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)

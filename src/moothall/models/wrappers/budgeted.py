@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass
@@ -162,36 +162,38 @@ class BudgetedModel(AnsweringModel):
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def largest_amounts(self, *request: Any) -> tuple[int, Decimal]:
-        """Return the tokens and money that a call would reserve now; of the dearest of several."""
+    def largest_amounts(self, *request: Any) -> dict[str, Any]:
+        """Return what a call would reserve now, by limit; the most of several models."""
         obeying: Any = self._obeying
         if obeying is not None:
-            bounds = [
+            each = [
                 model.largest_amounts(*request) for model in getattr(obeying, "models", [obeying])
             ]
-            return max(tokens for tokens, _ in bounds), max(usd for _, usd in bounds)
-        bound, tokens, usd = self._bound(ModelRequest(*request))
+            return {name: max(amounts[name] for amounts in each) for name in each[0]}
+        bound, most = self._bound(ModelRequest(*request))
         if bound.input is None or bound.output is None:
             remaining = self.budget.left
             if remaining.tokens is not None:
-                tokens = max(tokens, remaining.tokens)
+                most["tokens"] = max(most["tokens"], remaining.tokens)
             if remaining.usd is not None and not self._is_free():
-                usd = max(usd, Decimal(repr(remaining.usd)))
-        return tokens, usd
+                most["usd"] = max(most["usd"], Decimal(repr(remaining.usd)))
+        return most
 
-    def _bound(self, request: ModelRequest) -> tuple[_Bound, int, Decimal]:
-        """Return the most tokens of a call, by kind and together, and their cost."""
+    def _bound(self, request: ModelRequest) -> tuple[_Bound, dict[str, Any]]:
+        """Return the most tokens of a call, and the most that it takes of each limit."""
         bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
-        return bound, input + output, self._priced(input, output, highest=True)
+        usd = self._priced(input, output, highest=True)
+        return bound, {"tokens": input + output, "usd": usd, "model_calls": 1}
 
     async def _reserve(self, request: ModelRequest) -> tuple[_Bound, Reservation]:
-        bound, tokens, usd = self._bound(request)
-        take = partial(self.budget.reserve, usd=usd)
+        bound, most = self._bound(request)
+        take: Callable[..., Reservation] = self.budget.reserve
         if bound.input is None or bound.output is None:
-            take = partial(self.budget.reserve_rest, usd=None if self._is_free() else usd)
+            take = self.budget.reserve_rest
+            most["usd"] = None if self._is_free() else most["usd"]
         try:
-            reservation = await self.budget.in_turn(partial(take, tokens=tokens, model_calls=1))
+            reservation = await self.budget.in_turn(partial(take, **most))
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:

@@ -1,12 +1,12 @@
 // The tab Research: how far a run is, made of what is recorded of it, and the report.
 
-import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, isGood, keyed, meter, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
+import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, isGood, keyed, meter, number, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { canStop, further, known, listed, runs, stands, stop } from "./journal.js";
 import { arrange, cardSlot } from "./inbox.js";
-import { go, onPlace, place as address } from "./place.js";
+import { TOLD, go, onPlace, place as address } from "./place.js";
 import { Progress } from "./progress.js";
 import { besideReport } from "./report.js";
 
@@ -297,12 +297,16 @@ function place(url) {
   return h("span", { class: "s-url s-soft" }, path);
 }
 
+const LIMITS = { usd: ["Cost", dollars], seconds: ["Time", duration] }; // in words of their own
+
 function facts({ totals, order }) {
-  const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
+  const limits = TOLD.limits.map(({ name, label, order: key }) => {
+    const [title, words] = LIMITS[name] || [label, number], limit = order?.[key];
+    const spent = name === "usd" ? cost(totals) : name in totals ? words(totals[name]) : "";
+    return (spent || limit) && [title, [spent, limit && words(limit)].filter(Boolean).join(" of ")];
+  });
   const rows = [
-    ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
-    ["Cost", `${cost(totals)}${order?.max_usd ? ` of ${dollars(order.max_usd)}` : ""}`],
-    ["Time", `${duration(totals.seconds)}${order?.max_seconds ? ` of ${duration(order.max_seconds)}` : ""}`],
+    ...limits,
     ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
     order && ["Set up", order.in_words],
     order?.role && ["Role", order.role],
