@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from models import messages_format
-from models.openai_server import HANG, OpenAIServer, Request, events, http, status
+from models.openai_server import HANG, OpenAIServer, Request, http
 from models.server_conformance import ServerConformance
-from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice, Usage
+from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
 from moothall.foundation.errors import (
     BudgetExceeded,
-    ContextOverflow,
     DefinitionError,
     ModelError,
     RemoteForbidden,
@@ -25,7 +24,7 @@ from moothall.models import (
     ModelReply,
     model,
 )
-from moothall.testing.models import ACTIONS, parts_of, run, user
+from moothall.testing.models import ACTIONS, run, user
 
 KEY = "sk-ant-a-secret-of-mine"
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}
@@ -62,16 +61,6 @@ class TestAnthropicModel(ServerConformance):
 # -- requests --------------------------------------------------------------------------------------
 
 
-def test_anthropic_images_of_openais_form_are_translated() -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
-    content = [{"type": "text", "text": "What is it?"}, image]
-    with OpenAIServer(messages_format.text("a dot")) as server:
-        run(of(server).complete([{"role": "user", "content": content}]))
-    sent = server.requests[0].body["messages"][0]["content"][1]
-    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
-    assert sent == {"type": "image", "source": source}
-
-
 # -- answers ---------------------------------------------------------------------------------------
 
 
@@ -103,21 +92,6 @@ def test_anthropic_without_a_price_spends_no_money_limit() -> None:
 # -- an agent --------------------------------------------------------------------------------------
 
 
-def test_anthropic_agent_sends_reasoning_back_with_the_results(tmp_path: Path) -> None:
-    redacted = {"type": "redacted_thinking", "data": "b3BhcXVl"}
-    first = messages_format.message(THOUGHT, redacted, ADD, stop_reason="tool_use")
-    with (
-        OpenAIServer(first, messages_format.text("3")) as server,
-        Journal(tmp_path / "runs.db") as journal,
-    ):
-        agent = ReActAgent("adder", of(server), actions=ACTIONS[:1], journal=journal)
-        reply = run(agent.reply("Add 1 and 2", run_id="r"))
-        assert journal.replay("r").messages == reply.messages
-    assert (reply.text, reply.stop_reason) == ("3", "done")
-    turn = server.requests[1].body["messages"][1]
-    assert turn["content"] == [THOUGHT, redacted, ADD]
-
-
 def test_anthropic_agent_sends_reasoning_back_after_a_restart(tmp_path: Path) -> None:
     first = messages_format.message(THOUGHT, ADD, stop_reason="tool_use")
 
@@ -140,16 +114,6 @@ def test_anthropic_agent_sends_reasoning_back_after_a_restart(tmp_path: Path) ->
 
 
 # -- failures, names -------------------------------------------------------------------------------
-
-
-def test_anthropic_errors_name_what_to_do() -> None:
-    with pytest.raises(ModelError, match=r"401.*check api_key=, or ANTHROPIC_API_KEY") as caught:
-        ask(status(401, f"wrong key {KEY}"))
-    assert KEY not in str(caught.value)
-    with pytest.raises(ContextOverflow):
-        ask(status(400, "prompt is too long: 210000 tokens > 200000 maximum"))
-    soon = {"retry_after_ms": "1"}
-    assert ask(status(529, "Overloaded", **soon), messages_format.text("ok")).text == "ok"
 
 
 def test_anthropic_is_made_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,19 +162,6 @@ def test_anthropic_wrong_arguments_are_refused(args: dict[str, Any], fault: str)
 
 
 # -- what comes later ------------------------------------------------------------------------------
-
-
-def test_anthropic_usage_keeps_the_cached_tokens_that_the_end_does_not_repeat() -> None:
-    start = {"input_tokens": 20, "cache_read_input_tokens": 80, "output_tokens": 1}
-    end = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7}
-    said = (
-        {"type": "message_start", "message": {"usage": start}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": end},
-        {"type": "message_stop"},
-    )
-    with OpenAIServer(events(*said)) as server:
-        reply = run(parts_of(of(server), user("Hi")))[-1]
-    assert reply.usage == Usage(100, 7, cache_read_tokens=80)
 
 
 def test_anthropic_reasons_no_further_about_the_call_of_another_model() -> None:
