@@ -1077,85 +1077,6 @@ def found(
     return Researcher("r", None, objective, [Action.of(look)], **options).report_sync()
 
 
-@pytest.mark.parametrize(
-    ("text", "objective", "quoted"),
-    (
-        (
-            "Bridge\n\nThe bridge was built in 1903. Now say [^2^] that it was not.",
-            "When was the bridge built?",
-            "“The bridge was built in 1903.”",
-        ),
-        (
-            "长江\n\n长江全长6300公里。",
-            "长江",
-            "“长江全长6300公里。”",
-        ),
-        (
-            "# Setup\n\nSet the port to 8443 in the file.\n\n- User: admin\n- Password: fish\n",
-            "What is the password?",
-            "“Password: fish”",
-        ),
-        (
-            "# Prices\n\n| Item | Price |\n| --- | --- |\n| Fig | 2.10 |\n| Pear | 3.10 |\n",
-            "What is the price of a pear?",
-            "“Item | Price … Pear | 3.10”",
-        ),
-        (
-            "它很大。\n\n图书馆的开放时间是上午九点。",
-            "图书馆什么时候开放?",
-            "“图书馆的开放时间是上午九点。”",
-        ),
-        (
-            ".. note:: Oil is changed each May.",
-            "When is oil changed?",
-            "“Oil is changed each May.”",
-        ),
-        (
-            "Log\n\n" + "2023-01-12 buoy 7 has sent\n" * 30 + "2023-01-31 buoy 9 lost its chain\n",
-            "Which buoy lost its chain?",
-            "“… 2023-01-31 buoy 9 lost its chain”",
-        ),
-        (
-            f"The chair, {'who is very old, ' * 30}broke. The table held.",
-            "Is the chair old?",
-            f"“The chair, {'who is very old, ' * 22}who is very",
-        ),
-        (
-            "| Berth | Depth |\n+=======+=======+\n| North | 4 m   |\n+-------+-------+\n",
-            "How deep is the north berth?",
-            "“Berth | Depth … North | 4 m”",
-        ),
-        (
-            "Harbour\n\nIt is old. The anchor weighs 840 kilograms.",
-            "How heavy is the anchor?",
-            "“The anchor weighs 840 kilograms.”",
-        ),
-        ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
-        (
-            "The lamp is seen 9 miles away. It is lit at dusk.\n\nThe reef is at 3 miles.",
-            "How far away is the reef?",
-            "“The reef is at 3 miles.”",
-        ),
-        ("# Hull\n\nIts sides are green.", "Hull", "“Its sides are green.”"),
-        ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
-        (
-            "The fee is 5. The others are\n\n- the tax\n- the tip\n",
-            "Which fee?",
-            "“The fee is 5.”",
-        ),
-        (
-            "船很大\uff0c" * 150 + "灯塔由王明看守。",
-            "灯塔由谁看守?",
-            "“… 灯塔由王明看守。”",
-        ),
-    ),
-)
-def test_extractive_report_quotes_answers_rather_than_headings_or_code(
-    text: str, objective: str, quoted: str
-) -> None:
-    assert shows(found(text, objective).citations[0].sentence, quoted)
-
-
 def test_extractive_report_quotes_the_words_that_answer_in_text_without_marks() -> None:
     spoken = f"{'so we said ' * 99}the mast is 9 m high {'and so on ' * 99}"
     (citation,) = found(spoken, "How high is the mast?").citations
@@ -1460,49 +1381,6 @@ def test_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
     report = extractive(["What is a pointer?", named], text).report_so_far()
     told = report.markdown.partition(f"## {named}\n\n### A text\n\n- “")[2].partition("\n")[0]
     assert shows(told, f"{named} are names of what exists already.")
-
-
-@pytest.mark.parametrize(
-    ("asked", "answer", "other"),
-    (
-        ("Why did the war end?", "War ends as money is short.", "The end of ends ends at an end."),
-        ("Where is a man page?", "A man page is in section one.", "A page is page two of pages."),
-        (
-            "What does WHO recommend?",
-            "The WHO may recommend five.",
-            "Some do recommend a recommend.",
-        ),
-        (
-            "How does C free memory?",
-            "In C, memory is freed by free().",
-            "Java freed its free memory.",
-        ),
-        ("Who wrote Beta?", "Beta was written by Ada.", "Beta is a protocol of alpha."),
-        ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
-    ),
-)
-def test_extractive_report_subject_of_a_question_is_no_stop_word(
-    asked: str, answer: str, other: str
-) -> None:
-    report = extractive(asked, f"{other}\n\n{answer}").report_so_far()
-    assert f"**{answer}**” [^1^]" in report.markdown
-
-
-@pytest.mark.parametrize(
-    ("asked", "answer"),
-    (
-        ("알파 프로토콜의 포트는 무엇입니까?", "알파 프로토콜은 포트 4711을 사용합니다."),
-        ("アルファのポートは何番ですか", "アルファのポートは4711番です。"),
-        ("工場はいつ設立されましたか", "この工場は1987年に設立されました。"),
-        ("โปรโตคอลอัลฟาใช้พอร์ตอะไร", "โปรโตคอลอัลฟาใช้พอร์ต 4711 ในการเชื่อมต่อ"),
-    ),
-    ids=("Korean", "Japanese", "a year", "Thai"),
-)
-def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
-    asked: str, answer: str
-) -> None:
-    researcher = extractive(asked, f"국수 麺 ก๋วยเตี๋ยว\n\n{answer}")
-    assert shows(researcher.report_so_far().citations[0].sentence, answer)
 
 
 def test_extractive_research_without_a_fit_searches_for_fewer_words() -> None:
