@@ -5,18 +5,19 @@ mkdocs.yml names this file among its hooks; mkdocs calls the functions `on_…`.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
 import re
 import sys
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from moothall.foundation.lazily import is_ours
+from moothall.foundation.lazily import homes_of, is_ours
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = (
@@ -83,10 +84,26 @@ def entry(package: str, name: str) -> str:
     if full is not None and name not in full.split("."):
         return f"## {name}\n\nAnother name of [`{thing.__name__}`][{full}].\n"
     if full is None:
-        ours = is_ours(type(thing))
-        return f"## {name}\n\n{inspect.getdoc(thing) if ours else f'The value `{thing!r}`.'}\n"
+        text = text_below(package, name)
+        if text is None and is_ours(type(thing)):
+            text = inspect.getdoc(thing)
+        if text is None or isinstance(thing, str | int):
+            text = f"{text or ''}\n\nThe value `{thing!r}`."
+        return f"## {name}\n\n{text.strip()}\n"
     options = {"heading": name, "toc_label": name, "inherited_members": inherited(thing)}
     return f"::: {full}\n    options: {json.dumps(options)}\n"
+
+
+def text_below(package: str, name: str) -> str | None:
+    """What stands below a plain value where it is defined; None if nothing does."""
+    module = importlib.import_module(homes_of(package)[name])
+    for each, below in pairwise(ast.parse(inspect.getsource(module)).body):
+        targets = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
+        if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            return inspect.cleandoc(str(below.value.value))
+    return None
 
 
 def inherited(thing: Any) -> list[str]:

@@ -77,6 +77,13 @@ def test_site_reference_has_every_public_name(site: Path) -> None:
     assert missing == []
 
 
+def test_site_reference_says_of_a_value_what_it_is_and_no_address_in_memory(site: Path) -> None:
+    pages = {page.stem: page.read_text() for page in (site / "reference").glob("*.html")}
+    assert [name for name, text in pages.items() if " at 0x" in text] == []
+    assert "The message being handled, in the task or thread" in pages["moothall-build"]
+    assert "All that <code>fetch</code> knows by name" in pages["moothall-models"]
+
+
 def test_llms_txt_lists_every_page_of_the_table_of_contents(site: Path) -> None:
     text = (site / "llms.txt").read_text()
     assert text.startswith("# moothall\n\n> ")

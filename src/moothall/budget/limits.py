@@ -112,6 +112,7 @@ INDEX_BY_NAME: Final = {limit.name: place for place, limit in enumerate(RESERVAB
 ORIGINAL_LIMIT_COUNT: Final = 4
 SECONDS: Final = Time("seconds", "seconds", option_help="time limit.")
 LIMITS: Final = (*RESERVABLE, SECONDS)
+"""The kinds of limits of a budget, the time last."""
 RUN_LIMITS: Final = {f"max_{each.name}": each for each in LIMITS if each.option_help}
 """The limits that a command's run may have, by the names of its order."""
 

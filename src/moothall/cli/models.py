@@ -22,7 +22,7 @@ from moothall.models import (
     LISTED_WEIGHTS,
     PROVIDERS,
     ModelName,
-    listed_weights,
+    find_weights,
     other_weights,
     weights_source,
 )
@@ -106,7 +106,7 @@ def fetch(name: str, as_json: bool) -> None:
     if name.startswith("hf:"):
         click.echo(f'use it as: model("gguf:{path}")')
     else:
-        click.echo(f'use it as: model("{listed_weights(name).model_name}")')
+        click.echo(f'use it as: model("{find_weights(name).model_name}")')
 
 
 def _rows() -> list[_ModelRow]:

@@ -122,6 +122,7 @@ ATTRIBUTES: Final[dict[str, _RunAttribute]] = {
         _tags_of_option,
     )
 }
+"""What a program may state of a run to find it by, by name: how it is checked, sought and shown."""
 
 
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from moothall.models.local.local_model import LocalModel as LocalModel
 from moothall.models.local.weights import DEFAULT_WEIGHTS as DEFAULT_WEIGHTS
 from moothall.models.local.weights import LISTED_WEIGHTS as LISTED_WEIGHTS
 from moothall.models.local.weights import ListedWeights as ListedWeights
-from moothall.models.local.weights import listed_weights as listed_weights
+from moothall.models.local.weights import find_weights as find_weights
 from moothall.models.local.weights import other_weights as other_weights
 from moothall.models.local.weights import weights_folder as weights_folder
 from moothall.models.local.weights import weights_source as weights_source

@@ -34,6 +34,7 @@ BLOCKS: Final = {
     "input_audio": BlockKind("audio", "sound", "audio/"),
     "file": BlockKind("a file", "PDF files", "application/pdf", "file_data"),
 }
+"""The kinds of blocks, by their types in messages."""
 
 
 def data_of(block: Any) -> str:

@@ -99,7 +99,7 @@ def model(
 
         path = Path(short_name)
         if kind == "local":
-            weights_entry = weights.listed_weights(short_name or weights.DEFAULT_WEIGHTS.name)
+            weights_entry = weights.find_weights(short_name or weights.DEFAULT_WEIGHTS.name)
             name, path = f"local:{weights_entry.name}", weights_entry.path
         arguments: dict[str, Any] = {
             each: options.pop(each) for each in _LOCAL_SETTINGS if each in options
@@ -137,7 +137,7 @@ def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
         label = "key" if missing.endswith("_KEY") else "address"
         raise ModelError(f"{name:.200}: there is no {label}: set {missing}")
     if kind == "local":
-        weights.listed_weights(short_name or weights.DEFAULT_WEIGHTS.name).require()
+        weights.find_weights(short_name or weights.DEFAULT_WEIGHTS.name).require()
     elif kind == "gguf":
         weights.check_gguf(Path(short_name).expanduser())
     return kind, short_name
@@ -175,7 +175,7 @@ def check_spelling(name: str) -> tuple[str, str]:
     if kind == "local":
         if "/" in short_name or "\\" in short_name or short_name.endswith(".gguf"):
             raise ModelError(f"{name!r:.200} is a file: write gguf:{short_name:.200}")
-        weights.listed_weights(short_name or weights.DEFAULT_WEIGHTS.name)
+        weights.find_weights(short_name or weights.DEFAULT_WEIGHTS.name)
     return kind, short_name
 
 

@@ -341,7 +341,10 @@ DECISION_KINDS: Final = DecisionKinds(
         ),
     )
 )
-"""To add a kind of decision, write its class, its row here, and its name in `Decision`."""
+"""The kinds of decisions, as answers have them.
+
+To add one, write its class, its row here, and its name in `Decision`.
+"""
 
 _DECISION_FORMS: Final = "True, False, " + ", ".join(
     f"{kind.type.__name__}({'…' if fields(kind.type) else ''})" for kind in DECISION_KINDS[1:]

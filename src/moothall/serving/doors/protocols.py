@@ -159,6 +159,7 @@ A2A: Final = DoorProtocol("a2a", "A2A", "/a2a", "each", _of_a2a)
 OPENAI: Final = DoorProtocol("openai", "OpenAI", "/v1", "replies", _of_openai)
 AG_UI: Final = DoorProtocol("ag-ui", "AG-UI", "/ag-ui", "each", _of_ag_ui)
 DOORS: Final = (MCP, A2A, OPENAI, AG_UI)
+"""The protocols that `moothall serve` speaks, in the order of its list."""
 
 
 def protocol_at(path: str) -> DoorProtocol | None:
