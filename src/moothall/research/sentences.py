@@ -28,7 +28,9 @@ _ADORNED = re.compile(r"^(?:(~{4,}) *\n)? *([^~\s](?:[^\n]*[^\n:])?)\n(~{4,}) *$
 TITLE_UNDERLINE = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")  # after a title
 _LINE = re.compile(r".*\S")
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
-COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
+COLUMNS = re.compile(
+    r"[ \t]*(?:\S+(?: \S+){0,2} {4,}|(?:\w\S* )?--?\w\S*(?: \S+){0,2} {2,})(?=[^\W\d_])"
+)
 """What a line of a manual explains, such as a code or an option, with the gap after it."""
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""

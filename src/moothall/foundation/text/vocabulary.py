@@ -64,6 +64,7 @@ _LONGEST_NON_PARTICIPLE: Final = 6  # characters
 _VERSION_V = re.compile(r"^v(?=\d+\.\d)")  # v1.2 is 1.2
 _QUESTION_WORDS = re.compile(
     "为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]"
+    "|얼마나?|언제|누구|누가|무엇|무슨|어디|어느|어떻게|[입습합됩]니[까다]|니까|나요|가요|예요|까요"
 )
 
 
@@ -97,6 +98,11 @@ class Language(str):
     def degree(self) -> str:
         """The word that asks for a degree, such as `how`; empty if none does."""
         return str(_LANGUAGES[self].get("degree", ""))
+
+    @property
+    def particles(self) -> frozenset[str]:
+        """The words that make another verb of the one before them, such as `off` of `turn off`."""
+        return frozenset(_LANGUAGES[self].get("particles", "").split())
 
     @property
     def has_capital_nouns(self) -> bool:

@@ -31,7 +31,7 @@ _SPELLED: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
-_IN_GROUPS: Final = re.compile(r"(?<![\w-])\d+(?:-\d+){2,}(?![\w-])")
+_IN_GROUPS: Final = re.compile(r"(?<![\w-])(?:\d+(?:-\d+){2,}|97[89](?: \d+){4})(?![\w-])")
 _DATE_DIGITS: Final = 8
 _UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _IDENTIFIER: Final = re.compile(
@@ -173,8 +173,8 @@ def _initials(words: list[str]) -> str:
 
 
 def _without_hyphens(number: re.Match[str]) -> str:
-    """Return the digits of a number in groups, if more than a date has, such as an ISBN."""
-    digits = number[0].replace("-", "")
+    """Return the digits of a number in groups, if more than a date has; an ISBN may have spaces."""
+    digits = number[0].replace("-", "").replace(" ", "")
     return digits if len(digits) > _DATE_DIGITS else number[0]
 
 

@@ -11,21 +11,22 @@ from math import sqrt
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moothall.build import Language, Ranking, Words
+from moothall.build import Language, Ranking, TextValues, Words
 from moothall.research.findings import Passage
 
 RELEVANT: Final = 0.25
 """A passage with less than this share of a question's words, by weight, says nothing about it."""
 _BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
-_DEGREE: Final = 0.25  # the same of a word such as `long` after `how`
+_DEGREE: Final = 0.25  # the same of a word such as `long` after `how`, or `turn` of `turn off`
 _EVENLY: Final = 0.2  # how far each of several words counts as much as another, however rare
 _FEW: Final = 2  # words of a question, of which the rarer says enough
 _ABSENT: Final = 0.6  # what a word counts more that none of many passages has
 _MANY: Final = 24  # such passages; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
-_HAN: Final = re.compile("[\u3400-\u9fff]{2}")
+_NOUN: Final = re.compile("[\u3400-\u9fff\uac00-\ud7af]{2}")  # of Chinese, Japanese or Korean
 _HIRAGANA: Final = re.compile("[\u3040-\u309f]{1,2}")
+_NEXT_WORD: Final = re.compile(r" ([^\W\d_]+)")
 _NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
 
@@ -54,14 +55,17 @@ class QuestionWords:
         texts = [self._counted(each) for each in passages]
         self._ranking = Ranking(texts, _BEYOND)
         first = next(iter(self.words_by_term.values()), "")
-        degree = self.language.degree
-        after = {
-            following
-            for previous, following in pairwise(question_words)
-            if degree and previous.casefold() == degree
-        }
-        self._degrees = {term for term, word in self.words_by_term.items() if word in after}
-        self._degrees |= set(self._crossing())
+        pairs = [*pairwise(question_words)]
+        degree, particles = self.language.degree, self.language.particles
+        degrees = {word for how, word in pairs if degree and how.casefold() == degree}
+        verbs = {verb for verb, particle in pairs if particle.casefold() in particles}
+        if question_words and question_words[-1].casefold() in particles:
+            verbs.add(first)  # turn it off
+        self._asks_how = bool(degrees)
+        self._light: frozenset[str] = frozenset(
+            term for term, word in self.words_by_term.items() if word in degrees | verbs
+        )
+        self._degrees = self._light.union(self._crossing())
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
@@ -79,7 +83,7 @@ class QuestionWords:
         counts = self._ranking.text_counts
         for pair in pairwise(self.words_by_term):
             for term, neighbour in (pair, pair[::-1]):
-                is_known = counts[neighbour] and _HAN.match(neighbour) and Words.is_unspaced(term)
+                is_known = counts[neighbour] and _NOUN.match(neighbour) and Words.is_unspaced(term)
                 if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
                     yield term
 
@@ -130,6 +134,25 @@ class QuestionWords:
         if several > _FEW and not self.is_unspaced:
             share += _EVENLY * (len({*there} - self._degrees) / several - share)
         return share
+
+    def is_said(self, sentence: str, quote: str) -> bool:
+        """Return whether a sentence, or its quote, says how long, or does what is asked."""
+        if not self._light or not self._light.isdisjoint(self.terms_in(quote)):
+            return True
+        in_figures = TextValues(sentence)
+        return self._asks_how and bool(
+            in_figures.dates
+            or in_figures.times
+            or any(
+                self._ends(in_figures.text.partition(each.text)[2])
+                for each in in_figures.quantities
+            )
+        )
+
+    def _ends(self, rest: str) -> bool:
+        """Return whether a quantity before `rest` has no name, such as `deep` of `9 m deep`."""
+        name = _NEXT_WORD.match(rest)
+        return name is None or self.language.is_stop_word(name[1]) or bool(self.in_word(name[1]))
 
     def evidence(self, there: Iterable[str]) -> float:
         """Return how much some terms say together, in the passages at hand."""

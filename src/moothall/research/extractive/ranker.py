@@ -29,6 +29,7 @@ _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
 SURE: Final = 0.75  # the same, from which on no “may” is said
+_UNSURE: Final = 0.74  # the highest share of what does not say how deep a lake is
 _EVIDENCE: Final = 5.3  # what says so much of a question is worth showing, whatever else that has
 _BINDS: Final = 0.05  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
@@ -130,6 +131,8 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     share = _of_best(map(question_words.likely, there))
     share *= _PAIRS if question_words.is_unspaced else 1.0
     share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
+    if quotes and not question_words.is_said(_sentence(pairs[0][0]), quotes[0].markdown):
+        share = min(share, _UNSURE)
     evidence = 0.0 if question_words.is_unspaced else _of_best(map(question_words.evidence, there))
     missing = question_words.missing(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)
@@ -172,6 +175,10 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
             pairs.append((each, quote))
             of[_page(each)] += 1
     return pairs
+
+
+def _sentence(of: Candidate) -> str:
+    return of.passage.text[slice(*of.split[of.place][:2])]
 
 
 def _page(of: Candidate) -> str:

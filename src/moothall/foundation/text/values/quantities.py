@@ -14,7 +14,7 @@ from operator import ge, gt, le, lt
 from typing import Final, NamedTuple
 
 from moothall.foundation.text.values.dates import TIME, dates_in
-from moothall.foundation.text.values.languages import any_of, table_of, words_of
+from moothall.foundation.text.values.languages import any_of, in_order, table_of, words_of
 from moothall.foundation.text.values.numbers import CURRENCIES, Number, numbers_in
 
 _TABLE: Final[dict[str, dict[str, str]]] = json.loads(
@@ -30,6 +30,12 @@ _NAME: Final = r"[^\W\d_]+[²³23]?(?:/[^\W\d_]+)?"
 _UNIT: Final = re.compile(rf"[ -]?(°? ?{_NAME}(?:[ -]{_NAME}){{0,2}})")
 _RANGE_WORD: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[$€£¥₹]?")
 _ORDINAL: Final = frozenset(("st", "nd", "rd", "th"))
+_TENS: Final = in_order("tens", 20, 10)
+_ORDINALS: Final = in_order("ordinals", 1)
+_PLACE: Final = re.compile(
+    rf"(?<![\w.,])(?P<figures>\d+)(?:st|nd|rd|th)(?!\w)"
+    rf"|(?<!\w)(?:(?P<tens>{any_of(_TENS)})[ -])?(?P<word>{any_of(_ORDINALS)})(?!\w)"
+)
 _OF_RANGE: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
 _LEAST_DIGITS: Final = 2
 _COMPARISON_CHARS: Final = 30  # characters in which a comparison stands
@@ -103,6 +109,11 @@ class Quantity(NamedTuple):
             size = Fraction(1 if self.dimension else 100)
             if self._equals(self._shares, other._shares, size):
                 return True
+        if "ordinal" in (self.dimension, other.dimension):  # chapter 3 is the third
+            return {self.dimension, other.dimension} <= {
+                "",
+                "ordinal",
+            } and self.plain == other.plain
         if (self.dimension and other.dimension) or self.dimension == "percent":
             pair = (self.dimension, other.dimension)
             is_same = pair[0] == pair[1] or any(
@@ -206,6 +217,23 @@ def single_units_in(text: str) -> list[Quantity]:
     return [
         Quantity(words, unit[0], (unit[1],), unity, unit[1], 0, 1) for words, unit in units if unit
     ]
+
+
+def ordinals_in(text: str, *, in_words: bool) -> list[Quantity]:
+    """Return the ordinals of a folded text: in words, or in figures as `3rd`.
+
+    Days are none, nor are parts of time: years may say which century.
+    """
+    dated = [span for span, _ in dates_in(text)]
+    ordinals = []
+    for each in _PLACE.finditer(text):
+        after = _WORD_AFTER.match(text, each.end())
+        is_of_time = (after and is_unit(after[1])) or any(a <= each.start() < b for a, b in dated)
+        if in_words == bool(each["word"]) and not is_of_time:
+            number = each["figures"] or _TENS.get(each["tens"], 0) + _ORDINALS[each["word"]]
+            place = (Fraction(number),)
+            ordinals.append(Quantity(each[0], "ordinal", place, place, Fraction(1), 0, 0))
+    return ordinals
 
 
 def _is_part(share: re.Match[str]) -> bool:

@@ -20,6 +20,7 @@ from moothall.foundation.text.values.numbers import CURRENCIES, number_of
 from moothall.foundation.text.values.quantities import (
     Quantity,
     is_unit,
+    ordinals_in,
     quantities_in,
     single_units_in,
 )
@@ -48,16 +49,18 @@ class TextValues:
     """The values in a text, in figures or in words.
 
     Attributes:
-        quantities: its numbers and amounts, with their units
-        single_units: what it has one of, without a figure, such as an hour
+        text: the text in lower case, with its numbers in figures
+        quantities: its numbers and amounts, with their units, and ordinals such as 3rd
+        single_units: what it has one of, without a figure, such as an hour; ordinals in words
         dates: its dates, each in all its readings
         times: its times of day in seconds, each in all its readings
     """
 
     def __init__(self, text: str) -> None:
-        text = _in_figures(text)
-        self.quantities: list[Quantity] = quantities_in(text)
-        self.single_units: list[Quantity] = single_units_in(text)
+        self.text: str = _in_figures(text)
+        text = self.text
+        self.quantities: list[Quantity] = quantities_in(text) + ordinals_in(text, in_words=False)
+        self.single_units: list[Quantity] = single_units_in(text) + ordinals_in(text, in_words=True)
         self.dates: list[list[Date]] = [
             *(dates for _, dates in dates_in(text)),
             *([date] for _, date in months_in(text)),
