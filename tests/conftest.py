@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from benchmarks.broker import Broker
@@ -271,3 +272,18 @@ def postgresql() -> Iterator[Server]:
     """
     with Server({"fsync": "off"}) as server:
         yield server
+
+
+@pytest.fixture
+def exchange() -> str:
+    """The name of an exchange of this test's own."""
+    return f"test.{uuid4().hex}"
+
+
+@pytest.fixture
+def space() -> Iterator[Any]:
+    """A space of this process."""
+    from moothall import NativeSpace
+
+    with NativeSpace() as made:
+        yield made

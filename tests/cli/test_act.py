@@ -68,14 +68,6 @@ def outside_of_tmp() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "notes.txt").write_text("bread\nmilk, oat\n")
-    return made
-
-
 def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) -> Terminal:
     environment = {**ENVIRONMENT, **options.pop("environment", {})}
     return Terminal(

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from benchmarks.broker import Broker
@@ -41,11 +40,6 @@ class Calculator(Agent):
     @action
     async def greet(self, who: str) -> None:
         self.send({"to": who, "action": {"name": "say", "args": {"content": "by\x1b[2J the way"}}})
-
-
-@pytest.fixture
-def exchange() -> str:
-    return f"test.{uuid4().hex}"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pika
 import pytest
@@ -19,11 +18,6 @@ WAIT_S = 30
 TIME = "2026-01-31T09:00:00Z"
 
 Bury = Callable[..., None]
-
-
-@pytest.fixture
-def exchange() -> str:
-    return f"test.{uuid4().hex}"
 
 
 @pytest.fixture

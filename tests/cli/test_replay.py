@@ -36,14 +36,6 @@ from moothall.build import APPENDED, recorded
 from moothall.cli.main import main
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "notes.txt").write_text("bread\nmilk, oat\n")
-    return made
-
-
 def decides(action: str, instruction: str = "") -> str:
     return json.dumps({"action": action, "new_instruction": instruction, "reasoning": "so"})
 

@@ -33,14 +33,6 @@ from moothall.studio.orders.order import ActOrder, record_order
 from pseudo_terminal import CONTROL_C
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "notes.txt").write_text("bread\nmilk, oat\n")
-    return made
-
-
 def act(server: OpenAIServer, *options: str) -> tuple[str, ...]:
     return ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r", *options)
 

@@ -32,14 +32,6 @@ from pseudo_terminal import CONTROL_C
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "notes.txt").write_text("bread\nmilk, oat\n")
-    return made
-
-
-@pytest.fixture
 def recorded(folder: Path) -> Path:
     """A folder with a journal, of one run that is done."""
     with OpenAIServer(does(SEARCH), streamed("In line 2.")) as server:

@@ -5,7 +5,6 @@ import queue
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from benchmarks.broker import Broker
@@ -61,11 +60,6 @@ class Unready(Agent):
 
 number = 7
 '''
-
-
-@pytest.fixture
-def exchange() -> str:
-    return f"test.{uuid4().hex}"
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pika
 import pytest
@@ -67,11 +66,6 @@ class Customer(Agent):
 def options(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> AMQPOptions:
     monkeypatch.setenv("AMQP_PORT", str(broker.port))
     return AMQPOptions(port=broker.port)
-
-
-@pytest.fixture
-def exchange() -> str:
-    return f"test.{uuid4().hex}"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -60,12 +60,6 @@ class Worker(Agent):
         """Never end."""
         self.holding.set()
         await asyncio.Event().wait()
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 @pytest.fixture

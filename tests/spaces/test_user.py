@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,12 +32,6 @@ from moothall import (
 from pseudo_terminal import CONTROL_D, Terminal
 
 WAIT = 20
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 def user(*lines: str, id: str = "User") -> tuple[User, io.StringIO]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,12 +69,6 @@ class Listener(Agent):
     def wait(self) -> tuple[str, str]:
         assert self._came.acquire(timeout=WAIT), f"nothing more came than {self.heard}"
         return self.heard[-1]
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 def settle(space: NativeSpace, *ids: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,6 @@ CALLS: tuple[tuple[str, dict[str, str]], ...] = (
 def root(tmp_path: Path) -> Path:
     (tmp_path / "file").write_text("text\n")
     return tmp_path
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 @pytest.fixture

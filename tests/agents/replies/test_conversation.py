@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -972,12 +971,6 @@ def test_conversation_outcome_that_is_not_given_ends_the_conversation_without_on
 
 
 # -- in a space ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 def test_conversation_in_a_space_answers_say(space: NativeSpace) -> None:

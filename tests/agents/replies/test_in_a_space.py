@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,12 +31,6 @@ from moothall.models.wrappers.scripted import ScriptedModel
 from moothall.spaces.native import NativeSpace
 
 WAIT = 20
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 class Calculator(Agent):

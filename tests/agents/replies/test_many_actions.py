@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,12 +233,6 @@ def agent_with(id: str, actions: dict[str, str]) -> Agent:
 
     marked = {name: action(name=name)(act(about)) for name, about in actions.items()}
     return type("Offering", (Agent,), marked)(id)
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 def crowd(space: NativeSpace, count: int) -> None:

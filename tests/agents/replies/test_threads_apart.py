@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -47,12 +47,6 @@ from moothall.actions import ACCESS_REQUESTED
 
 WAIT = 20
 SECRET = "the code is 4711"
-
-
-@pytest.fixture
-def space() -> Iterator[NativeSpace]:
-    with NativeSpace() as space:
-        yield space
 
 
 def model(*answers: Any) -> ScriptedModel:

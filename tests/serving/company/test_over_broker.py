@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from benchmarks.broker import Broker
@@ -56,11 +55,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-def exchange() -> str:
-    return f"test.{uuid4().hex}"
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pika
 import pytest
@@ -41,12 +40,6 @@ def until(condition: Callable[[], Any], timeout: float = WAIT_S) -> Any:
             raise AssertionError(f"it did not come to that in {timeout} s")
         threading.Event().wait(0.005)
     return found
-
-
-@pytest.fixture
-def exchange() -> str:
-    """The name of an exchange of this test's own."""
-    return f"test.{uuid4().hex}"
 
 
 @pytest.fixture
