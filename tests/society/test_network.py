@@ -172,6 +172,7 @@ def test_wrong_networks_are_refused(make: Any, text: str) -> None:
     (
         ("0,1\n1,2\n2,10\n", 3),
         ("7,8\n", 1),
+        ("1,1\n1,2\n2,3\n", 2),  # the first is an edge to itself
         ("ann,bo\nbo,cy\n", 2),
         ("source,target\nann,bo\n", 1),
         ("person,friend\nann,bo\nbo,cy\n", 2),
@@ -214,6 +215,8 @@ def test_network_row_of_a_node_is_its_number_in_links_whatever_the_order_of_ids(
         ("e.json", '{"nodes": [], "links": []}', "has no edges"),
         ("e.csv", '<graphml><graph><node id="a"/></graph></graphml>', "is XML"),
         ("e.csv", "0,0,0\n0,0,0\n0,0,0\n", "has no edges"),
+        ("e.csv", "1,0,0\n0,1,0\n0,0,1\n", "has no edges"),
+        ("e.csv", "7,7\n8,8\n", "has no edges"),
         ("e.csv", "source,target\n", "has no edges"),
         ("e.csv", "", "must have two columns"),
     ),

@@ -53,19 +53,19 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         if file.suffix.lower() == ".parquet":
             table = import_package("pyarrow.parquet", "read_network", "tables").read_table(file)
             names = table.column_names
-            rows = zip(*(table[name].to_pylist() for name in _ends(names, file)), strict=True)
+            rows = zip(*(table[at].to_pylist() for at in _ends(names, file)), strict=True)
             return _of_rows(rows, file, edge_seconds)
         with csv_rows(file) as read:
             names, *rest = [row for row in read if row] or [[]]
             if _is_matrix([names, *rest], file):
                 a, b = np.array([names, *rest]).astype(np.int64).nonzero()
-                if not len(a):
-                    raise ConfigError(f"{file} has no edges")
                 own = a != b
+                if not own.any():
+                    raise ConfigError(f"{file} has no edges")
                 return Network.from_numbers(
                     1 + len(rest), a[own], b[own], edge_seconds=edge_seconds
                 )
-            at = [names.index(name) for name in _ends(names, file)]
+            at = _ends(names, file)
             width = len(names)
             edges = [[r[each] for each in at] if len(r) == width else r for r in rest]
             ends = [names[each].strip() for each in at]
@@ -118,15 +118,16 @@ def _is_matrix(rows: list[list[str]], file: Path) -> bool:
     return len(rows) > 2 and cells <= {"0", "1"} and {*map(len, rows)} == {len(rows)}
 
 
-def _ends(names: list[str], file: Path) -> list[str]:
-    """Return the names of the columns that hold the ends of an edge."""
-    by_lower_name = {name.strip().lower(): name for name in reversed(names)}
+def _ends(names: list[str], file: Path) -> list[int]:
+    """Return which columns hold the ends of an edge."""
+    # By number: two may have one name, where the first row is an edge to itself.
+    by_lower_name = {names[at].strip().lower(): at for at in reversed(range(len(names)))}
     for pair in (["source", "target"], ["from", "to"]):
         if {*pair} <= {*by_lower_name}:
             return [by_lower_name[each] for each in pair]
     if len(names) < 2:
         raise ConfigError(f"{file} must have two columns, such as source and target")
-    return names[:2]
+    return [0, 1]
 
 
 def _of_rows(rows: Iterable[Iterable[object]], file: Path, edge_seconds: int) -> Network:
@@ -139,6 +140,6 @@ def _of_rows(rows: Iterable[Iterable[object]], file: Path, edge_seconds: int) ->
         nodes |= dict.fromkeys(pair)
         if pair[0] != pair[1]:
             edges.append((pair[0], pair[1]))
-    if not nodes:
+    if not edges:
         raise ConfigError(f"{file} has no edges")
     return Network([*nodes], edges, edge_seconds=edge_seconds)
