@@ -175,6 +175,14 @@ def check_places(services: Mapping[str, Service], city: object) -> None:
             )
 
 
+_METHODS: Final = {
+    "settle": ("books", "sender", "want"),
+    "settle_rows": ("books", "table", "entries"),
+    "after_step": ("books",),
+}
+"""The methods of a service that a society calls, with what they take."""
+
+
 def services_of(services: Iterable[Service]) -> dict[str, Service]:
     """Return the services by id, in id order."""
     by_id: dict[str, Service] = {}
@@ -185,6 +193,11 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
         check_text("a service's id", service.id)
         if service.id == "city":
             raise ConfigError("a service must not have the id 'city': wants to move go there")
+        for name, takes in _METHODS.items():
+            method = getattr(service, name, None)
+            check_function(
+                f"service {service.id!r}: {name}", method, *takes, plain=True, optional=True
+            )
     for service in sorted(services, key=lambda each: id_order(each.id)):
         if by_id.setdefault(service.id, service) is not service:
             raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")

@@ -397,6 +397,19 @@ async def test_row_payment_to_no_row_and_no_service_is_said(
             await society.step()
 
 
+@pytest.mark.parametrize("hook", ("begin_rows", "step_rows", "fits_rows", "after_rows"))
+def test_rule_for_rows_that_is_async_is_refused_since_nothing_awaits_it(hook: str) -> None:
+    async def rule(self: RowBlock, rows: Rows) -> None:
+        """Do nothing, ever."""
+
+    block = type("Slow", (Thrift,), {hook: rule})()
+    with pytest.raises(ConfigError, match=f"block 'Slow': {hook} must be a plain function"):
+        Population(3, None, [block])
+    block = type("Bare", (Thrift,), {hook: lambda self: None})()
+    with pytest.raises(ConfigError, match=rf"block 'Bare': {hook} must be a function of \(rows\)"):
+        Population(3, None, [block])
+
+
 def test_column_declared_in_two_ways_is_refused() -> None:
     class Other(RowBlock):
         columns: ClassVar = {"mine": Column("int32")}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from moothall import ConfigError
+from moothall.build import check_function
 from moothall.society.arrays import Number, np
 from moothall.society.blocks.block import CitizenBlock
 from moothall.society.columns.column import Column
@@ -129,6 +130,9 @@ def checked(blocks: Iterable[object]) -> tuple[Any, ...]:
     for block in checked_blocks:
         if not isinstance(block, CitizenBlock):
             raise ConfigError(f"blocks must be citizens' blocks, got {block!r:.80}")
+        for hook in ("begin_rows", *HOOKS.values()):
+            rule = getattr(block, hook, None)
+            check_function(f"block {block.name!r}: {hook}", rule, "rows", plain=True, optional=True)
         for name, column in getattr(block, "columns", {}).items():
             if columns.setdefault(name, column) != column:
                 raise ConfigError(
