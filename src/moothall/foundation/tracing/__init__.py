@@ -37,7 +37,10 @@ class Span(Protocol):
 class Tracing(ABC):
     """What agents, models and spaces report to; OpenTelemetry's is switched on by `instrument`.
 
-    Its methods begin spans and pass them on; those of the class itself do nothing while it is off.
+    Its methods begin spans and pass them on. A span has four methods: `enter()` makes it the parent
+    of what begins in this context and returns what `leave(entered)` takes, `piece()` hears of each
+    piece of a streamed answer, `end(result, error)` of its end. The static methods are for callers:
+    while none is active, they do nothing.
     """
 
     HEADERS: ClassVar[tuple[str, ...]] = ("traceparent", "tracestate")
