@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,24 @@ def folder(tmp_path: Path) -> Path:
     with Journal(tmp_path / "runs.db") as journal:
         assert clerk(journal).reply_sync("Go.", run_id="r").stop_reason == "waiting"
     return tmp_path
+
+
+def test_resumed_run_that_waits_on_says_where_to_see_for_what(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "from moothall import Later, ReActAgent, ScriptedModel\n"
+        "def sign():\n    'Have it signed.'\n    return Later('signature')\n"
+        "model = ScriptedModel([{'name': 'sign'}, 'Signed.'])\n"
+        "clerk = ReActAgent('clerk', model, actions=[sign], journal='runs.db')\n"
+        "if __name__ == '__main__': clerk.reply_sync('Sign.', run_id='s')\n"
+    )
+    subprocess.run([sys.executable, "mine.py"], cwd=folder, check=True)
+    resumed = moothall("resume", "s", "--agent", "mine:clerk", cwd=folder)
+    assert resumed.returncode == 1
+    assert "to see for what: moothall waiting\n" in resumed.stderr
+    assert "to resume it" not in resumed.stderr
+    moothall("answer", "s", "signature", "eva", cwd=folder)
+    resumed = moothall("resume", "s", "--agent", "mine:clerk", cwd=folder)
+    assert (resumed.returncode, "Signed." in resumed.stdout) == (0, True)
 
 
 def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Path) -> None:

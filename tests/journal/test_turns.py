@@ -30,6 +30,7 @@ from moothall import (
     Waiting,
     action,
 )
+from moothall.build import RecordedAgent
 from moothall.memory import TokenBoundedMemory
 
 ONE = Usage(10, 5)
@@ -284,10 +285,11 @@ async def test_fork_sees_no_later_turns_of_a_thread_whose_memory_has_dropped_its
     assert any(each.startswith("later 5") for each in prompts[-1])
 
 
+@pytest.mark.parametrize("asked_as", ("itself", "a member", "the last of three"))
 @pytest.mark.parametrize("place", ("file", "process", "restarted"))
 @on_a_loop
 async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
-    tmp_path: Path, place: str
+    tmp_path: Path, place: str, asked_as: str
 ) -> None:
     prompts: list[list[str]] = []
 
@@ -302,13 +304,22 @@ async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
             text = f"{messages[task]['content']} {count}"
             return Call("", "b", {"text": text}) if count < 3 else "Done."
 
+        def pass_on(messages: list[dict[str, Any]], _: Any) -> Any:
+            heard = str(messages[-1]["content"])
+            return Call("", "b", {"text": heard}) if messages[-1]["role"] == "user" else heard
+
         def part(id: str, function: Any, **options: Any) -> ReActAgent:
             memory = None if place == "process" else SQLiteMemory(tmp_path / f"{id}.db")
-            return ReActAgent(
-                id, ScriptedModel(function), memory=memory, journal=journal, **options
-            )
+            options = {"journal": journal, **options}
+            return ReActAgent(id, ScriptedModel(function), memory=memory, **options)
 
-        return part("a", ask, actions=[part("b", answer).as_action()])
+        asked: RecordedAgent = part("b", answer)
+        if asked_as == "a member":
+            member = part("c", answer, journal=None)
+            asked = Conversation([member], id="b", until=MaxTurns(1), journal=journal)
+        for id in ("c", "d") if asked_as == "the last of three" else ():
+            asked = part(id, pass_on, actions=[asked.as_action("b")])
+        return part("a", ask, actions=[asked.as_action("b")])
 
     with Journal(tmp_path / "runs.db") as journal:
         agent = asker()
@@ -320,7 +331,8 @@ async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
         prompts.clear()
         for fork in (asked, begun):
             if place == "restarted":
-                await agent.reply("one", run_id=fork, thread="t", budget=Budget(actions=1))
+                one_call = Budget(actions=3 if asked_as == "the last of three" else 1)
+                await agent.reply("one", run_id=fork, thread="t", budget=one_call)
                 agent = asker()
             await agent.reply("one", run_id=fork, thread="t")
         forked = [*prompts]

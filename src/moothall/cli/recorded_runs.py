@@ -105,6 +105,9 @@ class RecordedRun:
             return []
         if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
             return self._decisions(doubts)
+        if stop_reason == "waiting" and self.journal.waiting(self.run_id):
+            path = ("--journal", self.journal.path) if self.names_journal else ()
+            return [("to see for what", typed_command("moothall", "waiting", *path))]
         # The limit is shown as N: nobody knows how much more the run needs.
         limits = [
             name
@@ -122,9 +125,6 @@ class RecordedRun:
             if stop_reason != "waiting":
                 served = replace(self, agent=None).command("resume")
                 commands = [("to have it go on", served), ("to resume it here", here)]
-            elif self.journal.waiting(self.run_id):
-                path = ("--journal", self.journal.path) if self.names_journal else ()
-                commands = [("to see for what", typed_command("moothall", "waiting", *path))]
             else:
                 commands = [("answered: the program of its agent goes on with it; or here", here)]
         return commands

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.message import MAX_ID
 from moothall.foundation.arguments import check_boolean, check_integer, check_text
-from moothall.foundation.errors import ConfigError
+from moothall.foundation.errors import ConfigError, NoSuchRun
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import Entry, rekeyed_entries
+from moothall.journal.entry import FIRST, Entry, begin_data_of, rekeyed_entries
 from moothall.journal.store.store import Store
 from moothall.journal.tally import Tally, search_text
 
@@ -81,6 +82,20 @@ def runs_after(store: Store, agent: str, thread: str | None, at: float) -> list[
             "AND NOT deleted ORDER BY number",
             (agent, thread or "", at),
         ).fetchall()
+
+
+def asked_for(store: Store, run_id: str, runs: Container[str]) -> list[str]:
+    """Return a run, and the runs for which it was begun, up to one of `runs`; empty without one."""
+    chain = list[str]()
+    run: Any = run_id
+    with store.reading() as db:
+        while isinstance(run, str) and run not in runs and run not in chain:
+            chain.append(run)
+            run = None
+            with suppress(NoSuchRun), store.skipping_damaged(chain[-1]):
+                first = store.read(db, store.number(db, chain[-1]), chain[-1], 0, FIRST)
+                run = (begin_data_of([each for each, _ in first]) or {}).get("asked_for")
+    return chain if run in runs else []
 
 
 def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entry]:

@@ -238,7 +238,8 @@ class Participants:
         if reply.stop_reason not in ANSWERED:
             turn.error = reply.error
             reason = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
-            turn.fault = ": ".join(reason[1:] if reason[0] == "error" and reason[1:] else reason)
+            says_all = reason[0] in ("error", "waiting") and reason[1:]
+            turn.fault = ": ".join(says_all or reason)
         return turn
 
     async def _question(self, id: str, part: str) -> Utterance | None:

@@ -116,18 +116,31 @@ def memory_of_fork(memory: Any, run: OpenRun) -> Any:
 
 
 def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
-    """Return a memory as an agent that a fork asks sees it: without later runs of its thread."""
-    caller = REPLYING.get()[-1].outer_replies[-1].request
-    view = getattr(memory, "view_of_fork", None)
-    if request.recorded is None or view is None or not answers_in(agent, caller):
-        return memory
-    run, fork = request.recorded.run, _fork(caller.recorded.run)
-    if request.record is not None or not fork.runs:
-        return memory
-    from moothall.journal.forking import runs_after  # no first agent needs pydantic_core
+    """Return a memory as an agent sees it that a fork has asked: without later runs of its thread.
 
-    fork.asked_runs.add(run.id)
-    later_runs = runs_after(run.file, str(agent.id), request.thread, fork.copied_until)
+    The agent may be a member of the one that was asked, or be asked by that one in turn.
+    """
+    view = getattr(memory, "view_of_fork", None)
+    if request.recorded is None or view is None:
+        return memory
+    run, agent_id, thread = request.recorded.run, str(agent.id), request.thread
+    fork: _Fork | None = None
+    for each in reversed(REPLYING.get()[-1].outer_replies):
+        asking = None if each.request is None else each.request.recorded
+        if asking is not None and asking.run is run:  # its group
+            agent_id, thread = str(each.agent.id), each.request.thread
+        elif asking is not None and asking.run.file.identity == run.file.identity:
+            fork = _fork(asking.run)
+            fork.asked_runs.add(run.id)
+            if fork.runs:
+                break
+    if fork is None or not fork.runs:
+        return memory
+    from moothall.journal.forking import asked_for, runs_after  # no first agent needs pydantic_core
+
+    later_runs = runs_after(run.file, agent_id, thread, fork.copied_until)
+    for id, _ in later_runs:  # those that it has asked in an earlier process, too
+        fork.asked_runs.update(asked_for(run.file, id, fork.asked_runs))
     other_runs = [f"{key}/" for id, key in later_runs if id in fork.asked_runs and id != run.id]
     for id, key in later_runs:
         if id not in fork.asked_runs:
