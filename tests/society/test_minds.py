@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,8 @@ from moothall.memory.bounded import estimate_tokens
 from moothall.models.protocol import ModelReply
 from moothall.society import (
     CitizenAgent,
+    CitizenBlock,
+    Column,
     Feed,
     OtherBlock,
     Perception,
@@ -33,6 +35,7 @@ from moothall.society import (
     Society,
     Survey,
     View,
+    all_blocks,
     citizens,
     make_economy,
     make_people,
@@ -387,6 +390,28 @@ async def test_mind_prompt_begins_with_the_same_for_all_and_says_what_numbers_me
     assert any('"jobless": "for 1 days"' in each for each in jobless)
     assert any('"savings": 4200042' in each for each in jobless)
     assert not any('"purse"' in each or '"jobless": -1' in each for each in model.shown)
+
+
+class HealthBlock(CitizenBlock):
+    """Keeps whether the citizen is ill."""
+
+    columns: ClassVar[dict[str, Column]] = {"ill": Column("uint8", words=(None, "with the flu"))}
+    in_prompts = ("ill",)
+
+
+@pytest.mark.parametrize("blocks", ((HealthBlock,), ()), ids=("block", "without it"))
+async def test_mind_is_shown_the_entries_that_a_block_states(blocks: tuple[Any, ...]) -> None:
+    model = Heads()
+    city = City.generate(seed=7, citizens=100)
+    people = citizens(
+        make_people(city, 2, seed=7), lambda: [*all_blocks(), *(each() for each in blocks)]
+    )
+    for each in people:
+        each.status["ill"] = "with the flu"
+    async with Society(people, city, seed=7, model=model) as society:
+        await society.run(days=1, step="4h")
+    assert model.shown
+    assert all(('"ill": "with the flu"' in each) == bool(blocks) for each in model.shown)
 
 
 def test_mind_remembers_who_told_it_first_however_many_say_the_same_later() -> None:

@@ -59,12 +59,15 @@ class CitizenBlock(Block):
         enabled_by: the parameter of `CitizenAgentParams` that enables the block
         want_actions: the kinds of wants that are actions of the block, such as `follow` for
             `Follow`; a method of that name counts instead
+        in_prompts: the entries of `status`, such as columns of the block, that the citizen's
+            prompts show beside home, work, school, needs, money, savings and opinions
     """
 
     ParamsType: ClassVar[type[BlockParams]] = CitizenBlockParams
     does: ClassVar[tuple[str, ...]] = ()
     enabled_by: ClassVar[str] = ""
     want_actions: ClassVar[tuple[type[Want], ...]] = ()
+    in_prompts: ClassVar[tuple[str, ...]] = ()
     acts: ClassVar[tuple[str | None, ...]] = ACTS
     _lives_in: object  # the society whose rows it has run for
 

@@ -36,7 +36,7 @@ from moothall.society.services.feed import Feed
 from moothall.society.services.labour import LabourMarket
 from moothall.society.society import Society
 
-_BLOCKS: Final = (*NAMES, "Reflection")
+_BLOCKS: Final = [name for name in dir(known) if name.endswith("Block") and name != "CitizenBlock"]
 _PROMPTS: Final = {"citizen": "decision_prompt", "dispatcher": "block_dispatch_prompt"}
 """The prompts that are of no block, and the parameter of a citizen that has each."""
 _Text = Annotated[str, Field(min_length=1)] | None
@@ -47,7 +47,7 @@ _RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 def town_parameters(own_blocks: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseModel]:
     """Return the parameters of a town as a pydantic model, with blocks of files (`own_blocks`)."""
     blocks: dict[str, Any] = {
-        f"{name}Block": (getattr(known, f"{name}BlockParams") | None, None) for name in _BLOCKS
+        name: (getattr(known, f"{name}Params") | None, None) for name in _BLOCKS
     }
     prompts: dict[str, Any] = dict.fromkeys((*_PROMPTS, *blocks), (_Text, None))
     for number, (name, block) in enumerate(own_blocks):

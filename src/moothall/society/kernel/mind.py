@@ -49,6 +49,7 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
     own_state = (
         *("home", "work", "school", "needs", "money", "savings", "opinions"),
         *agent.memory_config,
+        *(name for block in agent.blocks for name in getattr(block, "in_prompts", ())),
     )
     context: dict[str, object] = {
         "you": {
