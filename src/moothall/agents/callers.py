@@ -22,7 +22,7 @@ class CallerContext:
     """What takes the pieces that the handler of a request made in this context streams."""
 
     asks: Callable[[Question], Awaitable[str]] | None = None  # asks the person behind the caller
-    hears: Callable[[str], None] | None = None  # is told the progress of the action
+    hears: Callable[[str], None] | None = None  # is told the text of each event of the action
     pays: Budget | None = None
     run_id: str | None = None  # of the reply to a `say`
     content: list[dict[str, Any]] | None = None  # what a `say` says whole, as blocks

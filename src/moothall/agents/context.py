@@ -30,7 +30,8 @@ class CallChannel:
     """How an action's call reaches those who watch it, and the person who is asked in it."""
 
     on_answer: Callable[[str], None] | None = None  # told what the person answers
-    on_progress: Callable[[str], None] | None = None  # told the progress, on the loop
+    # Told the kind of an event of the call and its text, on the loop.
+    on_event: Callable[[str, str], None] | None = None
     wait_for_reader: Callable[[], Awaitable[None]] | None = None  # until it has seen the call
     # Answers a question from the journal, or by calling what asks; None without a journal.
     from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
@@ -100,7 +101,7 @@ class Context(Generic[T]):
     @property
     def is_watched(self) -> bool:
         """Whether anybody is told the progress of the call."""
-        return self._channel is not None and self._channel.on_progress is not None
+        return self._channel is not None and self._channel.on_event is not None
 
     def progress(self, text: str) -> None:
         """Tell the observers of the reply how far the action is: the event `call_progress`.
@@ -117,14 +118,18 @@ class Context(Generic[T]):
         """
         if not isinstance(text, str):
             raise ConfigError(f"progress takes a text, got {type(text).__name__}")
-        on_progress = None if self._channel is None else self._channel.on_progress
-        if on_progress is None or self._loop is None:
+        self._tell("call_progress", text)
+
+    def _tell(self, kind: str, text: str) -> None:
+        """Tell whoever watches an event of the call, by its `kind`, from any thread."""
+        on_event = None if self._channel is None else self._channel.on_event
+        if on_event is None or self._loop is None:
             return
         if asyncio._get_running_loop() is self._loop:
-            on_progress(text)
+            on_event(kind, text)
         else:
             try:
-                self._loop.call_soon_threadsafe(on_progress, text)
+                self._loop.call_soon_threadsafe(on_event, kind, text)
             except RuntimeError:
                 pass  # the loop is closed: the call has ended
 

@@ -88,8 +88,9 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if budget is None:
             budget = CallerContext.nearest(delivery, "pays")
         channel = CallChannel()
-        if caller_context is not None and caller_context.open:
-            channel.on_progress = caller_context.hears
+        hears = caller_context.hears if caller_context is not None and caller_context.open else None
+        if hears is not None:
+            channel.on_event = lambda kind, text: hears(text)
         message = delivery.message()
         context = Context(
             agent,

@@ -148,7 +148,7 @@ class ToolCall:
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     waits: Stop | None = None  # what ends the reply, if it waits in the journal
-    watched: Callable[[str], None] | None = None  # told its progress, while it is executed
+    watched: Callable[[str, str], None] | None = None  # told its events, while it is executed
 
     @staticmethod
     def safe_names(names: Iterable[str]) -> dict[str, str]:
@@ -175,10 +175,10 @@ class ToolCall:
             by_name[name] = safe
         return by_name
 
-    def progress(self, text: str) -> None:
-        """Tell how far it is, unless it has ended or nobody listens."""
+    def tell(self, kind: str, text: str) -> None:
+        """Tell an event of it, by its kind, unless it has ended or nobody listens."""
         if self.watched is not None:
-            self.watched(text)
+            self.watched(kind, text)
 
     def hear(self, text: str) -> None:
         """Note what a person answered."""

@@ -27,7 +27,7 @@ from moothall.agents.loop.provenance import trace
 from moothall.agents.loop.room import make_room
 from moothall.agents.loop.steps import ActionStep, ModelStep
 from moothall.agents.replies.charging import begin_call
-from moothall.agents.replies.events import BudgetLow, CallProgress, CallStarted
+from moothall.agents.replies.events import EVENT_KINDS, BudgetLow, CallStarted
 from moothall.agents.replies.hooks import (
     as_hooked,
     expect,
@@ -329,7 +329,7 @@ async def _told_start(step: LoopActionStep, call: Call) -> Any:
     if not step.is_told:  # a second try is the same call
         step.is_told = True
         tell(CallStarted, *event_fields, requested.args, requested.origins)
-    requested.watched = partial(tell, CallProgress, *event_fields)
+    requested.watched = lambda kind, text: tell(EVENT_KINDS[kind], *event_fields, text)
     try:
         return await call()
     finally:

@@ -352,7 +352,7 @@ def context_of(
     message = None if handling is None else handling.message()
     if call is not None:
         channel = channel or CallChannel()
-        channel.on_answer, channel.on_progress = call.hear, call.progress
+        channel.on_answer, channel.on_event = call.hear, call.tell
         channel.wait_for_reader = request.wait_for_reader
     return Context(
         agent,

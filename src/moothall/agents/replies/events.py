@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from moothall.actions.provenance import Origins
 from moothall.agents.decision import Conclusion, HumanDecision
@@ -304,3 +304,5 @@ Event: TypeAlias = (
 )
 """The events of `stream`, for every agent. `kind` names the type in one word, for programs in
 other languages; docs/replies.md has a table."""
+EVENT_KINDS: Final[dict[str, Any]] = {each.kind: each for each in get_args(Event)}
+"""Their classes by kind."""

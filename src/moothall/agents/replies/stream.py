@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final, Generic, Self, get_args, get_type_hints
+from typing import Any, Generic, Self, get_type_hints
 
 from typing_extensions import TypeVar
 
-from moothall.agents.replies.events import Done, Event
+from moothall.agents.replies.events import EVENT_KINDS, Done, Event
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import codec_of, dump_state, reply_json, reply_of_json
@@ -29,9 +29,6 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])
 
 
-_KINDS: Final[dict[str, Any]] = {each.kind: each for each in get_args(Event)}
-
-
 def event_json(event: Event) -> dict[str, Any]:
     """Return an event as JSON data for another process."""
     if isinstance(event, Done):  # of a participant of a conversation
@@ -42,7 +39,7 @@ def event_json(event: Event) -> dict[str, Any]:
 
 def event_of_json(data: Mapping[str, Any]) -> Event | None:
     """Return the event in JSON data; None if this program does not know it."""
-    kind = _KINDS.get(str(data.get("kind")))
+    kind = EVENT_KINDS.get(str(data.get("kind")))
     if kind is None:
         return None
     try:
