@@ -327,7 +327,8 @@ def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes)
         (html("<html><body></body></html>"), "BASE/a has no text that can be read"),
         (
             http(b"GIF89a", 200, {"Content-Type": "image/gif"}),
-            "BASE/a is of the type image/gif: HTML, PDF and text are read",
+            "BASE/a is of the type image/gif, and what is read is text, markdown, html, pdf, docx, "
+            "odt, rtf, spreadsheet, presentation, mail, epub, table, source",
         ),
         (http(b"x" * 101, 200, TEXT), "BASE/a: the answer has more than 100 bytes"),
     ),

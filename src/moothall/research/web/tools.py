@@ -14,7 +14,7 @@ from moothall.research.pool import ResourcePool
 from moothall.research.reading.documents import read_document, with_attached
 from moothall.research.reading.encodings import decoded, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
-from moothall.research.reading.kinds import BY_MEDIA_TYPE, PARSERS
+from moothall.research.reading.kinds import BY_MEDIA_TYPE, KINDS, PARSERS
 from moothall.research.reading.process import ProcessReading
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, FetchedPage, Fetcher
@@ -163,10 +163,9 @@ def _kind(page: FetchedPage) -> str:
     if kind in PARSERS:
         return kind
     if kind is None:
-        raise PageError(
-            f"{page.url} is of the type {page.type or '(the server does not say)'}: HTML, PDF and "
-            "text are read"
-        )
+        kinds = ", ".join(name for name, each in KINDS.items() if each.media_types)
+        type_text = page.type or "(the server does not say)"
+        raise PageError(f"{page.url} is of the type {type_text}, and what is read is text, {kinds}")
     if is_binary(page.data[:1024], page.charset):
         raise PageError(f"{page.url} is declared as {page.type} but is binary")
     return kind
