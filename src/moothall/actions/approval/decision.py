@@ -102,7 +102,7 @@ class DecisionKind(NamedTuple):
     word: str = ""  # by which a person chooses it; empty for what no word says
     label: str = ""  # of its button
     outcome: str = "permitted"  # what has become of a call then
-    for_callers: bool = False  # whether doors offer it
+    for_callers: bool = False  # whether doors, and commands, offer it
     scope: Literal["call", "thread", "run"] = "call"
     holds: Callable[[ApprovalRequest], tuple[str, ...]] = lambda request: ()
     # What it is for a request: a permission that does not fit it may refuse.

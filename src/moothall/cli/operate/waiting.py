@@ -33,8 +33,8 @@ user_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 
 def _for_option(permits: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option of a decision that holds for the run, as JSON data; empty without it."""
-    kinds = [each for each in DECISION_KINDS if each.scope == "run" and each.permits is permits]
+    """Return the option of a decision that holds for more, as JSON data; empty without it."""
+    kinds = [each for each in DECISION_KINDS if each.for_callers and each.permits is permits]
     by_word = {each.word: each.write(each.type()) for each in kinds}
     words = ", ".join(f"{each.word} ({each.label})" for each in kinds)
     return click.option(
