@@ -206,42 +206,42 @@ def print_outline(outline: Outline, detail: str = "") -> None:
     click.echo(f"  {_fit_to_width(escaped(outline.task), 4)}")
 
 
-_COLUMNS: Final = ("id", "state", "failed", "began", "took", "tokens", "usd", "agent", "task")
-_NUMBERS: Final = ("failed", "took", "tokens", "usd")
 _DETAIL_CHARS: Final = 60
 """So many characters of why a run failed stand in a list, before its task."""
 
 
-def _row(outline: Outline) -> tuple[str, ...]:
-    """Return the cells of a run in a list of runs, by `_COLUMNS`."""
-    agent = "/".join(filter(None, (outline.agent, outline.thread)))
+def _task_cell(outline: Outline) -> str:
     notes = [*outline.attributes_in_words().values()]
     notes += [f"{outline.detail:.{_DETAIL_CHARS}}"] if outline.detail else []
-    heading = "".join(f"[{text}] " for text in notes)
-    return (
-        escaped(outline.id),
-        outline.state,
-        f"{outline.errors:,}" if outline.errors else "",
-        datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M"),
-        _duration(outline.seconds),
-        f"{outline.tokens:,}" if outline.tokens else "",
-        f"${outline.usd:.4g}" if outline.usd else "",
-        escaped(agent),
-        escaped(f"{heading}{outline.task}"),
-    )
+    return escaped("".join(f"[{text}] " for text in notes) + outline.task)
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+_COLUMNS: Final[dict[str, Callable[[Outline], str]]] = {
+    "id": lambda run: escaped(run.id),
+    "state": lambda run: run.state,
+    "failed": lambda run: f"{run.errors:,}" if run.errors else "",
+    "began": lambda run: datetime.fromtimestamp(run.began).strftime("%Y-%m-%d %H:%M"),
+    "took": lambda run: _duration(run.seconds),
+    "tokens": lambda run: f"{run.tokens:,}" if run.tokens else "",
+    "usd": lambda run: f"${run.usd:.4g}" if run.usd else "",
+    "agent": lambda run: escaped("/".join(filter(None, (run.agent, run.thread)))),
+    "task": _task_cell,
+}
+"""The columns of a list of runs, each with what makes its cell."""
+_NUMBERS: Final = ("failed", "took", "tokens", "usd")
+
+
+def _table(outlines: Sequence[Outline]) -> Iterator[str]:
     """Yield the lines of a table with its head; a column in which nothing stands is left out."""
-    if not rows:
+    if not outlines:
         return
     columns = [
         (name, [name, *cells])
-        for name, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True)
-        if any(cells)
+        for name, cell in _COLUMNS.items()
+        if any(cells := [*map(cell, outlines)])
     ]
     widths = [max(map(len, cells)) for _, cells in columns]
-    for number in range(len(rows) + 1):
+    for number in range(len(outlines) + 1):
         cells = (
             f"{cells[number]:{'>' if name in _NUMBERS else '<'}{width}}"
             for (name, cells), width in zip(columns, widths, strict=True)
@@ -290,7 +290,7 @@ def _list(
     if as_json:
         print_json(runs=outlines, sums=sums)
         return
-    for line in _table([_row(each) for each in outlines]):
+    for line in _table(outlines):
         click.echo(_fit_to_width(line, 0))
     if not sums.runs:
         click.echo("There are no runs." if not any(filters.values()) else "There are no such runs.")

@@ -26,6 +26,12 @@ const brief = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : 
 const made = (each) => (each.forked_from ? each.changed : each.began); // a copy has the times of its own entries
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
+// The columns of the list after the task, while it is a table: each with its width, and its cell or its figure.
+const COLUMNS = [
+  { title: "Agent", width: "130px", cell: (each) => h("span", { class: "s-one" }, agentOf(each)) }, { title: "State", width: "120px", cell: (each) => h("span", {}, stateBadge(...stands(each))) },
+  { title: "Began", width: "64px", cell: (each) => h("time", { title: day(made(each)) }, brief(made(each))) }, { title: "Time", width: "80px", figure: (each) => (each.seconds ? duration(each.seconds) : "") },
+  { title: "Tokens", width: "110px", figure: tokens }, { title: "Cost", width: "70px", figure: (each) => (+each.usd ? dollars(each.usd) : "") },
+];
 
 export function mount(root) {
   const again = () => { most = LISTED; list(); };
@@ -41,7 +47,8 @@ export function mount(root) {
   const [back, toTable] = ["quiet s-to-list", "s-link s-to-table"].map((kind) => button("All runs", () => go(["runs"]), kind)); // in a narrow window beside the run
   replace(root, h("aside", { class: "s-side" },
     h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, bounds.map((each) => each.input), sort), h("div", { class: "s-row" }, toTable, total, costs)),
-    h("div", { class: "s-columns", "aria-hidden": true }, ["Task", "Agent", "State", "Began", "Time", "Tokens", "Cost"].map((each) => h("span", {}, each))), rows), view);
+    h("div", { class: "s-columns", "aria-hidden": true }, h("span", {}, "Task"), COLUMNS.map(({ title, figure }) => h("span", { class: figure ? "number" : null }, title))), rows), view);
+  root.style.setProperty("--s-columns", `minmax(0, 1fr) ${COLUMNS.map(({ width }) => width).join(" ")}`);
   fillWindow(root);
 
   let most = LISTED;
@@ -60,8 +67,7 @@ export function mount(root) {
     h("span", { class: "s-id s-one" }, [each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id, ...(chosen ? [] : [each.thread, each.attributes, entries(each.entries)])].filter(Boolean).join(" · "))));
   // Beside a chosen run a line, else a row of a table.
   const short = (each) => h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, each.attributes, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, brief(made(each))));
-  const columns = (each) => [h("span", { class: "s-one" }, agentOf(each)), h("span", {}, stateBadge(...stands(each))), h("time", { title: day(made(each)) }, brief(made(each))),
-    [each.seconds ? duration(each.seconds) : "", tokens(each), +each.usd ? dollars(each.usd) : ""].map((said) => h("span", { class: "number" }, said))];
+  const columns = (each) => COLUMNS.map(({ cell, figure }) => (figure ? h("span", { class: "number" }, figure(each)) : cell(each)));
 
   let asked = 0;
   function seek() { // what a page does not know of a run: its whole reply
