@@ -45,6 +45,13 @@ class Processes:
         return int(self._starter.stdout.readline())
 
 
+def effects(folder: Path) -> Counter[str]:
+    """How often each action began and ended, such as `begin post 1`."""
+    path = folder / "effects"
+    data = path.read_bytes() if path.exists() else b""
+    return Counter(data[at : at + WIDTH].decode().strip() for at in range(0, len(data), WIDTH))
+
+
 class Traces:
     """What the processes of a run have left in a folder."""
 
@@ -53,11 +60,7 @@ class Traces:
         self.program = program
 
     def effects(self) -> Counter[str]:
-        """How often each action began and ended, such as `begin post 1`."""
-        path = self.folder / "effects"
-        data = path.read_bytes() if path.exists() else b""
-        assert len(data) % WIDTH == 0
-        return Counter(line.strip() for line in data.decode().splitlines())
+        return effects(self.folder)
 
     def doubted(self) -> list[str]:
         """What the journal has in doubt, such as `post 1`."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -18,8 +17,7 @@ import pytest
 
 from journal.crash import on_a_loop
 from journal.own import RUN, URLS, World, digest
-from journal.process import KILLED, Processes
-from journal.program import WIDTH
+from journal.process import KILLED, Processes, effects
 from moothall import Journal
 from moothall.build import APPENDED, StepHandle, recorded
 from moothall.foundation.errors import ConfigError, InDoubt, JournalError, RunMismatch
@@ -32,12 +30,6 @@ SIZE = 400_000  # of the name of a page, so that each is a file beside the journ
 def processes() -> Iterator[Processes]:
     with Processes("journal.own") as made:
         yield made
-
-
-def effects(folder: Path) -> Counter[str]:
-    path = folder / "effects"
-    data = path.read_bytes() if path.exists() else b""
-    return Counter(data[at : at + WIDTH].decode().strip() for at in range(0, len(data), WIDTH))
 
 
 def ended(folder: Path) -> dict[str, Any]:

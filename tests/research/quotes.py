@@ -44,10 +44,10 @@ def report_of(text: str, *questions: str, title: str = "Manual") -> Report:
     return Researcher("r", None, questions, [Action.of(look)]).report_sync()
 
 
-def report_on(folder: Path, files: dict[str, str], question: str, **options: int) -> Report:
+def report_on(folder: Path, files: dict[str, str], *questions: str, **options: int) -> Report:
     """A report of what the files of a folder say."""
     folder.mkdir(exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text)
     tools = [search_folder(folder, index=folder.with_suffix(".db"), **options)]
-    return Researcher("r", None, question, tools).report_sync()
+    return Researcher("r", None, questions, tools).report_sync()

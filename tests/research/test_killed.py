@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from journal.process import KILLED, Processes
-from journal.program import WIDTH
+from journal.process import KILLED, Processes, effects
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Processes]:
     with Processes("research.killed") as made:
         yield made
-
-
-def effects(folder: Path) -> Counter[str]:
-    path = folder / "effects"
-    data = path.read_bytes() if path.exists() else b""
-    return Counter(data[at : at + WIDTH].decode().strip() for at in range(0, len(data), WIDTH))
 
 
 def ended(folder: Path) -> dict[str, Any]:

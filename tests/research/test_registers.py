@@ -5,53 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from moothall import Researcher
-from moothall.research import Report, search_folder
-
-
-def report_on(folder: Path, files: dict[str, str], *questions: str) -> Report:
-    docs = folder / "docs"
-    docs.mkdir()
-    for name, text in files.items():
-        (docs / name).write_text(text)
-    tool = search_folder(docs, index=folder / "index.db")
-    return Researcher("r", None, [*questions], [tool]).report_sync()
-
-
-REGISTERS: dict[str, tuple[list[str], str]] = {
-    "Which contracts end in 2026?": (
-        ["30 June", "6 August", "12 September", "25 July"],
-        "# Contract {n}\n\n## Term\n\nThe contract ends on {x} 2026. It is extended by one year.\n",
-    ),
-    "What does a room cost a night?": (
-        ["Red costs 80", "Blue costs 90", "Green costs 120"],
-        "# Prices {n}\n\nThe room {x} euros a night.\n",
-    ),
-    "Who is on duty at the front desk?": (
-        ["Monday Eva", "Tuesday Jan", "Friday Ada"],
-        "# Rota {n}\n\nOn {x} is on duty at the front desk.\n",
-    ),
-}
-
-
-@pytest.mark.parametrize("question", REGISTERS)
-def test_facts_of_files_that_differ_in_a_name_a_date_or_a_number_are_each_quoted(
-    question: str, tmp_path: Path
-) -> None:
-    values, text = REGISTERS[question]
-    files = {f"{n}.md": text.format(n=n, x=each) for n, each in enumerate(values)}
-    report = report_on(tmp_path, files, question)
-    for each in values:
-        assert each in report.markdown
-
-
-def test_registers_same_fact_of_two_files_is_quoted_once(tmp_path: Path) -> None:
-    said = "The contract with Vega ends on 25 July 2026."
-    files = {"a.md": f"# Vega\n\n{said}\n", "b.txt": f"Vega\n\n{said}\n"}
-    report = report_on(tmp_path, files, "When does the contract with Vega end?")
-    assert report.markdown.partition("## Sources")[0].count("25 July 2026") == 1
-
+from tests.research.quotes import report_on
 
 INCIDENTS = {
     f"{n}.md": f"# Postmortem {n}: {who}\n\n## Summary\n\nOn {day} 2026 the {who} service was "
@@ -77,7 +31,7 @@ MORE = ["Who adds an alert?", "What was the cause of the outage of the login ser
 def test_answers_verdict_does_not_depend_on_what_else_is_asked(
     more: list[str], tmp_path: Path
 ) -> None:
-    report = report_on(tmp_path, INCIDENTS, NONE, ONE, *more)
+    report = report_on(tmp_path / "docs", INCIDENTS, NONE, ONE, *more)
     none = report.markdown.partition(f"## {NONE}")[2].partition("\n## ")[0]
     assert "“incidents”. The answer may be here:" in none.partition("\n\n###")[0]
     assert report.objectives[0].expertise < 1

@@ -113,16 +113,24 @@ def test_amqp_inbox_reports_a_message_in_doubt_to_its_sender_once(
     assert notes.lines() == ["begun held", "done new"]
 
 
-def test_amqp_inbox_started_idempotent_action_runs_again(
-    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
+@pytest.mark.parametrize(("action", "kept"), (("hold_again", True), ("hold", False)))
+def test_amqp_started_message_runs_again_if_it_is_idempotent_or_no_inbox_knows_of_it(
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    dead: Dead,
+    action: str,
+    kept: bool,
 ) -> None:
-    process = start(inbox=inbox)
+    options = {"inbox": inbox} if kept else {}
+    process = start(**options)
     process.add("there", holds=True)
     me = make_space().add(Agent("me"))
-    held = ask(me, "there", "hold_again", "held")
+    held = ask(me, "there", action, "held")
     until(lambda: notes.lines() == ["begun held"])
     process.kill()
-    start(inbox=inbox).add("there")
+    start(**options).add("there")
     assert held.result(timeout=WAIT_S) == "held by there"
     assert notes.lines() == ["begun held", "begun held", "done held"]
     assert dead.count() == 0
@@ -147,20 +155,6 @@ def test_amqp_say_repeated_within_one_message_gets_separate_answers(
     front = space.add(Front("front"))
     assert front.ask("desk", "brief").result(timeout=WAIT_S) == ["1", "2"]
     assert desk.ask("front", "say", content="hello").result(timeout=WAIT_S) == "3 4"
-
-
-def test_amqp_without_inbox_started_message_runs_again(
-    make_space: MakeSpace, start: StartProcess, notes: Notes
-) -> None:
-    process = start()
-    process.add("there", holds=True)
-    me = make_space().add(Agent("me"))
-    held = ask(me, "there", "hold", "held")
-    until(lambda: notes.lines() == ["begun held"])
-    process.kill()
-    start().add("there")
-    assert held.result(timeout=WAIT_S) == "held by there"
-    assert notes.lines() == ["begun held", "begun held", "done held"]
 
 
 def test_amqp_inbox_records_a_broadcast_per_receiver(
