@@ -276,7 +276,7 @@ class FolderIndex:
                 path
                 for path, status in readable.items()
                 if path not in stored
-                or not _is_current(status, *stored[path], self._retry.get(path, 0.0) > start)
+                or not _is_current(status, *stored[path], pauses=self._retry.get(path, 0.0) > start)
             )
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
