@@ -199,6 +199,23 @@ async def test_ray_engine_says_that_there_is_no_ray_at_an_address() -> None:
             await society.step()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_ray_refuses_births_and_deaths_which_its_workers_would_lose() -> None:
+    class Cells(RowBlock):
+        columns: ClassVar[dict[str, Column]] = {"age": Column("int32")}
+
+        def step_rows(self, rows: Rows) -> None:
+            """Split in the second step."""
+            if rows.step == 1:
+                rows.add(rows.ids == 2)
+
+    async with Society(Population(4, None, [Cells()]), engine=RayEngine(workers=1)) as society:
+        await society.step()
+        with pytest.raises(ConfigError, match="cannot change: it runs on several processes"):
+            await society.step()
+
+
 async def test_ray_refuses_a_block_that_needs_all_rows_in_one_process() -> None:
     engine = RayEngine(workers=1, address="127.0.0.1:1")
     async with Society(virus(1), engine=engine) as society:

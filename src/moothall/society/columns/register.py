@@ -39,6 +39,7 @@ class Register:
     layers: Layers
     source: Any = None  # the engine whose workers hold the columns; None if they are here
     pool: Any = None  # the thread pool of its engine, if it has several threads
+    is_part: bool = False  # whether it is in a worker of an engine, which has some rows
     only_agents: bool = False  # whether all are agents, and their statuses say what they have
 
     def __init__(

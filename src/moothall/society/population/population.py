@@ -315,9 +315,7 @@ class Population(Register):
         """Why nobody can come or leave; empty if anybody can."""
         if self.network is not None:
             return "it has a network"
-        if self.source is not None:
-            return "it runs on several processes"
-        return ""
+        return super().fixed_by if self.is_part or self.source is not None else ""
 
     # -- its society -------------------------------------------------------------------------------
 

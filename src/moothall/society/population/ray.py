@@ -275,7 +275,7 @@ class RowWorker:
 
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
-        frame.base, frame.until = first, until
+        frame.base, frame.until, frame.is_part = first, until, True
         for name, values in columns.items():
             frame.arrays[name] = frame.declared[name].array_of(values)
 
