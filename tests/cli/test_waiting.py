@@ -80,6 +80,28 @@ def test_resumed_run_that_waits_on_says_where_to_see_for_what(folder: Path) -> N
     assert (resumed.returncode, "Signed." in resumed.stdout) == (0, True)
 
 
+def test_answer_given_twice_by_command_is_read_as_the_first_time(tmp_path: Path) -> None:
+    async def order(context: Context[Any]) -> str:
+        """Order."""
+        return f"ordered {await context.ask_person('How many?')!r}"
+
+    def agent(journal: Journal) -> ReActAgent:
+        model = ScriptedModel([{"name": "order"}, "Done."])
+        return ReActAgent("a", model, actions=[order], journal=journal, approver=Waiting())
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent(journal).reply_sync("Go.", run_id="r")
+        (wait,) = journal.waiting("r")
+        for outcome in ("answered: ", "kept until the run asks for it, or known already: "):
+            answered = moothall("answer", "r", wait.key, "42", cwd=tmp_path)
+            assert (answered.returncode, answered.stderr) == (0, "")
+            assert answered.stdout.startswith(outcome)
+        assert "and not with" in moothall("answer", "r", wait.key, "43", cwd=tmp_path).stderr
+        assert (
+            agent(journal).reply_sync("Go.", run_id="r").steps[0].result["result"] == "ordered '42'"
+        )
+
+
 def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Path) -> None:
     listed = moothall("approvals", cwd=folder).stdout
     assert "the approval of pay(coins=3) (danger: low), since" in listed

@@ -180,6 +180,34 @@ async def test_step_beside_one_that_fails_or_waits_ends_before_its_run_is_left(
             assert (rung, journal.in_doubt("r")) == (["rung"], [])
 
 
+@on_a_loop
+async def test_step_that_ended_is_not_called_again_by_the_same_process(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    async def ring(step: StepHandle) -> Outcome:
+        await step.begins()
+        called.append("ring")
+        return Outcome("done", "rung" * 1000)
+
+    async def open_door(step: StepHandle) -> str:
+        called.append("open")
+        if called.count("open") < 3:
+            raise ConnectionError("nobody opens")
+        return "opened"
+
+    async def visit() -> tuple[Outcome, str]:
+        rung = await record.step("ring", ring, of=Outcome, outcome="ask", action="ring")
+        return rung, await record.step("open", open_door)
+
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "r", "Courier", "bo", Round) as record:
+            for _ in range(2):
+                with pytest.raises(ConnectionError):
+                    await visit()
+            assert await visit() == await visit() == (Outcome("done", "rung" * 1000), "opened")
+        assert called == ["ring", "open", "open", "open"]
+
+
 def test_call_that_was_skipped_says_how_to_decide_anew(tmp_path: Path) -> None:
     with cut_off_at_c(tmp_path, "c") as journal:
         journal.decide("r", "skip")

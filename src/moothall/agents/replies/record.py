@@ -25,7 +25,7 @@ from moothall.foundation import tracing
 from moothall.foundation.errors import InDoubt, JournalError, MoothallError, StateError
 from moothall.foundation.jsonvalue import as_json, deep_json
 from moothall.foundation.text import error_message, error_text, log_failure
-from moothall.foundation.threads import is_cancelled, is_closing
+from moothall.foundation.threads import WORKERS, is_cancelled, is_closing
 from moothall.journal.entry import kept_list
 from moothall.journal.stop_reason import REASONS, cancel_reason
 from moothall.journal.wait import in_words
@@ -52,6 +52,7 @@ class Record(ReadRecord[S]):
         self.run_part = part
         super().__init__(part.run_id, part.past_entries, kind)
         self.key: str = part.key  # unique among the parts of all runs and journals
+        self._ended_here: dict[str, None] = {}  # the keys of the steps that ended in this process
         self._callbacks: list[tuple[int, Callable[[], None]]] = []  # each with entries to wait for
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
         # Of its entries, including those not yet committed.
@@ -125,6 +126,8 @@ class Record(ReadRecord[S]):
             Stop: it waits: catch it by `run_to_end`
             NobodyToAsk: nothing came of a `Later` in time, and that has no default
         """
+        if key in self._ended_here:
+            await self._read_again(key)
         past_step = self.past_steps.get(key) or PastStep(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
         if past_step.state == "ended":
@@ -193,9 +196,24 @@ class Record(ReadRecord[S]):
             step.end("ended", {"kept": self.keep(result)})
         else:
             step.end("ended", {"result": codec.dump(result)})
+        self._ended_here[key] = None
         if self.open:
             await self.commit()  # before the steps beside it have ended
         return result
+
+    async def _read_again(self, key: str) -> None:
+        """Take the record of a step that has ended in this process, and is called again."""
+        await self.commit()
+        run = self.run
+
+        def read() -> list[Entry]:
+            with run.file.reading() as db:
+                entries = [entry for entry, _ in run.file.read(db, run.number, run.id)]
+            return [e for e in entries if e.path == self.path and e.data.get("key") == key]
+
+        for entry in await WORKERS.run(asyncio.get_running_loop(), read):
+            self._take(entry, None)
+        del self._ended_here[key]
 
     async def rest(self) -> None:
         """Wait until no step is under way, so that those beside one that raised have their ends."""

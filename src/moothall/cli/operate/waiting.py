@@ -135,7 +135,9 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
       moothall answer 79a0b5265e6033b5 doubt:2.0 repeat --as eva
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
-        kinds = {each.key: each.kind for each in store.waiting(run_id)}
+        waiting = {each.key: each.kind for each in store.waiting(run_id)}
+        # Also what is answered: the same answer again is read as the first was.
+        kinds = {each.key: each.kind for each in store.waits.decided(run_id=run_id)} | waiting
         hashes = [each for each in kinds if kinds[each] == "approval" and each.startswith(key)]
         key = hashes[0] if key not in kinds and len(hashes) == 1 else key
         if value is None and kinds.get(key) != "moment":
@@ -150,7 +152,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
         store.answer(run_id, key, answer_value, by=user_name(by))
         lines = next_lines(store, run_id)
-    outcome = "answered" if key in kinds else "kept until the run asks for it, or known already"
+    outcome = "answered" if key in waiting else "kept until the run asks for it, or known already"
     click.echo("\n".join([f"{outcome}: {escaped(key)} of run {escaped(run_id)}", *lines]))
 
 
