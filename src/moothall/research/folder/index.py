@@ -276,7 +276,7 @@ class FolderIndex:
                 path
                 for path, status in readable.items()
                 if path not in stored
-                or not _is_current(status, *stored[path], pauses=self._retry.get(path, 0.0) > start)
+                or not _is_current(status, self._retry.get(path, 0.0) > start, *stored[path])
             )
             if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
@@ -350,7 +350,7 @@ class FolderIndex:
         return f": {len(self._faults)} {files} not read, or not whole: {some}"
 
 
-def _is_current(at: os.stat_result, size: int, mtime_ns: int, read_ns: int, pauses: bool) -> bool:
+def _is_current(at: os.stat_result, pauses: bool, size: int, mtime_ns: int, read_ns: int) -> bool:
     is_settled = read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
     return (size, mtime_ns) == (at.st_size, at.st_mtime_ns) and (is_settled or pauses)
 
