@@ -30,6 +30,9 @@ class Bell(EventService):
         if pays and (failed := books.pay("bell", "nobody", pays)):
             raise ValueError(failed)
 
+    async def toll(self, books: Any) -> None:
+        """Ring, if anybody awaited it."""
+
     def settle(self, books: Any, sender: str, want: Any) -> Answer:
         self.after(0.5, "ring", why="bought")
         return Answer(want, True)
@@ -110,8 +113,12 @@ async def test_event_that_fails_ends_the_run_and_names_the_service() -> None:
         (lambda bell: bell.at(math.nan, "ring"), "time must be a number of seconds"),
         (lambda bell: bell.at(math.inf, "ring"), "time must be a number of seconds"),
         (lambda bell: bell.at("08:00", "ring"), 'got "08:00"'),
-        (lambda bell: bell.at(1, "rings"), 'must be the name of a method of Bell, got "rings"'),
-        (lambda bell: bell.at(1, bell.ring), "must be the name of a method of Bell"),
+        (
+            lambda bell: bell.at(1, "rings"),
+            'must be the name of a plain method of Bell, got "rings"',
+        ),
+        (lambda bell: bell.at(1, bell.ring), "must be the name of a plain method of Bell"),
+        (lambda bell: bell.at(1, "toll"), 'must be the name of a plain method of Bell, got "toll"'),
         (lambda bell: bell.at(1, "ring", why={1}), "arguments must be JSON data"),
     ),
 )

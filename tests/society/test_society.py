@@ -591,6 +591,11 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
     return [CitizenAgent(number, memory=CitizenMemory(status)) for number in (1, 2)]
 
 
+def taking(kinds: Any) -> Service:
+    kind: type[Service] = type("Takes", (Service,), {"takes": kinds})
+    return kind("x")
+
+
 class Closes(Service):
     async def after_step(self, books: object) -> None:  # type: ignore[override]
         """Do nothing, ever: nobody awaits it."""
@@ -638,6 +643,8 @@ class Closes(Service):
         ({"facts": 3}, "facts= must be Facts, a dict, or a function"),
         ({"journal": 3}, "journal= must be a Journal or its path, got 3"),
         ({"services": [3]}, "services= must be a list of Services, got 3"),
+        ({"services": [taking(("Pay",))]}, r"service 'x': takes must be kinds of wants, .*'Pay'"),
+        ({"services": [taking(Pay)]}, "service 'x': takes must be kinds of wants, such as"),
         ({"services": [Closes("x")]}, "service 'x': after_step must be a plain function"),
         ({"citizens": [living(print), living(print)]}, "unique"),
         ({"citizens": sharing({"money": 5})}, "'2' has the status of '1': give each its own"),

@@ -26,7 +26,7 @@ from moothall.society.kernel.variables import (
     state_hash,
     title_of,
 )
-from moothall.society.kernel.wants import id_order
+from moothall.society.kernel.wants import Want, id_order
 from moothall.society.people import generator
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
@@ -193,6 +193,10 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
         check_text("a service's id", service.id)
         if service.id == "city":
             raise ConfigError("a service must not have the id 'city': wants to move go there")
+        kinds = service.takes if isinstance(service.takes, tuple | list) else (None,)
+        if not all(isinstance(kind, type) and issubclass(kind, Want) for kind in kinds):
+            must = f"must be kinds of wants, such as (Buy,), got {service.takes!r:.80}"
+            raise ConfigError(f"service {service.id!r}: takes {must}")
         for name, takes in _METHODS.items():
             method = getattr(service, name, None)
             check_function(

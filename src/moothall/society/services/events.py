@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import inspect
 import math
 from typing import Any
 
@@ -66,11 +67,11 @@ class EventService(Service):
             raise ConfigError(
                 f"time must be a number of seconds from {self.now} (now) up, got {excerpt(time)}"
             )
-        if not isinstance(action, str) or not callable(getattr(self, action, None)):
-            raise ConfigError(
-                f"action must be the name of a method of {type(self).__name__}, got "
-                f"{excerpt(action)}"
-            )
+        method = getattr(self, action, None) if isinstance(action, str) else None
+        if not callable(method) or inspect.iscoroutinefunction(method):
+            name = type(self).__name__
+            must = f"must be the name of a plain method of {name}, got {excerpt(action)}"
+            raise ConfigError(f"action {must}")
         try:
             event = (float(time), self._scheduled, action, copy_json(args, "args"))
         except NotJSON as error:
