@@ -236,9 +236,9 @@ def _table(outlines: Sequence[Outline]) -> Iterator[str]:
     if not outlines:
         return
     columns = [
-        (name, [name, *cells])
+        (name, [name, *texts])
         for name, cell in _COLUMNS.items()
-        if any(cells := [*map(cell, outlines)])
+        if any(texts := [*map(cell, outlines)])
     ]
     widths = [max(map(len, cells)) for _, cells in columns]
     for number in range(len(outlines) + 1):
