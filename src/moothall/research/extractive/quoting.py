@@ -23,11 +23,7 @@ _WHOLE_WORDS: Final = re.compile(r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTAL
 # The next line of a comment, or of what a block quote or a mail quotes.
 _COMMENTED: Final = re.compile(r"\n[ \t]*(?:#[ \t]+|(?:>[ \t]?)+)")
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*\n?", re.MULTILINE)
-_DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
-_CELL_DRAWN: Final = re.compile(r"[\\/^<>+=~_│┌└├─-]*[\\/^<>+=~_│┌└├─]")  # `-` is no drawing
-_DRAWN_CELLS: Final = 3
 _LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
-_PAGES: Final = re.compile(r"(?: - .*){4}|(?: · .*){2}")  # a list of them
 _SIGNS: Final = str.maketrans("“”„", '"""')
 _STOPS: Final = "。\uff01\uff1f…」』”’\uff09"
 _STRONG: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
@@ -156,8 +152,5 @@ def _shortened(sentence: str, question: QuestionWords) -> str:
 
 
 def _is_marked(text: str) -> bool:
-    """Return whether a text has markup of a page, lists its pages, or is of a drawing."""
-    cells = text.split(" | ")
-    drawn = sum(bool(_CELL_DRAWN.fullmatch(each.strip())) for each in cells) >= _DRAWN_CELLS
-    drawn = drawn or any(_DRAWN.search(f" {each} ") for each in cells)
-    return bool(drawn or _LINKED.search(text) or _PAGES.search(text) or has_html(text))
+    """Return whether a text has markup of a page."""
+    return bool(_LINKED.search(text) or has_html(text))

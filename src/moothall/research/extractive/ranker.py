@@ -23,7 +23,6 @@ _PASSAGES: Final = 40  # the best, whose sentences are looked at
 _SENTENCES: Final = 200  # the best, of which some are quoted
 _CUT: Final = 0.6  # what scores less than this share of the best is left out
 _OF_PAGE: Final = 4  # quotes of one page, at most
-_AGAIN: Final = 0.1  # what each quote of a page takes from the score of its other sentences
 _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
@@ -158,13 +157,7 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     of: Counter[str] = Counter()
     while (ranked or queue) and len(pairs) < QUOTES:
         is_sentence = bool(ranked) and (len(pairs) % 2 == 0 or not queue)
-        if is_sentence:
-            each = max(
-                ranked, key=lambda candidate: candidate.score - _AGAIN * of[_page(candidate)]
-            )
-            ranked.remove(each)
-        else:
-            each = queue.pop(0)
+        each = (ranked if is_sentence else queue).pop(0)
         spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
         if of[_page(each)] == _OF_PAGE or (spans and not is_sentence):
             continue
