@@ -49,10 +49,7 @@ CASES = {
         "test_after_add_and_before_remove_handle_no_message",
         "test_current_message_is_the_whole_message",
     ),
-    "test_help": (
-        "test_help_to_everyone_is_answered_by_each_agent",
-        "test_star_args_are_refused_at_definition",
-    ),
+    "test_help": ("test_help_to_everyone_is_answered_by_each_agent",),
     "test_lifecycle": (
         "test_space_that_was_never_used_closes",
         "test_action_that_removes_its_own_agent_answers_a_send_too",
@@ -63,11 +60,8 @@ CASES = {
         "test_add_returns_the_agent",
         "test_agent_that_was_removed_cannot_send_or_ask",
         "test_int_id_equals_its_decimal_string",
-        "test_broadcasts_and_messages_to_one_keep_their_order",
         "test_message_of_every_json_value_arrives_as_it_was",
-        "test_messages_of_one_sender_are_handled_in_their_order",
         "test_receivers_of_a_broadcast_share_nothing",
-        "test_messages_sent_from_a_plain_actions_thread_keep_their_order",
     ),
     "test_observe": (
         "test_observer_sees_messages_as_they_are_and_their_answers",
