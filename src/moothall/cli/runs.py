@@ -242,11 +242,11 @@ def _table(outlines: Sequence[Outline]) -> Iterator[str]:
     ]
     widths = [max(map(len, cells)) for _, cells in columns]
     for number in range(len(outlines) + 1):
-        cells = (
+        padded_cells = (
             f"{cells[number]:{'>' if name in _NUMBERS else '<'}{width}}"
             for (name, cells), width in zip(columns, widths, strict=True)
         )
-        yield "  ".join(cells).rstrip()
+        yield "  ".join(padded_cells).rstrip()
 
 
 def _spent(spent: Outline | Sums) -> str:
