@@ -23,8 +23,8 @@ from pathlib import Path
 
 from benchmarks.measure import emit
 from moothall.foundation.errors import UnreadableDocument
+from moothall.research.reading.document_kinds import PARSERS
 from moothall.research.reading.documents import kind_of
-from moothall.research.reading.kinds import PARSERS
 
 KINDS = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".odp")
 _PARTS = re.compile(

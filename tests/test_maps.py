@@ -23,7 +23,7 @@ STANDS = {
     "spaces/amqp/inbox.py": "the inbox of AMQP",
     "society/blocks/plan.py": "a day's plan",
     "research/citations/footnotes.py": "the check of a footnote",
-    "studio/feed.py": "the feed of the page",
+    "studio/event_feed.py": "the feed of the page",
     "budget/reservation.py": "the reservation of a budget",
     "actions/approval/terminal.py": "approval at the terminal",
     "serving/company/schedule.py": "the times of a schedule",
@@ -61,8 +61,8 @@ def test_map_names_files_that_exist(page: Path) -> None:
 
 
 def test_map_with_a_bare_or_stale_path_is_caught() -> None:
-    assert missing("See `doors/served.py`, and `nowhere.py`.", ROOT) == [
-        "doors/served.py",
+    assert missing("See `doors/served_agents.py`, and `nowhere.py`.", ROOT) == [
+        "doors/served_agents.py",
         "nowhere.py",
     ]
     assert missing("See `agents/loop/chain.py`; `run.py` calls it.\n\nSee `run.py`.", ROOT) == [

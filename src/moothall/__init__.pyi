@@ -143,10 +143,10 @@ from moothall.research.findings import Passage as Passage
 from moothall.research.findings import ResearchResult as ResearchResult
 from moothall.research.findings import ResearchTask as ResearchTask
 from moothall.research.findings import Resource as Resource
-from moothall.research.pool import ResourcePool as ResourcePool
 from moothall.research.report import Report as Report
 from moothall.research.researcher import Researcher as Researcher
-from moothall.serving.a2a.agent import A2AAgent as A2AAgent
+from moothall.research.resource_pool import ResourcePool as ResourcePool
+from moothall.serving.a2a.a2a_agent import A2AAgent as A2AAgent
 from moothall.society.blocks.mobility import MobilityBlock as MobilityBlock
 from moothall.society.blocks.mobility import MobilityBlockParams as MobilityBlockParams
 from moothall.society.blocks.social import SocialBlock as SocialBlock

@@ -19,7 +19,7 @@ from moothall.agents.workflow import AgentOptions as AgentOptions
 from moothall.agents.workflow import AgentSettings as AgentSettings
 from moothall.agents.workflow import ReplyingOptions as ReplyingOptions
 from moothall.agents.loop.parts import LoopOptions as LoopOptions
-from moothall.agents.callers import CallerContext as CallerContext
+from moothall.agents.caller_context import CallerContext as CallerContext
 
 # spaces: a space with rules of its own
 from moothall.spaces.space import Space as Space

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from moothall import Action, InvalidArguments, MoothallError
-from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import tools_of
+from moothall.serving.doors.openai.message_content import BadRequest
 
 KEYS = ("allOf", "anyOf", "oneOf")
 PATTERNS = (

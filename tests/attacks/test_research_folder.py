@@ -16,7 +16,7 @@ import pytest
 from moothall.foundation.errors import FileError, FolderIndexError
 from moothall.research import search_folder
 from moothall.research.findings import Resource
-from moothall.research.pool import pieces
+from moothall.research.resource_pool import pieces
 
 SECRET = "moonstone"
 

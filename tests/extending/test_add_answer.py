@@ -90,7 +90,7 @@ from clerks import clerk, paid
 from moothall import CallbackApprover, TerminalApprover
 from moothall.actions.approval import NotSameInRun, SameInRun
 from moothall.studio.cards.cards import Cards
-from moothall.studio.feed import EventFeed
+from moothall.studio.event_feed import EventFeed
 
 # By a program.
 answers = [SameInRun(), False]

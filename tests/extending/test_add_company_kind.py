@@ -31,4 +31,4 @@ asyncio.run(main())
 
 
 def test_kind_of_agent_added_to_the_kinds_is_named_in_a_companys_file(added: Added) -> None:
-    assert added({"serving/company/kinds.py": ADDED})("-c", USES) == "True Ann\n"
+    assert added({"serving/company/agent_kinds.py": ADDED})("-c", USES) == "True Ann\n"

@@ -19,7 +19,7 @@ from moothall import ModelReply, ReActAgent
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.messages_format import messages_body
 from moothall.serving.a2a.wire import MEDIA, as_part, as_block
-from moothall.serving.doors.openai.content import BadRequest, content_of
+from moothall.serving.doors.openai.message_content import BadRequest, content_of
 
 url = "data:video/mp4;base64,AAAA"
 video = {"type": "video_url", "video_url": {"url": url}}

@@ -20,7 +20,7 @@ from moothall.foundation.errors import RequestError
 from moothall.serving.doors.application import application
 from moothall.serving.doors.asks import Caller
 from moothall.serving.doors.callers import Callers, caller_of, sender_of
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 
 class TextDoor:
@@ -96,7 +96,7 @@ from starlette.routing import Route
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.serving.doors.application import application
 from moothall.serving.doors.callers import Callers, caller_of
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 async def name(request):
     return PlainTextResponse(caller_of(request.scope))

@@ -30,7 +30,7 @@ ROW = (
 )
 USES = """
 from moothall import ModelError, model
-from moothall.serving.telemetry.content import provider_of
+from moothall.serving.telemetry.span_content import provider_of
 
 acme = model("acme:anvil-2", api_key="k")
 assert (type(acme).__name__, acme.name) == ("AcmeModel", "acme:anvil-2")

@@ -21,7 +21,7 @@ from moothall import MailboxFull
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import faults
 from moothall.serving.doors.mcp import refusals
-from moothall.serving.doors.openai.outcome import wrong_of
+from moothall.serving.doors.openai.client_outcome import wrong_of
 
 full = MailboxFull("agent 'a' is busy")
 try:

@@ -204,5 +204,5 @@ site.shutdown()
 
 
 def test_kind_of_files_is_read_from_folders_and_the_web(added: Added) -> None:
-    run = added({"research/reading/kinds.py": KINDS, "research/reading/rtf.py": PARSER})
+    run = added({"research/reading/document_kinds.py": KINDS, "research/reading/rtf.py": PARSER})
     run("-c", READ)

@@ -287,8 +287,8 @@ def test_file_that_is_no_exported_run_is_refused_and_adds_nothing(
 
 
 def test_made_up_entries_with_right_checksums_are_refused(filed: Journal, tmp_path: Path) -> None:
+    from moothall.journal.store.entry_values import as_text
     from moothall.journal.store.store import _sum as sum_of
-    from moothall.journal.store.values import as_text
 
     reply(filed, "R", "a")
     filed.export("R", tmp_path / "r.jsonl")

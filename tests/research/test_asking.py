@@ -10,7 +10,7 @@ import pytest
 from moothall import Journal, ScriptedModel
 from moothall.foundation.errors import DefinitionError
 from moothall.research import Report, Researcher, ask, search_folder
-from moothall.research.asking import ask_async
+from moothall.research.ask_report import ask_async
 from moothall.testing.models import run
 
 TOPIC = "What is the alpha protocol?"

@@ -13,8 +13,8 @@ import pytest
 
 from moothall.foundation.errors import DefinitionError, FileError
 from moothall.research import Citation, Passage, Publication, Report, Resource, Section
-from moothall.research.pool import passages_of
 from moothall.research.reading.documents import read_document
+from moothall.research.resource_pool import passages_of
 from research.test_page import ALPHA, DAY, HOSTILE, report
 
 STONE = Passage.of(

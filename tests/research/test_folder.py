@@ -26,7 +26,7 @@ from moothall.foundation.errors import (
 )
 from moothall.research import Researcher, search_folder
 from moothall.research.findings import Resource
-from moothall.research.pool import ResourcePool, passages_of
+from moothall.research.resource_pool import ResourcePool, passages_of
 from research.web_server import pdf
 
 

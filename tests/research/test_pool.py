@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moothall import Call, ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import InvalidArguments
 from moothall.research import Passage, Resource, ResourcePool, Section
-from moothall.research.pool import LONGEST, passages_of
+from moothall.research.resource_pool import LONGEST, passages_of
 
 
 @pytest.mark.parametrize(

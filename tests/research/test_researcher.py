@@ -53,7 +53,7 @@ from moothall.research import (
     Resource,
     ResourcePool,
     Section,
-    rules,
+    extractive_steps,
     search_folder,
 )
 from moothall.research.extractive.index import QuestionWords
@@ -1395,17 +1395,17 @@ def test_extractive_research_searches_twice_for_each_reading_where_little_is_kno
     for url in PAGES:
         researcher.resources.add(url)
     (objective,) = researcher.objectives
-    assert [each.tool for each in rules.plan(researcher.workbench)] == [
+    assert [each.tool for each in extractive_steps.plan(researcher.workbench)] == [
         *("search", "search", "read", "search", "search", "read")
     ]
     objective.expertise = 0.5
-    assert [each.tool for each in rules.plan(researcher.workbench)][:3] == [
+    assert [each.tool for each in extractive_steps.plan(researcher.workbench)][:3] == [
         "read",
         "read",
         "search",
     ]
     objective.expertise = researcher.target
-    assert rules.plan(researcher.workbench) == []
+    assert extractive_steps.plan(researcher.workbench) == []
 
 
 def test_objective_is_answered_from_four_passages_of_one_page_at_most() -> None:
@@ -1544,7 +1544,8 @@ def test_objectives_each_have_read_what_seems_to_be_about_them() -> None:
     for name, about in (("a", "alpha port"), ("b", "alpha, its port"), ("c", "bees dance")):
         researcher.resources.add(f"http://web.test/{name}", about)
     made = [
-        (each.args["url"][-1], each.reasoning[-5:]) for each in rules.plan(researcher.workbench)
+        (each.args["url"][-1], each.reasoning[-5:])
+        for each in extractive_steps.plan(researcher.workbench)
     ]
     assert made == [("a", "alpha"), ("c", " bees")]
 

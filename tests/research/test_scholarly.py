@@ -17,7 +17,7 @@ from moothall.research import (
     search_arxiv,
     search_crossref,
 )
-from moothall.research.pool import passages_of
+from moothall.research.resource_pool import passages_of
 from moothall.testing.models import run
 from research.web_server import Web
 

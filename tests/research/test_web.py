@@ -23,7 +23,7 @@ from moothall.research import (
     search_web,
     visit_page,
 )
-from moothall.research.pool import passages_of
+from moothall.research.resource_pool import passages_of
 from moothall.research.web.fetching import checked_url
 from moothall.testing.models import run
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect

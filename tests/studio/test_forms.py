@@ -35,7 +35,7 @@ from moothall.agents.decision import DecisionAction, HumanDecision
 from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
 from moothall.studio.cards import Cards
-from moothall.studio.feed import EventFeed
+from moothall.studio.event_feed import EventFeed
 from moothall.studio.page import non_empty_fields
 from moothall.studio.run_view import Totals, entry_row
 

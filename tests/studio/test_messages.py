@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moothall.studio.talk.messages import SpaceMessages
+from moothall.studio.talk.space_messages import SpaceMessages
 
 
 def test_messages_that_wait_are_not_said_to_be_answered() -> None:

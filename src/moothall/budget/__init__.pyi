@@ -11,4 +11,4 @@ from moothall.budget.limits import RunLimits as RunLimits
 from moothall.budget.limits import Spent as Spent
 from moothall.budget.period import Per as Per
 from moothall.budget.reservation import Reservation as Reservation
-from moothall.budget.stored import StoredBudget as StoredBudget
+from moothall.budget.stored_budget import StoredBudget as StoredBudget

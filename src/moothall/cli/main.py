@@ -18,7 +18,7 @@ from moothall import ConfigError, MoothallError
 from moothall.build import escaped
 from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import HelpContext
-from moothall.cli.values import OneOf
+from moothall.cli.option_types import OneOf
 from moothall.studio.orders import Extension, extension_of, extensions_of
 
 _GROUPS = {

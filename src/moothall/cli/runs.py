@@ -12,6 +12,7 @@ import click
 
 from moothall.build import check_text, counted, escaped
 from moothall.cli.operate.maintenance import COMMANDS
+from moothall.cli.option_types import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, print_doubts
 from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import (
@@ -22,7 +23,6 @@ from moothall.cli.shared_options import (
     open_for_reading,
     print_json,
 )
-from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.journal import ATTRIBUTES, REASONS, Entry, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, has_resume, order_line, order_of
 

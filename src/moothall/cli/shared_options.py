@@ -22,7 +22,7 @@ from moothall import ConfigError, FileError, JournalError, MoothallError
 from moothall.budget import RUN_LIMITS, Limit
 from moothall.build import escaped
 from moothall.cli.exit_codes import NotBegun
-from moothall.cli.values import NonEmptyText, OneOf, WholeNumberType, above_0
+from moothall.cli.option_types import NonEmptyText, OneOf, WholeNumberType, above_0
 
 if TYPE_CHECKING:
     from moothall import Agent

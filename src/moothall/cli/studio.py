@@ -12,10 +12,10 @@ import click
 
 from moothall import MissingExtra, NativeSpace
 from moothall.cli.interrupts import raise_on_interrupt
+from moothall.cli.option_types import WholeNumberType
 from moothall.cli.own_agents import ChatParticipants, add_agent, participant_options
 from moothall.cli.serving.broker_commands import BrokerOptions, broker_options
 from moothall.cli.shared_options import as_usage_error, journal_option
-from moothall.cli.values import WholeNumberType
 from moothall.studio import PORT, Studio
 
 _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"

@@ -9,7 +9,7 @@ from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.tally import fault_line, is_refused
-from moothall.journal.wait import DECISIONS, RESUME, stamp, wait_of, waits_for
+from moothall.journal.wait_kinds import DECISIONS, RESUME, stamp, wait_of, waits_for
 from moothall.models.protocol import call_line
 
 _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}

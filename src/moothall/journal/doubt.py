@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import escaped, escaped_json
 from moothall.journal.entry import Entry
-from moothall.journal.wait import DECISIONS, Decision, DoubtDecisions
+from moothall.journal.wait_kinds import DECISIONS, Decision, DoubtDecisions
 from moothall.models.protocol import call_line
 
 

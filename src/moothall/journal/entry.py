@@ -24,7 +24,7 @@ from moothall.journal.tally import (
     is_refused,
     spent_in,
 )
-from moothall.journal.wait import stamp
+from moothall.journal.wait_kinds import stamp
 
 ROOT = ""
 """The path of a run's own part."""

@@ -20,7 +20,6 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import as_column, of_column
-from moothall.journal.books import SharedBudgets
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
@@ -30,11 +29,12 @@ from moothall.journal.forking import forked
 from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import RunPart, reply_of
+from moothall.journal.shared_budgets import SharedBudgets
 from moothall.journal.store.backup import back_up, faults, restore_journal
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS, detail_in
-from moothall.journal.wait import Decision, Wait
+from moothall.journal.wait_kinds import Decision, Wait
 from moothall.journal.waits import Waits
 
 _ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark

@@ -29,9 +29,9 @@ from moothall.journal.entry import Entry, begin_data_of
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN_STATES
 from moothall.journal.store.backup import value_hashes
+from moothall.journal.store.entry_values import as_text, hash_of
 from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
-from moothall.journal.store.values import as_text, hash_of
 from moothall.journal.store.wait_rows import end_rows, keep_answers, reopen_rows, untaken_answers
 from moothall.journal.tally import Tally, search_text
 

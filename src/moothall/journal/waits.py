@@ -18,9 +18,9 @@ from moothall.journal.entry import Entry
 from moothall.journal.opening import NOTIFYING, Runs
 from moothall.journal.stop_reason import FINAL, NO_ANSWER, cancel_reason
 from moothall.journal.store.due_runs import DueRuns
+from moothall.journal.store.entry_values import as_text
 from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
-from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
 from moothall.journal.store.wait_rows import (
     DOUBT,
@@ -30,7 +30,7 @@ from moothall.journal.store.wait_rows import (
     end_rows,
     note_doubt_reminder,
 )
-from moothall.journal.wait import (
+from moothall.journal.wait_kinds import (
     DECISIONS,
     KINDS,
     RESUME,

@@ -14,5 +14,5 @@ from moothall.memory.postgres import PostgresMemory as PostgresMemory
 from moothall.memory.reply_memory import join_messages as join_messages
 from moothall.memory.reply_memory import split_message as split_message
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory
-from moothall.memory.stored import StoredMemory as StoredMemory
+from moothall.memory.stored_memory import StoredMemory as StoredMemory
 from moothall.memory.summarizing import SummarizingMemory as SummarizingMemory

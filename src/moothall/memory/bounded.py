@@ -11,8 +11,8 @@ from moothall.foundation.arguments import (
     check_integer,
     names_checked,
 )
+from moothall.memory.long_results import NUMBER_KEY, cleared, is_cleared, number_of, range_of
 from moothall.memory.memory import Memory, check_memory
-from moothall.memory.results import NUMBER_KEY, cleared, is_cleared, number_of, range_of
 from moothall.models.blocks import BLOCK_TOKENS
 
 DEFAULT_TOKENS = 8192

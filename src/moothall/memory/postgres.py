@@ -10,7 +10,7 @@ from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtr
 from moothall.foundation.postgres import is_url
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory_tables import MemoryTables
-from moothall.memory.stored import StoredMemory
+from moothall.memory.stored_memory import StoredMemory
 
 
 class MemoryOptions(TypedDict, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from moothall.memory.memory_file import MemoryFile
-from moothall.memory.stored import StoredMemory
+from moothall.memory.stored_memory import StoredMemory
 
 
 class SQLiteMemory(StoredMemory):

@@ -1,7 +1,7 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
-from moothall.research.asking import ask as ask
-from moothall.research.asking import ask_async as ask_async
+from moothall.research.ask_report import ask as ask
+from moothall.research.ask_report import ask_async as ask_async
 from moothall.research.citations.support import support as support
 from moothall.research.findings import Citation as Citation
 from moothall.research.findings import Findings as Findings
@@ -16,11 +16,11 @@ from moothall.research.findings import Resource as Resource
 from moothall.research.findings import Section as Section
 from moothall.research.findings import Support as Support
 from moothall.research.folder.index import search_folder as search_folder
-from moothall.research.pool import ResourcePool as ResourcePool
 from moothall.research.recording import report_so_far as report_so_far
 from moothall.research.report import Report as Report
 from moothall.research.report import end_in_words as end_in_words
 from moothall.research.researcher import Researcher as Researcher
+from moothall.research.resource_pool import ResourcePool as ResourcePool
 from moothall.research.steps import Evaluate as Evaluate
 from moothall.research.steps import Narrate as Narrate
 from moothall.research.steps import Plan as Plan

@@ -10,7 +10,6 @@ from moothall import BlockEnded, BlockStarted, DefinitionError, InvalidArguments
 from moothall.agents import ReplyRequest
 from moothall.build import StepHandle, Stop, WorkSpan, call_user
 from moothall.research import recording
-from moothall.research.calling import sourced, taking
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -19,6 +18,7 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.owner import can_plan
+from moothall.research.tool_calls import sourced, taking
 from moothall.research.writing.review import ANSWERS, ProposedPlan
 
 if TYPE_CHECKING:

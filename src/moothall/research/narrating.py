@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from moothall import ContextOverflow
 from moothall.build import Stop, UnreadableText, Unusable, counted, one_line, shorten, side_by_side
-from moothall.research import prompts, rules
+from moothall.research import extractive_steps, prompts
 from moothall.research.citations.footnotes import without_list
 from moothall.research.extractive.index import QuestionWords, similarity_scores
 from moothall.research.findings import Heading, Narrative, Passage
@@ -16,7 +16,7 @@ from moothall.research.owner import can_plan
 from moothall.research.sentences import NOTE
 from moothall.research.writing.answers import outline_in, written_in
 from moothall.research.writing.footnote_forms import with_footnotes
-from moothall.research.writing.frame import phrase, topics_of
+from moothall.research.writing.report_frame import phrase, topics_of
 from moothall.research.writing.sections import (
     as_section,
     heading_of,
@@ -113,7 +113,7 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
             fault = shorten(str(error), 200)
             bench.note(f"{counted(len(chunk), 'passage')} not narrated: the answer {fault}")
         else:
-            rules.narrate(bench)
+            extractive_steps.narrate(bench)
             bench.replaced("the narrative", error)
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
@@ -148,7 +148,7 @@ def _narrate_small(bench: Workbench, answer: str) -> None:
     for (number, sentence), support in zip(progress.citations, progress.supports, strict=True):
         if is_judged_later or support.label == "supported" or support.overlap == 1:
             notes[sentence] = f"{notes.get(sentence, '')}[^{number}^]"
-    quotes = rules.narrate(bench).markdown
+    quotes = extractive_steps.narrate(bench).markdown
     own_notes = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
     text = "\n\n".join(filter(None, [*own_notes, lead if own_notes and quotes else "", quotes]))
     bench.checked(text or prompts.UNKNOWN, by_rules=not is_judged_later)
@@ -224,7 +224,7 @@ async def _section(
         bench.replaced(f"the section “{one_line(name, 120)}”", error)
         topic = f"{heading.heading} {heading.about}".strip()
         topics = [topic] if topic else [each.topic for each in bench.objectives]
-        text, adds = rules.quoted(bench, [passage for _, passage in chunk], topics), True
+        text, adds = extractive_steps.quoted(bench, [passage for _, passage in chunk], topics), True
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
             raise

@@ -14,7 +14,7 @@ from moothall.research.citations.exact import MARKED
 from moothall.research.reading.encodings import CONTROL
 from moothall.research.reading.own_reports import GENERATOR
 from moothall.research.sentences import NOTE
-from moothall.research.writing.frame import phrase
+from moothall.research.writing.report_frame import phrase
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

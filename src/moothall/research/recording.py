@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from moothall import ConfigError, MoothallError, Reply, Usage
 from moothall.build import Record, as_json, load_state
 from moothall.journal import Entry
-from moothall.research.calling import result_of
 from moothall.research.findings import Objective, Progress, ResearchTask
-from moothall.research.pool import ResourcePool
 from moothall.research.report import Report, report_of
+from moothall.research.resource_pool import ResourcePool
+from moothall.research.tool_calls import result_of
 
 if TYPE_CHECKING:
     from moothall.research.owner import ResearcherProtocol

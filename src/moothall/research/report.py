@@ -17,9 +17,9 @@ from moothall.journal import REASONS
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
-from moothall.research.pool import passages_of
 from moothall.research.reading.own_reports import MARK
-from moothall.research.writing.frame import (
+from moothall.research.resource_pool import passages_of
+from moothall.research.writing.report_frame import (
     below_answer,
     cost,
     difference,

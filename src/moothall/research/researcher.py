@@ -41,7 +41,6 @@ from moothall.build import (
 )
 from moothall.models import check_model
 from moothall.research import recording
-from moothall.research.calling import Tools, check_tools
 from moothall.research.findings import (
     Objective,
     Progress,
@@ -52,9 +51,10 @@ from moothall.research.findings import (
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.owner import ResearcherOptions, can_plan
-from moothall.research.pool import ResourcePool
 from moothall.research.report import Report, report_of
+from moothall.research.resource_pool import ResourcePool
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
+from moothall.research.tool_calls import Tools, check_tools
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer
 from moothall.research.writing.style import Style, line_of, outline_of, style_of
@@ -400,7 +400,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     def load_parts(self) -> tuple[Any, list[Action] | None]:
         """Import and make what a reply needs."""
-        from moothall.research import rules  # noqa: F401 - for the extractive form
+        from moothall.research import extractive_steps  # noqa: F401 - for the extractive form
         from moothall.research.citations import check, differences  # noqa: F401
 
         for each in self.tools.values():
@@ -561,9 +561,9 @@ class Researcher(RecordedAgent, ProgressView):
             bench.resources.add(each)
         progress.note_faults(bench.results)
         if self._is_extractive and bench.results:
-            from moothall.research import rules
+            from moothall.research import extractive_steps
 
-            rules.narrate(bench)
+            extractive_steps.narrate(bench)
 
     def _reply_of_stop(self, bench: Workbench, stop: Stop) -> Reply:
         self._stop(bench, stop)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from moothall import Block
 from moothall.build import UnreadableText, Unusable
-from moothall.research import prompts, rules
+from moothall.research import extractive_steps, prompts
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -36,7 +36,7 @@ class Plan(Block):
     async def forward(self, researcher: Workbench) -> list[ResearchTask]:
         """Return the tasks of this iteration."""
         if not can_plan(researcher.model):
-            return rules.plan(researcher)
+            return extractive_steps.plan(researcher)
 
         def read(text: str) -> list[ResearchTask]:
             tasks = tasks_in(text, researcher.tools)
@@ -53,7 +53,7 @@ class Plan(Block):
                 prompts.plan_schema(researcher),
             )
         except Unusable as error:
-            tasks = rules.plan(researcher)
+            tasks = extractive_steps.plan(researcher)
             if not (tasks or researcher.progress.narrative):
                 raise researcher.unreadable(error) from None
             researcher.replaced("the plan", error)
@@ -89,7 +89,7 @@ class Narrate(Block):
     async def forward(self, researcher: Workbench) -> Narrative:
         """Return the improved narrative."""
         if researcher.model is None:
-            return rules.narrate(researcher)
+            return extractive_steps.narrate(researcher)
         await researcher.find_context()
         return await narrate(researcher)
 
@@ -100,7 +100,7 @@ class Evaluate(Block):
     async def forward(self, researcher: Workbench) -> Findings:
         """Return the findings, and set the expertise of each objective."""
         if not can_plan(researcher.model):
-            return rules.evaluate(researcher)
+            return extractive_steps.evaluate(researcher)
 
         await researcher.find_context()
         researcher.progress.estimated, researcher.progress.unanswered = False, []
@@ -110,7 +110,7 @@ class Evaluate(Block):
                 prompts.evaluation(researcher), evaluation.read, prompts.EVALUATION
             )
         except Unusable as error:
-            by_rules = rules.evaluate(researcher)
+            by_rules = extractive_steps.evaluate(researcher)
             evaluation.remark = evaluation.remark or by_rules.remark
             evaluation.generated = evaluation.generated or [
                 o.topic for o in by_rules.generated_objectives

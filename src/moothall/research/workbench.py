@@ -25,7 +25,6 @@ from moothall.build import (
     log_failure,
     shorten,
 )
-from moothall.research.calling import call_of, result_of
 from moothall.research.extractive.index import similarity_scores
 from moothall.research.findings import (
     Narrative,
@@ -37,7 +36,8 @@ from moothall.research.findings import (
     Resource,
     Support,
 )
-from moothall.research.pool import ResourcePool, normalized, passages_of
+from moothall.research.resource_pool import ResourcePool, normalized, passages_of
+from moothall.research.tool_calls import call_of, result_of
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.safe_markdown import safe_markdown
 from moothall.research.writing.sections import whole_sentences

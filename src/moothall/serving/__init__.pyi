@@ -1,6 +1,6 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
-from moothall.serving.a2a.agent import A2AAgent as A2AAgent
+from moothall.serving.a2a.a2a_agent import A2AAgent as A2AAgent
 from moothall.serving.company.company import Company as Company
 from moothall.serving.company.controls import ScheduleControl as ScheduleControl
 from moothall.serving.company.schedule import Schedule as Schedule
@@ -8,4 +8,4 @@ from moothall.serving.company.supervisor import Restart as Restart
 from moothall.serving.company.supervisor import Supervised as Supervised
 from moothall.serving.company.supervisor import Supervisor as Supervisor
 from moothall.serving.doors.application import asgi as asgi
-from moothall.serving.mcp.agent import MCPAgent as MCPAgent
+from moothall.serving.mcp.mcp_agent import MCPAgent as MCPAgent

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol
 from moothall.actions.message import REPLYING, Envelope
 from moothall.actions.provenance import union
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import CallerContext
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.messaging import Pending
 from moothall.foundation.errors import RequestError
 from moothall.foundation.threads import guard

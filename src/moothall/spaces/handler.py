@@ -12,12 +12,12 @@ from typing import Any
 
 from moothall.actions import ACCESS_PERMITTED, Action
 from moothall.actions.approval import Later
-from moothall.actions.approval.asking import clocks_paused
 from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.actions.message import Envelope
 from moothall.actions.retry import repeated_in_thread
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import CallerContext
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.context import CallChannel, Context, filled
 from moothall.foundation import tracing
 from moothall.foundation.arguments import is_async

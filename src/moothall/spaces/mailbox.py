@@ -16,7 +16,7 @@ from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, address
 from moothall.agents.agent import CURRENT, Agent, overrides
-from moothall.agents.callers import CallerContext
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.messaging import Pending
 from moothall.agents.workflow import not_found
 from moothall.foundation import tracing

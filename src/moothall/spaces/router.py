@@ -13,7 +13,7 @@ from typing import Any
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, is_one_agent
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import CallerContext
+from moothall.agents.caller_context import CallerContext
 from moothall.budget.reservation import CALLERS_RESERVATIONS
 from moothall.foundation.errors import (
     AgentNotFound,

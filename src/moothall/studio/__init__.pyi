@@ -7,8 +7,8 @@ from moothall.studio.page import Tab as Tab
 from moothall.studio.page import attachment as attachment
 from moothall.studio.page import limit_fields as limit_fields
 from moothall.studio.page import report_page as report_page
+from moothall.studio.page_server import PORT as PORT
 from moothall.studio.ready import demo as demo
 from moothall.studio.ready import gradio_user as gradio_user
-from moothall.studio.served import PORT as PORT
 from moothall.studio.space import StudioUser as StudioUser
 from moothall.studio.studio import Studio as Studio

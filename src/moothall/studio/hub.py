@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from moothall import ConfigError, Journal, JournalError
 from moothall.build import state_file
 from moothall.studio.cards import Cards
-from moothall.studio.feed import EventFeed
-from moothall.studio.growing import PartialAnswers
+from moothall.studio.event_feed import EventFeed
+from moothall.studio.partial_answers import PartialAnswers
 
 if TYPE_CHECKING:
     from moothall.studio.page import Tab

@@ -31,8 +31,8 @@ from moothall.studio.orders.order import (
 from moothall.studio.orders.research import write_report
 from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
+from moothall.studio.page_server import ServedHub
 from moothall.studio.run_view import rests
-from moothall.studio.served import ServedHub
 
 if TYPE_CHECKING:
     from moothall.spaces import You

@@ -20,7 +20,7 @@ from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
 from moothall.journal import REASONS, Doubt, Entry, Outline
 from moothall.studio.comparison import compared
-from moothall.studio.feed import as_json
+from moothall.studio.event_feed import as_json
 from moothall.studio.orders.order import order_in, order_line
 from moothall.studio.page import STATIC, Tab, attachment
 from moothall.studio.run_view import Totals, entry_row, outline_row

@@ -21,9 +21,9 @@ from websockets import http11
 
 from moothall import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.serving.doors import Front
-from moothall.studio.feed import as_json
-from moothall.studio.guard import KEY, OpenRoutes, PageGuard
+from moothall.studio.event_feed import as_json
 from moothall.studio.page import ENDS, STATIC, FormError, Tab, WouldEnd, shell
+from moothall.studio.page_guard import KEY, OpenRoutes, PageGuard
 from moothall.studio.prose import prose
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from moothall.build import log_failure
 from moothall.studio.jobs import Jobs, TabHub
 from moothall.studio.orders import Extension, SimulateOrder, extensions_of
 from moothall.studio.page import Tab, checked_tab
+from moothall.studio.page_server import PORT
 from moothall.studio.runs import RunsTab
-from moothall.studio.served import PORT
 from moothall.studio.space import SpaceTab, StudioUser
 from moothall.studio.towns.shown import ShownRun
 from moothall.studio.towns.tab import SocietyTab
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from moothall import Society
     from moothall.journal import Journal
     from moothall.serving.doors import Front
-    from moothall.studio.guard import PageGuard
+    from moothall.studio.page_guard import PageGuard
 
 
 logger: logging.Logger = logging.getLogger("moothall.studio")

@@ -83,7 +83,7 @@ def routes_of(studio: Studio) -> list[Route]:
     """Return every route, in order; those that set up a town come last."""
 
     async def guarded() -> Any:
-        from moothall.studio.guard import Front
+        from moothall.studio.page_guard import Front
         from moothall.studio.server import application  # it loads FastAPI
 
         return application(studio, TOKEN, "127.0.0.1", Front(), is_password=False)

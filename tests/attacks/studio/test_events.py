@@ -17,7 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from attacks.studio.conftest import KNOWN, TOKEN, Port, served
 from moothall.studio import Studio
-from moothall.studio.feed import EventFeed
+from moothall.studio.event_feed import EventFeed
 
 
 def listen(

@@ -53,7 +53,7 @@ def every_route(studio: Studio) -> list[tuple[str, str]]:
                 found.add((method, re.sub(r"{[^}]*}", "x", route.path)))
 
     async def guarded() -> Any:
-        from moothall.studio.guard import Front
+        from moothall.studio.page_guard import Front
         from moothall.studio.server import application  # it loads FastAPI
 
         return application(studio, TOKEN, "127.0.0.1", Front(), is_password=False)

@@ -32,7 +32,7 @@ from moothall import (
 )
 from moothall.serving.doors.asks import Caller
 from moothall.serving.doors.callers import Callers
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 
 class Clerk(Agent):

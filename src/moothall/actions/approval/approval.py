@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from moothall.actions.approval.asking import clocks_paused
 from moothall.actions.approval.decision import ANSWER_FORMS, DECISION_KINDS, Decision
 from moothall.actions.approval.later import Later, names_of, seconds_of
+from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError, NobodyToAsk

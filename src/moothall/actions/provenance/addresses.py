@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from moothall.actions.provenance.values import texts_in
+from moothall.actions.provenance.value_places import texts_in
 from moothall.foundation.text.values import narrow
 
 MAX_ADDRESSES: Final = 200

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from moothall.actions.provenance.origin import Origin
-from moothall.actions.provenance.values import find_whole, grouped_pattern
+from moothall.actions.provenance.value_places import find_whole, grouped_pattern
 from moothall.foundation.text.values import Key, fold, keys_in, keys_of
 
 MOST_CHARS: Final = 1_000_000

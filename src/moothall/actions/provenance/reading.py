@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall.actions.acting import ACTING, Acting, OpenReading, ReadValue, acting
 from moothall.actions.provenance.origin import sources_within
-from moothall.actions.provenance.values import texts_in
+from moothall.actions.provenance.value_places import texts_in
 from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.threads import reset
 

@@ -14,7 +14,7 @@ from moothall.actions.provenance.addresses import Address
 from moothall.actions.provenance.origin import Kind, Origin, text_of, union
 from moothall.actions.provenance.read import MOST_CHARS, UNTRACED, ReadTexts
 from moothall.actions.provenance.relative_times import ends_at, is_named, todays_in
-from moothall.actions.provenance.values import (
+from moothall.actions.provenance.value_places import (
     MAX_DEPTH,
     MAX_MATCHES,
     find_separate,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.signature.schema import object_schema
-from moothall.agents.conversation.asking import ChoiceQuestions
+from moothall.agents.conversation.choice_questions import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, Order, roles_of
 from moothall.foundation.arguments import check_boolean

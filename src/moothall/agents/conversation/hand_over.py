@@ -8,7 +8,7 @@ from typing import Any, Final
 from moothall.actions import Action
 from moothall.actions.message import address
 from moothall.actions.signature.schema import object_schema
-from moothall.agents.conversation.asking import ChoiceQuestions
+from moothall.agents.conversation.choice_questions import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, Handover, Order, roles_of
 from moothall.foundation.arguments import check_boolean

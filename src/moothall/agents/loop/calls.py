@@ -16,16 +16,16 @@ from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed
 from moothall.actions.provenance import reading
 from moothall.agents.context import CallChannel, filled
+from moothall.agents.loop.call_results import result_of
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import note_execution, source_of
-from moothall.agents.loop.results import result_of
 from moothall.agents.loop.steps import Executing, LoopActionStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import note_late_reading
-from moothall.agents.replies.sub_agents.asking import doubts_of_asked
+from moothall.agents.replies.sub_agents.ask_agent import doubts_of_asked
 from moothall.budget.amounts import checked_amounts
 from moothall.foundation.errors import (
     BudgetExceeded,

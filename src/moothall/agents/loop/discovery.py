@@ -28,7 +28,7 @@ from moothall.agents.replies.reply_context import agent_here, sources_told_to
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import DefinitionError, MoothallError
 from moothall.foundation.text import escaped, one_line, shorten
-from moothall.memory.results import READ as READ_RESULT
+from moothall.memory.long_results import READ as READ_RESULT
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 

@@ -15,12 +15,12 @@ from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.acting import ACTING
 from moothall.actions.approval import ApprovalRequest, CallToApprove, Refused
 from moothall.actions.approval.approval import decider
-from moothall.actions.approval.asking import clocks_paused
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
+from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.agents.loop.answer import ToolCall
+from moothall.agents.loop.call_results import about_call
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import questions, questions_in_words, trace
-from moothall.agents.loop.results import about_call
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import StepHandle, decided_now

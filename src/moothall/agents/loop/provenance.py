@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions import Action
 from moothall.actions.provenance import Origin, Origins, sources_of, union
 from moothall.actions.provenance.marks import Marks, any_marked, bare, marks_of
-from moothall.actions.provenance.questions import question_on
+from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread

@@ -54,7 +54,7 @@ from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import memory_of_asked, memory_of_fork
-from moothall.agents.replies.sub_agents.asking import restore_asked
+from moothall.agents.replies.sub_agents.ask_agent import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import EARLIER_ANSWER
 from moothall.foundation.arguments import check_integer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of, with_marks
 from moothall.agents.dispatch import block_name
-from moothall.agents.loop.results import error_of
+from moothall.agents.loop.call_results import error_of
 from moothall.agents.replies.events import EVENT_KINDS, CallEnded, CallStarted, MessageAdded
 from moothall.agents.replies.read_record import OFFSETS, ReadRecord
 from moothall.agents.replies.record import Record
@@ -19,7 +19,7 @@ from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import overlap, reply_at_end
 from moothall.agents.replies.state import APPENDED
 from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld
-from moothall.memory.results import NUMBER_KEY
+from moothall.memory.long_results import NUMBER_KEY
 from moothall.models.protocol import NO_USAGE, Usage
 
 if TYPE_CHECKING:

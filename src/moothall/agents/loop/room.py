@@ -20,7 +20,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import counted, cut
 from moothall.foundation.text.pages import excerpt, page_chars
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
-from moothall.memory.results import LEAST_CHARS, NUMBER_KEY, READ, ThreadResults
+from moothall.memory.long_results import LEAST_CHARS, NUMBER_KEY, READ, ThreadResults
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping

@@ -14,7 +14,7 @@ from moothall.actions import Action
 from moothall.actions.provenance.marks import Marks, with_marks
 from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
-from moothall.agents.loop import results
+from moothall.agents.loop import call_results
 from moothall.agents.loop.answer import ModelAnswer, read_answer
 from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
@@ -48,14 +48,14 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import StepHandle as RecordedStep
-from moothall.agents.replies.sub_agents.asking import restore_asked
+from moothall.agents.replies.sub_agents.ask_agent import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
+from moothall.memory.long_results import LEAST_CHARS
 from moothall.memory.memory import Memory
 from moothall.memory.reply_memory import split_message
-from moothall.memory.results import LEAST_CHARS
 from moothall.models.base import answer_of, streamed_to, with_options
 from moothall.models.finish_reason import FINISH_REASONS, FinishReason
 from moothall.models.protocol import Model
@@ -471,15 +471,15 @@ class LoopRun:
                 error = str(error)
             fields = (turn.iteration, call.name, call.args, result, error)
             steps.append(Step(*fields, *labels, dict(call.origins), call.repaired))
-            full_text = results.result_content(result)
+            full_text = call_results.result_content(result)
             contents.append(cut(full_text, limit))
             if owed is None or place in owed:
                 text, number = full_text, None
                 if len(full_text) >= min(LEAST_CHARS, limit) or call.was is not None:
                     text, number = self.long.content_shown(call, result, full_text, limit, turn)
                 content: str | list[dict[str, Any]] = text
-                if result.get("result").__class__ not in results.SCALARS:
-                    content = results.shown_content(self.model, text, result)
+                if result.get("result").__class__ not in call_results.SCALARS:
+                    content = call_results.shown_content(self.model, text, result)
                 marks = marks_of_result(call, thread, request)
                 turn.add_result(call, content, marks, number)
             if offered.finder is not None:
@@ -550,8 +550,8 @@ class LoopRun:
         if answer.calls:
             self._add_calls(turn, answer)
             for call in answer.calls:
-                fault = cut(call.fault or results.NOT_RUN, results.MAX_RESULT_CHARS)
-                content = results.result_content({"error": fault})
+                fault = cut(call.fault or call_results.NOT_RUN, call_results.MAX_RESULT_CHARS)
+                content = call_results.result_content({"error": fault})
                 turn.add_result(call, content, marks_of_fault(call, self.thread))
         else:
             # Some chat formats require an answer between two messages of the user.

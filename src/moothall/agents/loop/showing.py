@@ -13,9 +13,9 @@ from moothall.agents.block import Guidance
 from moothall.agents.context import checked_prompt
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
+from moothall.agents.loop.call_results import as_seen, has_blocks
 from moothall.agents.loop.parts import Looping, messages_of
 from moothall.agents.loop.provenance import UnmarkedMessages, note_messages
-from moothall.agents.loop.results import as_seen, has_blocks
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.text import log_failure
@@ -202,6 +202,6 @@ class Pieces:
             self._emit(TextPiece(text, *self._labels, _value=value))
 
     def _value(self, pieces: int) -> Any:
-        from moothall.actions.signature.growing import value_so_far
+        from moothall.actions.signature.partial_value import value_so_far
 
         return value_so_far("".join(self._texts[:pieces]), self._schema or {})

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance import union
+from moothall.agents.loop.call_results import as_result, error_of
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import hear
 from moothall.agents.loop.provenance import note_execution, note_foreign, sources_of_result
-from moothall.agents.loop.results import as_result, error_of
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
-from moothall.agents.replies.sub_agents.asking import new_to_call, run_of_call
+from moothall.agents.replies.sub_agents.ask_agent import new_to_call, run_of_call
 from moothall.budget.bill import Bill, ModelCall
 from moothall.foundation import tracing
 from moothall.foundation.jsonvalue import as_json, copy_json

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import REPLYING
-from moothall.agents.callers import CallerContext
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.amounts import checked_amounts

@@ -56,7 +56,7 @@ from moothall.agents.replies.reply_request import (
     thread_id,
 )
 from moothall.agents.replies.stream import ReplyStream
-from moothall.agents.replies.sub_agents.asking import asking, calling, said_in_call
+from moothall.agents.replies.sub_agents.ask_agent import asking, calling, said_in_call
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions

@@ -20,7 +20,7 @@ from moothall.foundation.threads import guard
 from moothall.journal.entry import OURS, ROOT
 from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
-from moothall.journal.wait import DECISIONS, DoubtDecision
+from moothall.journal.wait_kinds import DECISIONS, DoubtDecision
 
 if TYPE_CHECKING:
     from moothall.journal import Entry

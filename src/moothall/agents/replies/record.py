@@ -28,7 +28,7 @@ from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import WORKERS, is_cancelled, is_closing
 from moothall.journal.entry import kept_list
 from moothall.journal.stop_reason import REASONS, cancel_reason
-from moothall.journal.wait import in_words
+from moothall.journal.wait_kinds import in_words
 
 if TYPE_CHECKING:
     from moothall.budget import Budget

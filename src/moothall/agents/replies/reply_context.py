@@ -20,7 +20,7 @@ from moothall.actions.message import REPLYING
 from moothall.actions.provenance.origin import Sourced, union
 from moothall.actions.provenance.reading import add_sources, reading_here, sources_in_adrift_text
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import CallerContext
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.charging import called_each_other
 from moothall.agents.replies.checked_parts import is_untracked, members_of
 from moothall.agents.replies.thread import Thread
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.step import StepHandle
     from moothall.agents.replies.thread import TurnLock
     from moothall.journal import Journal, RunPart
-    from moothall.memory.results import ThreadResults
+    from moothall.memory.long_results import ThreadResults
 
 
 MAX_DEPTH: Final = 8

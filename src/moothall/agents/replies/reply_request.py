@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
     from moothall.journal import RunPart
+    from moothall.memory.long_results import ThreadResults
     from moothall.memory.memory import Memory
-    from moothall.memory.results import ThreadResults
 
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -18,7 +18,7 @@ from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.threads import WORKERS
 from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
-from moothall.journal.wait import Wait, wait_of
+from moothall.journal.wait_kinds import Wait, wait_of
 
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun

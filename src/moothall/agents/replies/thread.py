@@ -14,8 +14,8 @@ from urllib.parse import unquote
 from weakref import WeakSet
 
 from moothall.foundation.threads import guard, in_child, settle
+from moothall.memory.long_results import ThreadResults
 from moothall.memory.memory import Memory
-from moothall.memory.results import ThreadResults
 
 if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts

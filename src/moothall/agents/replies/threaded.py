@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.actions.acting import ACTING
-from moothall.actions.approval.asking import asking_contexts, clocks_paused
+from moothall.actions.approval.paused_clocks import asking_contexts, clocks_paused
 from moothall.actions.message import REPLYING, Envelope, Message
 from moothall.actions.provenance import with_sources
 from moothall.agents.agent import CURRENT, Agent, Handling

@@ -16,10 +16,10 @@ from moothall.build import Space, state_file
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.interrupts import interruptible, on_interrupt
+from moothall.cli.option_types import NonEmptyText
 from moothall.cli.own_agents import ChatParticipants, participant_options
 from moothall.cli.serving.broker_commands import BrokerOptions, broker_options
 from moothall.cli.shared_options import journal_option, recording_agents
-from moothall.cli.values import NonEmptyText
 
 
 @click.command()

@@ -10,6 +10,7 @@ from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING, OLD_STATE_READ, delete, print_deleted
 from moothall.cli.operate.waiting import user_name
+from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
 from moothall.cli.recorded_runs import named_run
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -18,7 +19,6 @@ from moothall.cli.shared_options import (
     make_journal,
     open_journal,
 )
-from moothall.cli.values import Age, FileToWrite, WholeNumberType
 from moothall.journal import REASONS
 
 

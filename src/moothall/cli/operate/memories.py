@@ -6,8 +6,8 @@ import click
 
 from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import MemoryPath, compact_memory
+from moothall.cli.option_types import Age
 from moothall.cli.shared_options import json_data_option, print_json
-from moothall.cli.values import Age
 
 
 @click.group()

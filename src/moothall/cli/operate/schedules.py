@@ -13,8 +13,8 @@ import click
 from moothall import ConfigError
 from moothall.build import check_text, counted, escaped
 from moothall.cli.operate.waiting import user_name, user_option
+from moothall.cli.option_types import MomentType
 from moothall.cli.shared_options import as_usage_error, json_data_option, make_journal, print_json
-from moothall.cli.values import MomentType
 
 if TYPE_CHECKING:
     from moothall.journal import Journal

@@ -13,6 +13,7 @@ import click
 from moothall.agents import Shell
 from moothall.agents.ready import person
 from moothall.cli.interrupts import interruptible
+from moothall.cli.option_types import WholeNumberType
 from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
@@ -29,7 +30,6 @@ from moothall.cli.shared_options import (
     settings,
     source_of,
 )
-from moothall.cli.values import WholeNumberType
 from moothall.models import ModelName, chosen_model
 from moothall.studio.orders import (
     ITERATIONS,

@@ -17,6 +17,7 @@ import click
 from moothall import BlockEnded, BlockStarted, CallEnded, CallStarted, ConfigError, Reply, Report
 from moothall.build import counted, one_line
 from moothall.cli.interrupts import INTERRUPTED, interruptible, raise_on_interrupt
+from moothall.cli.option_types import WholeNumberType
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
@@ -31,7 +32,6 @@ from moothall.cli.shared_options import (
     recording_options,
     run_limits,
 )
-from moothall.cli.values import WholeNumberType
 from moothall.journal import REASONS
 from moothall.models import Call
 from moothall.research import CATALOGUES, SEARCH_ENGINES, StyleOptions, end_in_words

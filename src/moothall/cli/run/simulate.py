@@ -13,6 +13,7 @@ import click
 from moothall import ConfigError
 from moothall.build import UnreadableText, counted, escaped, read_json
 from moothall.cli.interrupts import INTERRUPTED, interruptible
+from moothall.cli.option_types import NumberType, WholeNumberType, above_0
 from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import execute_order
 from moothall.cli.run.town import run_simulation
@@ -24,7 +25,6 @@ from moothall.cli.shared_options import (
     model_option,
     recording_options,
 )
-from moothall.cli.values import NumberType, WholeNumberType, above_0
 from moothall.studio.orders import SimulateOrder, check_simulation, is_unbounded, without_keys
 
 if TYPE_CHECKING:

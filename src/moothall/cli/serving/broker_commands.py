@@ -15,10 +15,10 @@ import click
 from moothall import Agent, AMQPOptions, MissingExtra, Waiting
 from moothall.build import counted, escaped
 from moothall.cli.interrupts import stop_on_signals
+from moothall.cli.option_types import NonEmptyText
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.serving.logs import log_to_stderr
 from moothall.cli.shared_options import as_usage_error, print_text, recording_agents
-from moothall.cli.values import NonEmptyText
 
 if TYPE_CHECKING:
     from moothall import AMQPSpace

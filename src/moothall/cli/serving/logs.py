@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from moothall.build import escaped
-from moothall.cli.values import OneOf
+from moothall.cli.option_types import OneOf
 
 _STANDARD: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _META: Final = f"{__name__}.options"

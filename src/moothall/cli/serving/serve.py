@@ -16,6 +16,7 @@ from moothall import ConfigError, MissingExtra
 from moothall.budget import RUN_LIMITS, Budget, Per
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.interrupts import interruptible, stop_on_signals
+from moothall.cli.option_types import FileToWrite, NumberType, OneOf, WholeNumberType
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
     GRACE_S,
@@ -35,7 +36,6 @@ from moothall.cli.shared_options import (
     mismatch_option,
     recording_agents,
 )
-from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
 
 if TYPE_CHECKING:
     from moothall import Agent

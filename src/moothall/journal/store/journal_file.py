@@ -14,10 +14,10 @@ from moothall.foundation.database import CHANGES, RUNS, Lock
 from moothall.foundation.errors import DefinitionError, JournalError
 from moothall.foundation.files import copy_owner, written_whole
 from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
+from moothall.journal.store.entry_values import NoFiles
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Store
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
-from moothall.journal.store.values import NoFiles
 
 _ROOM_BYTES: Final = 2**20
 """So much more room is kept on the disk than the log takes."""

@@ -17,7 +17,7 @@ from moothall.budget.limits import RESERVABLE
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
 from moothall.journal.entry import OURS
-from moothall.journal.wait import DECISIONS, KINDS, RESUME
+from moothall.journal.wait_kinds import DECISIONS, KINDS, RESUME
 from moothall.models.protocol import Usage
 
 Shape: TypeAlias = Any

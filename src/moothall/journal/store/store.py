@@ -20,9 +20,7 @@ from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun
 from moothall.foundation.text import escaped
 from moothall.journal.entry import Entry, RunDamaged
 from moothall.journal.stop_reason import OPEN_STATES
-from moothall.journal.store.leases import Leases
-from moothall.journal.store.shapes import Shapes
-from moothall.journal.store.values import (
+from moothall.journal.store.entry_values import (
     MARKED,
     TEXT_CHARS,
     NoFiles,
@@ -31,6 +29,8 @@ from moothall.journal.store.values import (
     hash_of,
     restore_texts,
 )
+from moothall.journal.store.leases import Leases
+from moothall.journal.store.shapes import Shapes
 from moothall.journal.tally import SUM_COLUMNS, Tally, search_text
 
 logger: logging.Logger = logging.getLogger("moothall.journal")

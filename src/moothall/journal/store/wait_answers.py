@@ -13,10 +13,10 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
 from moothall.journal.stop_reason import FINAL
+from moothall.journal.store.entry_values import as_text
 from moothall.journal.store.store import Store
-from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_rows import WaitOutcome, as_answer, in_order
-from moothall.journal.wait import stamp
+from moothall.journal.wait_kinds import stamp
 from moothall.models.protocol import call_line
 
 _MOST_EARLY: Final = 100

@@ -12,7 +12,7 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import Entry
-from moothall.journal.wait import KINDS, Wait
+from moothall.journal.wait_kinds import KINDS, Wait
 
 WAITS: Final = "waits"
 """The kind of the entry that says what a call waits for."""
@@ -127,7 +127,9 @@ def write_rows(
                 "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])
             )
         else:
-            from moothall.journal.store.values import as_text  # no first agent needs pydantic_core
+            from moothall.journal.store.entry_values import (
+                as_text,  # no first agent needs pydantic_core
+            )
 
             value = {name: each for name, each in data.items() if name in ("decision", "value")}
             row = (run, doubt_key(path, step), DOUBT, path, step, place, now, now, as_text(value))
@@ -200,7 +202,7 @@ def in_order(text: str) -> str:
 
 def as_answer(kind: str, key: str, value: Any) -> str:
     """Return an answer as it is stored; ConfigError if it is not of that kind."""
-    from moothall.journal.store.values import as_text
+    from moothall.journal.store.entry_values import as_text
 
     value = KINDS[kind].checked(key, value)
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.research.citations.checks import fault, verbatim
 from moothall.research.citations.comparison import PassageContent, passage_of, sentence_of
+from moothall.research.citations.exact_checks import fault, verbatim
 from moothall.research.findings import Support
 
 _LONGEST: Final = 20_000  # characters of a sentence

@@ -22,8 +22,8 @@ from moothall.build import (
     shorten,
 )
 from moothall.models import check_model
-from moothall.research.citations.checks import misquoted, verbatim
 from moothall.research.citations.exact import exact_support
+from moothall.research.citations.exact_checks import misquoted, verbatim
 from moothall.research.citations.footnotes import Verdict, as_one_text
 from moothall.research.findings import Passage, Support
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from moothall.research.citations.checks import verbatim
+from moothall.research.citations.exact_checks import verbatim
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage, is_place

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from moothall.research.pool import HEADING_NUMBER
+from moothall.research.resource_pool import HEADING_NUMBER
 from moothall.research.sentences import TITLE_UNDERLINE, blocks, sentences_in
 
 Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term", "entry"]

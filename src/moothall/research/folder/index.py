@@ -41,9 +41,9 @@ from moothall.research.folder.files import (
     walk,
 )
 from moothall.research.folder.ranking import ranked
-from moothall.research.pool import ResourcePool, pieces, with_lines
 from moothall.research.reading.documents import kind_of
 from moothall.research.reading.html import Document
+from moothall.research.resource_pool import ResourcePool, pieces, with_lines
 
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 

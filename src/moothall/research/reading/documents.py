@@ -17,6 +17,7 @@ from moothall import MoothallError, UnreadableDocument
 from moothall.build import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
+from moothall.research.reading.document_kinds import BY_SUFFIX, PARSERS
 from moothall.research.reading.encodings import (
     declared,
     decoded,
@@ -25,7 +26,6 @@ from moothall.research.reading.encodings import (
     whole_words,
 )
 from moothall.research.reading.html import Document, read_html
-from moothall.research.reading.kinds import BY_SUFFIX, PARSERS
 from moothall.research.reading.manual import is_manual
 from moothall.research.reading.tables import by_lines, table
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
-from moothall.research.reading.columns import by_column
 from moothall.research.reading.encodings import plain_text, whole_words
 from moothall.research.reading.html import Document, is_title_of
+from moothall.research.reading.two_columns import by_column
 
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000

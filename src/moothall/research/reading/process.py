@@ -23,8 +23,8 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import guard, in_child
 from moothall.research.findings import Section
+from moothall.research.reading.document_kinds import PARSERS, label
 from moothall.research.reading.html import Document
-from moothall.research.reading.kinds import PARSERS, label
 
 MEMORY: Final = 768 * 2**20
 """Bytes of address space that reading a document may take, the interpreter included."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from moothall import UnreadableDocument
-from moothall.research.reading.kinds import PARSERS, label
+from moothall.research.reading.document_kinds import PARSERS, label
 
 _LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again
 

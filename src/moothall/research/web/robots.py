@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from moothall.research.pool import needed_escapes
+from moothall.research.resource_pool import needed_escapes
 
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d+)?", re.ASCII)
 

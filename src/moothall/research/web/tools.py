@@ -10,12 +10,12 @@ from typing import TypeVar
 from moothall import Action, MissingExtra, PageError, UnreadableDocument
 from moothall.build import WORKERS
 from moothall.research.findings import Resource
-from moothall.research.pool import ResourcePool
+from moothall.research.reading.document_kinds import BY_MEDIA_TYPE, KINDS, PARSERS
 from moothall.research.reading.documents import read_document, with_attached
 from moothall.research.reading.encodings import decoded, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
-from moothall.research.reading.kinds import BY_MEDIA_TYPE, KINDS, PARSERS
 from moothall.research.reading.process import ProcessReading
+from moothall.research.resource_pool import ResourcePool
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, FetchedPage, Fetcher
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from moothall import Action, InvalidArguments
 from moothall.build import UnreadableText, cut, json_text, one_line
-from moothall.research.calling import taking
 from moothall.research.findings import ResearchTask
+from moothall.research.tool_calls import taking
 from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking
 
 MOST_GENERATED: Final = 10

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from moothall.research.pool import normalized
 from moothall.research.reading.encodings import plain_text
+from moothall.research.resource_pool import normalized
 
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
 FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")

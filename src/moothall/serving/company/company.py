@@ -24,12 +24,12 @@ from moothall import (
 )
 from moothall.agents import who_resumes
 from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
-from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace
-from moothall.serving.company.door import routes
+from moothall.serving.company.health_routes import routes
 from moothall.serving.company.metrics import Metrics
 from moothall.serving.company.probe import LIVES_S, Probe, keep_watchdog, notify
 from moothall.serving.company.program import CompanyProgram
+from moothall.serving.company.scheduled_call import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.scheduler import Scheduler
 from moothall.serving.company.settings import CompanyAgentSettings, Settings, read_settings
 from moothall.serving.company.supervisor import Supervised, Supervisor
@@ -281,7 +281,7 @@ class Company:
         from moothall.serving.doors.application import application
         from moothall.serving.doors.callers import Callers
         from moothall.serving.doors.front import Front
-        from moothall.serving.doors.served import Served
+        from moothall.serving.doors.served_agents import Served
         from moothall.serving.doors.server import HTTPServer
 
         host, port = HTTPServer.place_of(http.listen, "http.listen")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall import Agent, ConfigError, DefinitionError, MoothallError
 from moothall.agents import AgentSource
 from moothall.build import call_user, log_failure
-from moothall.serving.company.kinds import agent_of, fault_of
+from moothall.serving.company.agent_kinds import agent_of, fault_of
 from moothall.serving.company.settings import Settings
 
 logger: logging.Logger = logging.getLogger("moothall.company")

@@ -21,8 +21,8 @@ from moothall import (
 )
 from moothall.build import as_json, error_text, log_failure, recorded
 from moothall.journal import Doubt, Outline
-from moothall.serving.company.calling import REPLY, LeftOpen, ScheduledCall
 from moothall.serving.company.schedule import MAX_TIMES, stamp
+from moothall.serving.company.scheduled_call import REPLY, LeftOpen, ScheduledCall
 
 if TYPE_CHECKING:
     from moothall.build import StepHandle

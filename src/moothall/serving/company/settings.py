@@ -35,8 +35,8 @@ from pydantic import (
 from moothall import AMQPOptions, ConfigError, MoothallError
 from moothall.budget import LIMITS, Per
 from moothall.build import FieldFault, Space, address, check_text, nearest, read_yaml
+from moothall.serving.company.agent_kinds import KINDS
 from moothall.serving.company.durations import Seconds, Wait
-from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
 from moothall.serving.doors.callers import RIGHTS

@@ -31,7 +31,7 @@ from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
 from moothall.serving.doors.front import NO_FRONT, Front
 from moothall.serving.doors.protocols import A2A, REFUSED, TooOften, fault_of, id_in, in_path
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -43,7 +43,7 @@ from moothall.serving.doors.a2a_tasks import (
 from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, TOKEN
 from moothall.serving.doors.checks import in_thread
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 

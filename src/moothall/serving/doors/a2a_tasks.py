@@ -40,7 +40,7 @@ from moothall.serving.doors.asks import (
     read_form,
     waiting_text,
 )
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """What a caller says: a text, or blocks."""

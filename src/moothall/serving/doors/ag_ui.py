@@ -26,11 +26,11 @@ from moothall.serving.doors.asks import (
 )
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, sent_event
-from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.door import Endpoint, parted
 from moothall.serving.doors.openai.input import mended
+from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.protocols import AG_UI, id_in, run_error
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 

@@ -14,8 +14,8 @@ from moothall import CallEnded, CallProgress, CallStarted
 from moothall.build import json_text, with_sources
 from moothall.serving.a2a.wire import as_block
 from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, form_of, read_form
-from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
+from moothall.serving.doors.openai.message_content import BadRequest
 
 _FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""

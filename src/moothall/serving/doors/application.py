@@ -25,12 +25,12 @@ from moothall.serving.doors.checks import (
     in_thread,
     path_of,
 )
+from moothall.serving.doors.door_guard import DoorGuard
 from moothall.serving.doors.front import FRONT_OPTIONS, NO_FRONT, WILDCARD, Front, FrontOptions
-from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
 from moothall.serving.doors.protocols import A2A, MCP, TooOften, answer_to
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -33,7 +33,7 @@ from moothall.serving.doors.mcp_job import (
     waits_of,
 )
 from moothall.serving.doors.protocols import MCP, REFUSED, fault_of
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -16,8 +16,8 @@ from moothall.journal import Wait
 from moothall.serving.doors.asks import Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
-from moothall.serving.doors.served import Served
-from moothall.serving.mcp.results import ResultSchema, content_of
+from moothall.serving.doors.served_agents import Served
+from moothall.serving.mcp.tool_results import ResultSchema, content_of
 
 if TYPE_CHECKING:
     import mcp_types as types

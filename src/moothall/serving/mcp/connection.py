@@ -20,11 +20,11 @@ from weakref import ref
 
 from moothall import ActionError, Later, MCPServerError, MoothallError, SpaceClosed
 from moothall.build import LoopThread, Tracing, one_line
+from moothall.serving.mcp.elicitation import address_in_words, addresses_in
 from moothall.serving.mcp.listing import ServerOffer, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
-from moothall.serving.mcp.questions import address_in_words, addresses_in
-from moothall.serving.mcp.request import Ask, Send, ServerRequest
+from moothall.serving.mcp.server_request import Ask, Send, ServerRequest
 from moothall.serving.mcp.web import Headers, over_http, shown_address
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import MCPServerError, MoothallError
 from moothall.build import error_text, json_text, one_line
 from moothall.serving.mcp.received import sifted
-from moothall.serving.mcp.request import Send
+from moothall.serving.mcp.server_request import Send
 from moothall.serving.mcp.web import refusal_in
 
 if TYPE_CHECKING:

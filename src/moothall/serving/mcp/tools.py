@@ -28,7 +28,7 @@ from moothall.serving.mcp.listing import (
     seen_schema,
     visible,
 )
-from moothall.serving.mcp.results import contents_of, messages_of, value_of
+from moothall.serving.mcp.tool_results import contents_of, messages_of, value_of
 
 if TYPE_CHECKING:
     import mcp

@@ -15,7 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from moothall.build import Tracing, log_failure
 from moothall.serving.telemetry import names
-from moothall.serving.telemetry.scope import SCOPE, OpenSpan, SpanScope, logger
+from moothall.serving.telemetry.span_scope import SCOPE, OpenSpan, SpanScope, logger
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -12,11 +12,11 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
 from moothall import Usage
-from moothall.serving.telemetry import content, names
+from moothall.serving.telemetry import names, span_content
 from moothall.serving.telemetry.beginning import context_of
 from moothall.serving.telemetry.ids import span_id_of, trace_id_of
-from moothall.serving.telemetry.messages import MessageSpans
-from moothall.serving.telemetry.scope import SCOPE, OpenSpan
+from moothall.serving.telemetry.message_spans import MessageSpans
+from moothall.serving.telemetry.span_scope import SCOPE, OpenSpan
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -67,7 +67,7 @@ class Telemetry(MessageSpans):
                     attributes[name] = model_about[name]
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
-            attributes |= content.messages_in([message])
+            attributes |= span_content.messages_in([message])
         span_kind = SpanKind.CLIENT if is_remote else SpanKind.INTERNAL
         name, of_run = (
             f"{operation} {id}",
@@ -136,7 +136,7 @@ class Telemetry(MessageSpans):
                 attributes[names.TOTAL_OUTPUT_TOKENS] = usage.output_tokens
             if self._content and result.text:
                 message = {"role": "assistant", "content": result.text}
-                attributes[names.OUTPUT_MESSAGES] = content.messages_in([message])[
+                attributes[names.OUTPUT_MESSAGES] = span_content.messages_in([message])[
                     names.INPUT_MESSAGES
                 ]
             if result.error is not None:
@@ -152,22 +152,22 @@ class Telemetry(MessageSpans):
     def chat(self, model: Any, request: Any) -> OpenSpan:
         """Begin the span of a call of a model."""
         model_about = self._model_attributes(model)
-        attributes = {names.OPERATION: names.CHAT, **model_about, **content.fields_of(model)}
+        attributes = {names.OPERATION: names.CHAT, **model_about, **span_content.fields_of(model)}
         if request.stream:
             attributes[names.REQUEST_STREAM] = True
         if request.schema is not None:
             attributes[names.OUTPUT_TYPE] = "json"
         if self._content:
-            attributes |= content.messages_in(request.messages)
+            attributes |= span_content.messages_in(request.messages)
             if request.actions:
-                attributes[names.TOOL_DEFINITIONS] = content.tools_of(request.actions)
+                attributes[names.TOOL_DEFINITIONS] = span_content.tools_of(request.actions)
         metric_attributes = {names.OPERATION: names.CHAT, **model_about}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             self._end_chat(span, result, error, metric_attributes)
 
         name = f"{names.CHAT} {model_about[names.REQUEST_MODEL]}"
-        side = SpanKind.INTERNAL if content.runs_here(model_about) else SpanKind.CLIENT
+        side = SpanKind.INTERNAL if span_content.runs_here(model_about) else SpanKind.CLIENT
         return self.begin(name, attributes, end, kind=side, label=names.CHAT)
 
     def _end_chat(
@@ -178,13 +178,13 @@ class Telemetry(MessageSpans):
         if error is not None:
             metric_attributes = {**metric_attributes, names.ERROR_TYPE: error}
         if hasattr(result, "finish_reason"):
-            attributes |= content.spent(usage, result.finish_reason)
+            attributes |= span_content.spent(usage, result.finish_reason)
             meta = getattr(result, "meta", None) or {}
             for key, name in (("model", names.RESPONSE_MODEL), ("id", names.RESPONSE_ID)):
                 if isinstance(value := meta.get(key), str):
                     attributes[name] = value
             if self._content:
-                attributes[names.OUTPUT_MESSAGES] = content.answer_of(result)
+                attributes[names.OUTPUT_MESSAGES] = span_content.answer_of(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 if count:
                     self.measure(
@@ -204,7 +204,7 @@ class Telemetry(MessageSpans):
         try:
             return self._models[model]
         except (KeyError, TypeError):
-            attributes = content.about_model(model)
+            attributes = span_content.about_model(model)
         try:
             self._models[model] = attributes
         except TypeError:
@@ -232,10 +232,10 @@ class Telemetry(MessageSpans):
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             if self._content:
-                span.scope.span.set_attribute(names.TOOL_ARGUMENTS, content.as_text(call.args))
+                span.scope.span.set_attribute(names.TOOL_ARGUMENTS, span_content.as_text(call.args))
             result = call.result if result is None else result
             failed = isinstance(result, dict) and result.get("error") is not None
-            error = content.type_in(result) if failed else error
+            error = span_content.type_in(result) if failed else error
             self._took(span, names.TOOL_DURATION, metric_attributes, error)
             if not isinstance(result, dict):
                 return
@@ -243,7 +243,7 @@ class Telemetry(MessageSpans):
                 span.scope.span.set_attribute(names.ERROR_TYPE, error)
                 span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
             elif self._content:
-                value = content.as_text(result.get("result"))
+                value = span_content.as_text(result.get("result"))
                 span.scope.span.set_attribute(names.TOOL_RESULT, value)
 
         return self.begin(f"{names.EXECUTE_TOOL} {call.name}", attributes, end, label=f"tool {key}")

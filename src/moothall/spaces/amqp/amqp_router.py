@@ -24,6 +24,7 @@ from moothall.foundation.errors import (
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
 from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names
+from moothall.spaces.amqp.deadlock_watch import DeadlockWatch
 from moothall.spaces.amqp.delays import Delays
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.link.broker import Broker
@@ -43,7 +44,6 @@ from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
 from moothall.spaces.amqp.requests import OpenRequests
-from moothall.spaces.amqp.waiting import DeadlockWatch
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.deadlock import WaitGraph
 from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery

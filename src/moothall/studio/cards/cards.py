@@ -35,7 +35,7 @@ from moothall import (
 from moothall.actions import DECISION_KINDS
 from moothall.build import guard, json_text
 from moothall.journal import Doubt, Entry, Wait, Waits
-from moothall.studio.feed import EventFeed
+from moothall.studio.event_feed import EventFeed
 
 _MAX_REASON_CHARS: Final = 2_000
 _REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note", "facts")

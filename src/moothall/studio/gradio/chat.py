@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BROADCAST, MissingExtra, MoothallError
 from moothall.build import escaped, json_text
-from moothall.studio.served import PORT, ServedHub
+from moothall.studio.page_server import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser
 
 if TYPE_CHECKING:
     from moothall.serving.doors import Front
-    from moothall.studio.guard import PageGuard
+    from moothall.studio.page_guard import PageGuard
 
 _LOOKS_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""
@@ -118,8 +118,8 @@ class GradioChat(ServedHub):
         from fastapi import FastAPI
         from fastapi.staticfiles import StaticFiles
 
-        from moothall.studio.guard import OpenRoutes, PageGuard
         from moothall.studio.page import STATIC
+        from moothall.studio.page_guard import OpenRoutes, PageGuard
 
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         app.mount("/studio/static", StaticFiles(directory=STATIC))

@@ -2,4 +2,4 @@
 
 from moothall.studio.talk.conversations import ANSWERS as ANSWERS
 from moothall.studio.talk.conversations import Conversations as Conversations
-from moothall.studio.talk.messages import SpaceMessages as SpaceMessages
+from moothall.studio.talk.space_messages import SpaceMessages as SpaceMessages

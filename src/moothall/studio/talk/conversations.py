@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import BROADCAST
 from moothall.build import Thread, shorten
 from moothall.journal import REASONS, Entry
-from moothall.studio.talk.messages import SeenMessage, SpaceMessages
+from moothall.studio.talk.space_messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
     from moothall import Journal

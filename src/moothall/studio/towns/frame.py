@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from moothall.studio.feed import as_json
+from moothall.studio.event_feed import as_json
 
 
 def with_head(head: dict[str, Any], position_bytes: bytes = b"") -> bytes:

@@ -36,9 +36,15 @@ from moothall.serving.doors.checks import (
     in_thread,
     or_silence,
 )
-from moothall.serving.doors.guard import MOST_BYTES
-from moothall.serving.doors.openai.chain import Chain, question_and_answer, thread_of
-from moothall.serving.doors.openai.content import BadRequest
+from moothall.serving.doors.door_guard import MOST_BYTES
+from moothall.serving.doors.openai.client_outcome import (
+    ClientOutcome,
+    failure,
+    outcome_of,
+    waiting_outcome,
+    wants_last_text,
+    wrong_of,
+)
 from moothall.serving.doors.openai.form_stream import Form, FormStream
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
@@ -48,18 +54,12 @@ from moothall.serving.doors.openai.input import (
     without_pending,
 )
 from moothall.serving.doors.openai.items import echo_of, response_request
-from moothall.serving.doors.openai.outcome import (
-    ClientOutcome,
-    failure,
-    outcome_of,
-    waiting_outcome,
-    wants_last_text,
-    wrong_of,
-)
+from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
-from moothall.serving.doors.openai.stored import ECHO, StoredResponses
+from moothall.serving.doors.openai.response_chain import Chain, question_and_answer, thread_of
+from moothall.serving.doors.openai.stored_responses import ECHO, StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, id_in
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 

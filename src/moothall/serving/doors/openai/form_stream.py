@@ -7,8 +7,8 @@ import time
 from typing import TypeAlias
 
 from moothall.serving.doors.checks import COMMENT, SILENT_S, Send
-from moothall.serving.doors.openai.content import BadRequest
-from moothall.serving.doors.openai.outcome import ClientOutcome
+from moothall.serving.doors.openai.client_outcome import ClientOutcome
+from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import (
     HEADERS,
     NOT_AGAIN,

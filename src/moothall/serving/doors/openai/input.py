@@ -12,7 +12,7 @@ from moothall import Action, DefinitionError
 from moothall.build import ToolCall, UnreadableText, json_text, read_json, shorten
 from moothall.memory import split_message
 from moothall.serving.doors.checks import json_of
-from moothall.serving.doors.openai.content import BadRequest, content_of, text_in
+from moothall.serving.doors.openai.message_content import BadRequest, content_of, text_in
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _MOST_TOOLS: Final = 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.build import json_text
-from moothall.serving.doors.openai.content import BadRequest, text_in
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     call_of,
@@ -17,6 +16,7 @@ from moothall.serving.doors.openai.input import (
     schema_of,
     tools_of,
 )
+from moothall.serving.doors.openai.message_content import BadRequest, text_in
 
 _OUTSIDE_ECHO: Final = ("input", "model", "previous_response_id", "stream", "stream_options")
 """What a response does not say again of its request, or what its run has."""

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, TypeAlias
 from moothall import Usage
 from moothall.build import json_text
 from moothall.serving.doors.checks import Send, as_json, sent_event
-from moothall.serving.doors.openai.content import BadRequest
+from moothall.serving.doors.openai.client_outcome import ClientOutcome
 from moothall.serving.doors.openai.input import OpenAIRequest
-from moothall.serving.doors.openai.outcome import ClientOutcome
+from moothall.serving.doors.openai.message_content import BadRequest
 
 Kind: TypeAlias = Literal["output_text", "reasoning_text"]
 """What a piece is of: what a model says, or what it thinks before that."""

@@ -29,7 +29,7 @@ from moothall.build import (
     load_state,
 )
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
-from moothall.research.pool import ResourcePool
+from moothall.research.resource_pool import ResourcePool
 from moothall.research.scope import Scope
 
 

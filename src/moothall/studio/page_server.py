@@ -19,7 +19,7 @@ from moothall.serving.doors import Front, HTTPServer
 from moothall.studio.hub import Hub
 
 if TYPE_CHECKING:
-    from moothall.studio.guard import PageGuard
+    from moothall.studio.page_guard import PageGuard
 
 PORT: Final = 8080
 

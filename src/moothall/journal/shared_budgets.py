@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall.budget.limits import Spent
 from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES
-from moothall.budget.stored import (
+from moothall.budget.stored_budget import (
     StoredBudget,
     limited_state,
     name_of,
@@ -22,8 +22,8 @@ from moothall.budget.stored import (
 from moothall.foundation.database import BUDGETS, Database
 from moothall.foundation.errors import ConfigError
 from moothall.journal.opening import Runs
+from moothall.journal.store.entry_values import as_text
 from moothall.journal.store.store import Store
-from moothall.journal.store.values import as_text
 
 _MOST_HOLDERS: Final = 100
 """So many processes that reserve are noted for a budget; then those that died are left out."""

@@ -11,7 +11,7 @@ from moothall.build import Envelope, Tracing
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.beginning import SpanStarter, context_of, trace_headers
 from moothall.serving.telemetry.ids import span_id_of
-from moothall.serving.telemetry.scope import OpenSpan
+from moothall.serving.telemetry.span_scope import OpenSpan
 
 
 class Meta(dict[str, Any]):

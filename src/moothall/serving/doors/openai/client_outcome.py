@@ -14,8 +14,8 @@ from moothall.build import AnswerSchema, UnreadableText, json_text
 from moothall.journal import REASONS, Wait
 from moothall.models import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
-from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
+from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.protocols import refusal_of
 
 logger: logging.Logger = logging.getLogger("moothall.doors")

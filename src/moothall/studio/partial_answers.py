@@ -14,7 +14,7 @@ from moothall.build import Threaded, guard
 
 if TYPE_CHECKING:
     from moothall import Event
-    from moothall.studio.feed import EventFeed
+    from moothall.studio.event_feed import EventFeed
 
 _PAUSE_S: Final = 0.1
 """How often pages are told what has grown."""

@@ -35,9 +35,9 @@ from moothall.build import (
     shorten,
 )
 from moothall.serving.mcp.connection import ServerConnection
+from moothall.serving.mcp.elicitation import answer_of_person
 from moothall.serving.mcp.listing import Definition, ServerOffer
 from moothall.serving.mcp.lock import DefinitionLock
-from moothall.serving.mcp.questions import answer_of_person
 from moothall.serving.mcp.target import checked_headers, checked_target, checked_texts
 from moothall.serving.mcp.tools import Actions
 from moothall.serving.mcp.web import Headers, shown_address

@@ -66,7 +66,7 @@ def _host(name: str, options: dict[str, Any], folder: Path) -> Agent:
 
 
 def _mcp(name: str, options: dict[str, Any], folder: Path) -> Agent:
-    from moothall.serving.mcp.agent import MCPAgent
+    from moothall.serving.mcp.mcp_agent import MCPAgent
 
     rest = dict(options)
     if "target" not in rest:

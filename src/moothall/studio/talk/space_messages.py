@@ -15,7 +15,7 @@ from moothall import BROADCAST
 from moothall.build import guard
 
 if TYPE_CHECKING:
-    from moothall.studio.growing import PartialAnswer
+    from moothall.studio.partial_answers import PartialAnswer
 
 MESSAGES: Final = 100_000
 """How many messages are kept, the newest."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from moothall import Action
 from moothall.build import Words, one_line
-from moothall.research.calling import taking
 from moothall.research.citations.footnotes import MIN_COPIED_CHARS
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer
@@ -22,8 +21,9 @@ from moothall.research.findings import (
     ResearchTask,
     is_place,
 )
-from moothall.research.pool import ResourcePool, passages_of
-from moothall.research.writing.frame import lacks, phrase
+from moothall.research.resource_pool import ResourcePool, passages_of
+from moothall.research.tool_calls import taking
+from moothall.research.writing.report_frame import lacks, phrase
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench

@@ -12,10 +12,10 @@ from moothall import ConversationalAgent, NoSuchRun, Reply
 from moothall.build import Thread
 from moothall.journal import Entry
 from moothall.serving.doors.asks import RESTING, waiting_text
-from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
+from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 _ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
 ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)

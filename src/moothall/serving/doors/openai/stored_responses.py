@@ -15,13 +15,17 @@ from moothall.models import BLOCKS
 from moothall.serving.doors.asks import RESTING, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
-from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
-from moothall.serving.doors.openai.content import BadRequest
+from moothall.serving.doors.openai.client_outcome import (
+    outcome_of,
+    waiting_outcome,
+    wants_last_text,
+)
 from moothall.serving.doors.openai.items import kind_of, response_request
-from moothall.serving.doors.openai.outcome import outcome_of, waiting_outcome, wants_last_text
+from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm, send_json
+from moothall.serving.doors.openai.response_chain import ITEM, Chain, previous_of, run_of, thread_of
 from moothall.serving.doors.protocols import OPENAI
-from moothall.serving.doors.served import Served
+from moothall.serving.doors.served_agents import Served
 
 _MOST_ITEMS: Final = 100
 ECHO: Final = "response"
