@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moothall.budget.amounts import LIMIT_INDEXES, NO_AMOUNTS, Amounts, in_words
 from moothall.budget.limits import RESERVABLE
@@ -18,7 +18,7 @@ _SKEW_S: Final = 3600.0
 """How far the clocks of hosts may differ that share a budget."""
 
 
-COUNTS: Final = {"taken": "used", "spent": "spent", "over": "overruns"}
+COUNTS: Final = {"taken": "committed", "spent": "spent", "over": "overruns"}
 """What an account counts, by kind: its attributes, by their names in the books."""
 
 
@@ -38,17 +38,24 @@ class OtherPeriod:
     """
 
     period: str
-    last: float
+    last_used_at: float
     counts: dict[str, list[int]]
-    fault: int | None
+    overrun_kind: int | None
 
     def keep_reserved(self) -> OtherPeriod:
         """Return what it has reserved alone."""
         total, spent = self.counts["taken"], self.counts["spent"]
-        reserved = [had - each for had, each in zip(total, spent, strict=True)]
+        reserved = [a - b for a, b in zip(total, spent, strict=True)]
         return replace(
-            self, counts={name: _zeros() for name in COUNTS} | {"taken": reserved}, fault=None
+            self,
+            counts={name: _zeros() for name in COUNTS} | {"taken": reserved},
+            overrun_kind=None,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for the books."""
+        state = {"period": self.period, "last": self.last_used_at, "counts": self.counts}
+        return {**state, "fault": self.overrun_kind}
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -58,7 +65,7 @@ class Account:
     title: str
     limits: tuple[int | None, ...]
     seconds: float | None = None
-    used: list[int] = field(default_factory=_zeros)  # what is spent or reserved
+    committed: list[int] = field(default_factory=_zeros)  # what is spent or reserved
     spent: list[int] = field(default_factory=_zeros)
     overruns: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
     low_kinds: int = 0  # the kinds of which four fifths are spent, as bits: each is told once
@@ -96,14 +103,14 @@ class Account:
             # What was spent before a period was stated counts in the first.
             self.period, self.last_used_at, self.other_period = period, now, None
         elif period > self.period:
-            self._turn_to(period, now)
+            self._switch_period(period, now)
         elif period == self.period:
             self.last_used_at = max(self.last_used_at, now)
         elif period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
-            _log_ahead(self.title, self.period, period)
-            self._turn_to(period, now)
+            _warn_period_ahead(self.title, self.period, period)
+            self._switch_period(period, now)
 
-    def _turn_to(self, period: str, now: float) -> None:
+    def _switch_period(self, period: str, now: float) -> None:
         """Count in another period, and keep aside what this one has: a clock may be wrong.
 
         A clock that is set back gives nothing away: what was spent ahead of it counts here, too.
@@ -119,15 +126,19 @@ class Account:
         self.overrun_kind = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
         if other is not None and (
-            other.period >= period if goes_back else other.period == period and now >= other.last
+            other.period >= period
+            if goes_back
+            else other.period == period and now >= other.last_used_at
         ):
-            totals, self.overrun_kind = _sums(totals, other.counts), other.fault
+            totals, self.overrun_kind = _sums(totals, other.counts), other.overrun_kind
         if goes_back:
             totals = _sums(totals, set_aside.counts)
-            self.overrun_kind = set_aside.fault if self.overrun_kind is None else self.overrun_kind
+            self.overrun_kind = (
+                set_aside.overrun_kind if self.overrun_kind is None else self.overrun_kind
+            )
         else:
             self.started_at, self.earlier_seconds, self.low_kinds = None, 0.0, 0
-        self.used, self.spent, self.overruns = totals.values()
+        self.committed, self.spent, self.overruns = totals.values()
         self.period, self.last_used_at, self.other_period = period, now, set_aside
 
     def elapsed(self, now: float) -> float:
@@ -141,19 +152,19 @@ class Account:
             else self.earlier_seconds + max(now - started_at, 0.0)
         )
 
-    def stand_still(self, now: float) -> None:
-        """Have the seconds stand still until as many calls of `go_on`."""
+    def pause_clock(self, now: float) -> None:
+        """Have the seconds stand still until as many calls of `resume_clock`."""
         if not self.waiting_calls:
             self.paused_at = now
         self.waiting_calls += 1
 
-    def go_on(self, now: float) -> None:
+    def resume_clock(self, now: float) -> None:
         """Have the seconds go on, once nobody is asked any more."""
         self.waiting_calls -= 1
         if not self.waiting_calls and self.started_at is not None:
             self.earlier_seconds -= max(now - max(self.paused_at, self.started_at), 0.0)
 
-    def gets_low(self, kind: int) -> bool:
+    def becomes_low(self, kind: int) -> bool:
         """Return whether four fifths of a limit are spent now, and were not when it was asked."""
         limit = self.limits[kind]
         if not limit or self.low_kinds & 1 << kind or self.spent[kind] * 5 < limit * 4:
@@ -166,13 +177,13 @@ def _sums(
     counts: dict[str, list[int]], added: dict[str, list[int]], sign: int = 1
 ) -> dict[str, list[int]]:
     return {
-        name: [had + sign * more for had, more in zip(counts[name], added[name], strict=True)]
+        name: [a + sign * b for a, b in zip(counts[name], added[name], strict=True)]
         for name in COUNTS
     }
 
 
 @lru_cache(maxsize=100)  # once, however many budgets of this process share the account
-def _log_ahead(title: str, period: str, now: str) -> None:
+def _warn_period_ahead(title: str, period: str, now: str) -> None:
     text = "%s was used in %s, which lies ahead of the clock: it counts in %s"
     logger.warning(text, title, period, now)
 
@@ -194,27 +205,27 @@ def pause_seconds(accounts: Accounts, now: float) -> None:
         account.earlier_seconds, account.started_at = account.elapsed(now), None
 
 
-def add_amounts(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
+def add_committed(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
     """Take amounts from accounts, or give them back."""
     for kind in LIMIT_INDEXES:
         if amounts[kind]:
             for account in accounts:
-                account.used[kind] += sign * amounts[kind]
+                account.committed[kind] += sign * amounts[kind]
 
 
-def take_amounts(accounts: Accounts, amounts: Amounts, now: float) -> None:
+def commit_or_refuse(accounts: Accounts, amounts: Amounts, now: float) -> None:
     """Take amounts from all accounts; raise, and take nothing, if one is too small."""
     start_seconds(accounts, now)
     for account in accounts:
         if account.overrun_kind is not None or account.seconds is not None:
             refuse_if_closed(account, now)
     # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
-    add_amounts(accounts, amounts)
+    add_committed(accounts, amounts)
     for kind in LIMIT_INDEXES:
         for account in accounts if amounts[kind] else ():
-            limit, used = account.limits[kind], account.used[kind]
+            limit, used = account.limits[kind], account.committed[kind]
             if limit is not None and used > limit:
-                add_amounts(accounts, amounts, -1)
+                add_committed(accounts, amounts, -1)
                 used_before, spent = used - amounts[kind], account.spent[kind]
                 hint = f"; it is renewed on {renewal(account.period)}" if account.per else ""
                 hint += "; raise it by `moothall budgets limit`" if account.key is not None else ""
@@ -228,13 +239,13 @@ def take_amounts(accounts: Accounts, amounts: Amounts, now: float) -> None:
                 )
 
 
-def remaining(accounts: Accounts) -> list[int | None]:
+def remaining_amounts(accounts: Accounts) -> list[int | None]:
     """Return what may be taken of all."""
     rest: list[int | None] = [None for _ in LIMIT_INDEXES]
     for account in accounts:
         for kind, limit in enumerate(account.limits):
             if limit is not None:
-                available = max(limit - account.used[kind], 0)
+                available = max(limit - account.committed[kind], 0)
                 least = rest[kind]
                 rest[kind] = available if least is None else min(available, least)
     return rest

@@ -37,7 +37,7 @@ class Bill:
         spent = [sum(each.spent[kind] for each in self.holds) for kind in LIMIT_INDEXES]
         return charged_json(tuple(spent))
 
-    def take(self) -> dict[str, Any]:
+    def json_once(self) -> dict[str, Any]:
         """Return the same, once; empty if nothing was reserved since."""
         charged = self.json() if self.holds else {}
         self.holds.clear()
@@ -70,8 +70,8 @@ class ModelCall:
         reset(self._token)
 
 
-_NO_CALL: Final = ModelCall()  # nobody enters it, so it stays as it is
-MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", default=_NO_CALL)
+_NO_MODEL_CALL: Final = ModelCall()  # nobody enters it, so it stays as it is
+MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", default=_NO_MODEL_CALL)
 """The call of a model in this context."""
 
 

@@ -97,7 +97,7 @@ class Budget:
         **limits: Unpack[Limits],
     ) -> None:
         counted, seconds = _checked_limits(Budget, limits, per)
-        title = _title(name, "the budget")
+        title = _title_of(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise ConfigError(
                 f"Budget: prices= must be Prices({{name: Price(…)}}), got {excerpt(prices)}"
@@ -154,7 +154,9 @@ class Budget:
         counted, seconds = _checked_limits(Budget.child, limits, per)
         parent = self.accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
-        title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
+        title = _title_of(
+            name, parent if parent.startswith("a part of ") else f"a part of {parent}"
+        )
         account = Account(title, counted, seconds, per=per)
         account = self._ledger.open_account(account, self.accounts[0], name)
         return self._with_accounts((account, *self.accounts), name)
@@ -232,7 +234,7 @@ class Budget:
         counted = checked_amounts(Budget.charge, amounts)
         self._ledger.charge(self.accounts, counted, self._now())
 
-    def accounts_alone(self) -> list[tuple[Account, Budget]]:
+    def single_account_budgets(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
         return [(account, self._with_accounts((account,), None)) for account in self.accounts]
 
@@ -282,7 +284,7 @@ class Budget:
     @property
     def left(self) -> Left:
         """What may still be reserved, under its own limits and its parents'."""
-        return left_of((*self._ledger.remaining(self.accounts), self.remaining_seconds()))
+        return left_of((*self._ledger.remaining_amounts(self.accounts), self.remaining_seconds()))
 
     def shares(self) -> dict[str, float]:
         """Return how much of each limit is spent, from 0 to 1: of its own or a parent's, the most.
@@ -310,15 +312,15 @@ class Budget:
         deadline if it began now.
         """
         now = self._now()
-        remaining = self._remaining(now)
+        remaining = self._seconds_to_deadline(now)
         return None if remaining is None else now + remaining
 
     def remaining_seconds(self) -> float | None:
         """Return the seconds left, the least of its own and its parents'; None without a limit."""
-        remaining = self._remaining(self._now())
+        remaining = self._seconds_to_deadline(self._now())
         return None if remaining is None else max(remaining, 0.0)
 
-    def _remaining(self, now: float) -> float | None:
+    def _seconds_to_deadline(self, now: float) -> float | None:
         if self._ledger.has_periods:
             self._ledger.refresh(self.accounts)
         return min(
@@ -335,7 +337,7 @@ class Budget:
         now = self._now()
         for account in self.accounts:
             if type(account) is Account:  # processes share the others, and their clocks
-                (account.stand_still if is_still else account.go_on)(now)
+                (account.pause_clock if is_still else account.resume_clock)(now)
 
     def pause(self) -> None:
         """Have the seconds stand still until the next reservation: a run waits in its journal."""
@@ -391,7 +393,7 @@ def _checked_limits(
     return checked_limits(limits)
 
 
-def _title(name: Any, unnamed: str) -> str:
+def _title_of(name: Any, unnamed: str) -> str:
     if name is None:
         return unnamed
     if not isinstance(name, str) or not name or not name.isprintable():

@@ -117,17 +117,17 @@ RUN_LIMITS: Final = {f"max_{each.name}": each for each in LIMITS if each.option_
 """The limits that a command's run may have, by the names of its order."""
 
 
-W = TypeVar("W")
-D = TypeVar("D")
+WholeT = TypeVar("WholeT")
+DollarsT = TypeVar("DollarsT")
 
 
-class AmountArguments(TypedDict, Generic[W, D], total=False):
-    """Amounts as arguments: whole numbers W, and dollars D."""
+class AmountArguments(TypedDict, Generic[WholeT, DollarsT], total=False):
+    """Amounts as arguments: whole numbers, and dollars."""
 
-    tokens: W
-    usd: D
-    model_calls: W
-    actions: W
+    tokens: WholeT
+    usd: DollarsT
+    model_calls: WholeT
+    actions: WholeT
 
 
 Amounts: TypeAlias = AmountArguments[int, float | Decimal]
@@ -155,17 +155,17 @@ class RunLimits:
         return {limit.name: getattr(self, name) for name, limit in RUN_LIMITS.items()}
 
 
-_NONE: Any = None
+_UNSET: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AmountFields(Generic[W, D]):
-    """Amounts as attributes: whole numbers W, and dollars D."""
+class AmountFields(Generic[WholeT, DollarsT]):
+    """Amounts as attributes: whole numbers, and dollars."""
 
-    tokens: W = _NONE
-    usd: D = _NONE
-    model_calls: W = _NONE
-    actions: W = _NONE
+    tokens: WholeT = _UNSET
+    usd: DollarsT = _UNSET
+    model_calls: WholeT = _UNSET
+    actions: WholeT = _UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from moothall.budget.account import (
     Account,
     Accounts,
     OtherPeriod,
-    add_amounts,
+    add_committed,
+    commit_or_refuse,
     pause_seconds,
     refuse_if_closed,
-    remaining,
+    remaining_amounts,
     start_seconds,
-    take_amounts,
 )
 from moothall.budget.amounts import (
     LIMIT_INDEXES,
@@ -40,9 +40,7 @@ logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
-CALLERS_RESERVATIONS: ContextVar[tuple[weakref.ref[Hold], ...]] = ContextVar(
-    "moothall_held", default=()
-)
+CALLERS_HOLDS: ContextVar[tuple[weakref.ref[Hold], ...]] = ContextVar("moothall_held", default=())
 """What this task and its callers have reserved, and some of what has ended."""
 
 
@@ -52,7 +50,7 @@ class Ledger:
     __slots__ = (
         "__weakref__",
         "_lock",
-        "_utc",
+        "_utc_now",
         "has_periods",
         "holds",
         "on_low",
@@ -62,15 +60,15 @@ class Ledger:
     recheck_s: ClassVar[float | None] = None
     """Seconds after which a reservation that waits looks at the limits again; None: never."""
 
-    def __init__(self, title: str, utc: Callable[[], float]) -> None:
-        self._utc = utc  # seconds since 1970
+    def __init__(self, title: str, utc_now: Callable[[], float]) -> None:
+        self._utc_now = utc_now  # seconds since 1970
         self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
         self.open_count: list[int] = [0]  # of reservations; a list, which outlives this object
         self.holds: dict[int, weakref.ref[Hold]] = {}
         self.on_low: Callable[[str, str, float], object] | None = None
         self.waiting_line: WaitingLine = WaitingLine()  # for what open reservations hold
-        weakref.finalize(self, _log_open, title, self.open_count)
+        weakref.finalize(self, _warn_if_open, title, self.open_count)
         in_child(self._forget_open)
 
     def _forget_open(self) -> None:
@@ -85,13 +83,13 @@ class Ledger:
         return account
 
     def change(
-        self, accounts: Accounts, work: Callable[[], T], undo: Callable[[], object] | None = None
+        self, accounts: Accounts, apply: Callable[[], T], undo: Callable[[], object] | None = None
     ) -> T:
         """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
         with self._lock:
             if self.has_periods:
                 self._renew(accounts)
-            return work()
+            return apply()
 
     def refresh(self, accounts: Accounts) -> None:
         """Bring accounts up to date."""
@@ -100,7 +98,7 @@ class Ledger:
                 self._renew(accounts)
 
     def _renew(self, accounts: Accounts) -> None:
-        now = self._utc()
+        now = self._utc_now()
         for account in accounts:
             account.renew(now)
 
@@ -117,13 +115,13 @@ class Ledger:
                     max(most, minimums[kind], 1)
                     if kind in rest_kinds and most is not None
                     else minimums[kind]
-                    for kind, most in enumerate(remaining(accounts))
+                    for kind, most in enumerate(remaining_amounts(accounts))
                 )
-            take_amounts(accounts, amounts, now)
+            commit_or_refuse(accounts, amounts, now)
             if self.has_periods:
                 terms = tuple(account.term for account in accounts)
 
-        self.change(accounts, work, lambda: add_amounts(accounts, amounts, -1))
+        self.change(accounts, work, lambda: add_committed(accounts, amounts, -1))
         return Reservation(Hold(self, accounts, amounts, terms, amounts))
 
     def settle(self, hold: Hold, spent: Amounts) -> None:
@@ -132,7 +130,7 @@ class Ledger:
         self.waiting_line.wake_first()
         # Without the lock: `on_low=` is the user's, and may ask this budget.
         for account, kind in low:
-            self._tell_low(account, kind)
+            self._report_low(account, kind)
         for account, kind in closed:
             logger.warning(
                 "%s: %s were spent where %s had been reserved; no further calls start",
@@ -141,7 +139,7 @@ class Ledger:
                 RESERVABLE[kind].digits(hold.amounts[kind]),
             )
 
-    def _tell_low(self, account: Account, kind: int) -> None:
+    def _report_low(self, account: Account, kind: int) -> None:
         spent, limit = account.spent[kind], account.limits[kind] or 1
         share, most = spent / limit, in_words(kind, limit)
         logger.warning("%s: %.0f %% of its %s are spent", account.title, 100 * share, most)
@@ -158,16 +156,16 @@ class Ledger:
                 self._renew(accounts)
             # Counted, then refused: it was spent, whatever the limits are.
             start_seconds(accounts, now)
-            add_amounts(accounts, amounts)
+            add_committed(accounts, amounts)
             for account in accounts:
                 for kind in LIMIT_INDEXES:
                     account.spent[kind] += amounts[kind]
             for account in accounts:
                 refuse_if_closed(account, now)
                 for kind, limit in enumerate(account.limits):
-                    if limit is not None and amounts[kind] and account.used[kind] > limit:
+                    if limit is not None and amounts[kind] and account.committed[kind] > limit:
                         raise BudgetExceeded(
-                            f"{account.title}: {in_words(kind, account.used[kind])} of "
+                            f"{account.title}: {in_words(kind, account.committed[kind])} of "
                             f"{RESERVABLE[kind].digits(limit)} are spent or reserved, "
                             "with those of another process",
                             RESERVABLE[kind].name,
@@ -191,25 +189,25 @@ class Ledger:
         """Return what is spent, what is spent or reserved, and the overrun, at one moment."""
         self.refresh((account,))
         with self._lock:
-            return account.spent.copy(), account.used.copy(), account.overruns.copy()
+            return account.spent.copy(), account.committed.copy(), account.overruns.copy()
 
-    def remaining(self, accounts: Accounts) -> list[int | None]:
+    def remaining_amounts(self, accounts: Accounts) -> list[int | None]:
         """Return what may be reserved."""
         self.refresh(accounts)
         with self._lock:
-            return remaining(accounts)
+            return remaining_amounts(accounts)
 
     def load(
         self, account: Account, spent: list[int], seconds: float, overruns: list[int], period: str
     ) -> None:
         """Set what was spent."""
         with self._lock:
-            if account.used != account.spent:
+            if account.committed != account.spent:
                 raise DefinitionError(
                     f"{account.title} cannot take over a state while something is reserved: load "
                     "it before its first use, or once all that it pays for has ended"
                 )
-            account.used, account.spent = spent.copy(), spent.copy()
+            account.committed, account.spent = spent.copy(), spent.copy()
             account.overruns = overruns.copy()
             account.overrun_kind = next(
                 (k for k in LIMIT_INDEXES if overruns[k] and account.limits[k] is not None), None
@@ -231,7 +229,7 @@ class Hold:
     open: bool = True
     waiting_count: int = 0  # how many reservations inside of it wait in turn
 
-    def counted_in(self) -> tuple[Accounts, list[OtherPeriod]]:
+    def accounts_and_periods(self) -> tuple[Accounts, list[OtherPeriod]]:
         """Return the accounts in which it counts, and what they have aside of its period."""
         if self.terms is None:
             return self.accounts, []
@@ -280,9 +278,7 @@ class Reservation(_AmountAttributes):
         # Weak: a dropped reservation is never settled, so that nobody may wait for it.
         ledger.holds[id(hold)] = ref = weakref.ref(hold)
         # Never reset: it may end in another task. Those that have ended go at the next one.
-        CALLERS_RESERVATIONS.set(
-            (*(r for r in CALLERS_RESERVATIONS.get() if (each := r()) and each.open), ref)
-        )
+        CALLERS_HOLDS.set((*(r for r in CALLERS_HOLDS.get() if (each := r()) and each.open), ref))
 
     def __getattr__(self, name: str) -> Any:
         if (place := INDEX_BY_NAME.get(name)) is None:
@@ -337,7 +333,7 @@ class Reservation(_AmountAttributes):
 
 def callers_holds(ledger: Ledger) -> list[Hold]:
     """Return what this task and its callers have reserved of a ledger."""
-    holds = [ref() for ref in CALLERS_RESERVATIONS.get()]
+    holds = [ref() for ref in CALLERS_HOLDS.get()]
     return [each for each in holds if each and each.open and each.ledger is ledger]
 
 
@@ -357,7 +353,7 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
     hold.ledger.holds.pop(id(hold), None)
     closed: AccountKinds = []
     low: AccountKinds = []
-    accounts, other_periods = hold.counted_in() if hold.terms else (hold.accounts, [])
+    accounts, other_periods = hold.accounts_and_periods() if hold.terms else (hold.accounts, [])
     for kind in LIMIT_INDEXES:
         excess = spent[kind] - hold.amounts[kind]
         if not spent[kind] and not excess:
@@ -367,8 +363,8 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
                 other.counts[name][kind] += amount
         for account in accounts:
             account.spent[kind] += spent[kind]
-            account.used[kind] += excess
-            if account.gets_low(kind):
+            account.committed[kind] += excess
+            if account.becomes_low(kind):
                 low.append((account, kind))
             if excess > 0:
                 account.overruns[kind] += excess
@@ -380,7 +376,7 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
     return closed, low
 
 
-def _log_open(title: str, open_count: list[int]) -> None:
+def _warn_if_open(title: str, open_count: list[int]) -> None:
     if open_count[0] > 0:
         logger.warning(
             "%s: %d reservations were neither settled nor released", title, open_count[0]

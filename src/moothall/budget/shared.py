@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
@@ -71,12 +71,12 @@ class SharedLedger(Ledger):
     def __init__(
         self,
         title: str,
-        utc: Callable[[], float],
+        utc_now: Callable[[], float],
         store: AccountStore,
         now: Callable[[], float],
         release_dead: bool = False,
     ) -> None:
-        super().__init__(title, utc)
+        super().__init__(title, utc_now)
         self.has_periods = True  # another process may have stated one
         self._store = store
         self._release_dead = release_dead
@@ -99,21 +99,21 @@ class SharedLedger(Ledger):
         return account
 
     def change(
-        self, accounts: Accounts, work: Callable[[], T], undo: Callable[[], object] | None = None
+        self, accounts: Accounts, apply: Callable[[], T], undo: Callable[[], object] | None = None
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         results: list[T] = []
-        shared, was_ahead_of_clock = _shared(accounts), False
+        shared, was_ahead_of_clock = _shared_accounts(accounts), False
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             nonlocal was_ahead_of_clock
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                was_ahead_of_clock = self._take_over(accounts, shared, states)
-                before = [account.reserved() for account in shared]
-                results.append(work())
+                was_ahead_of_clock = self._load_stored(accounts, shared, states)
+                before = [account.reserved_amounts() for account in shared]
+                results.append(apply())
                 for account, reserved_before in zip(shared, before, strict=True):
-                    account.count_held(self._store.holder, reserved_before)
+                    account.count_for_process(self._store.holder, reserved_before)
                 return [account.state() for account in shared]
 
         try:
@@ -124,16 +124,16 @@ class SharedLedger(Ledger):
                 with self._lock:
                     undo()
             elif was_ahead_of_clock:
-                self._turn_back(shared)
+                self._store_renewal(shared)
             raise
         return results[0]
 
-    def _turn_back(self, shared: list[SharedAccount]) -> None:
+    def _store_renewal(self, shared: list[SharedAccount]) -> None:
         """Write that accounts have turned back to the present: else each day would be the first."""
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             with self._lock:
-                self._take_over(tuple(shared), shared, states)
+                self._load_stored(tuple(shared), shared, states)
                 return [account.state() for account in shared]
 
         self._store.change_accounts(_keys(shared), change)
@@ -144,12 +144,12 @@ class SharedLedger(Ledger):
 
     def refresh(self, accounts: Accounts) -> None:
         """Read the shared accounts."""
-        shared = _shared(accounts)
+        shared = _shared_accounts(accounts)
         states = self._store.accounts(_keys(shared)) if shared else []
         with self._lock:
-            ahead = self._take_over(accounts, shared, states)
-        if ahead:
-            self._turn_back(shared)
+            was_ahead_of_clock = self._load_stored(accounts, shared, states)
+        if was_ahead_of_clock:
+            self._store_renewal(shared)
 
     def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation. If the books cannot be written, it stays reserved in them."""
@@ -177,12 +177,12 @@ class SharedLedger(Ledger):
             )
         super().load(account, spent, seconds, overruns, period)
 
-    def _take_over(
+    def _load_stored(
         self, accounts: Accounts, shared: list[SharedAccount], states: list[dict[str, Any] | None]
     ) -> bool:
         """Take over states; return whether one was of a period that lies ahead of the clock."""
         for account, state in zip(shared, states, strict=True):
-            account.take_over(state, self._now())
+            account.load_stored(state, self._now())
         periods = [account.period for account in shared]
         self._renew(accounts)
         return any(previous > each.period for previous, each in zip(periods, shared, strict=True))
@@ -198,7 +198,7 @@ LIMIT_NAMES: Final = tuple(limit.name for limit in LIMITS)
 class SharedAccount(Account):
     """An account that stands in the books of a `SharedLedger`, by its key."""
 
-    start: dict[str, Any] | None = None  # when its seconds began, as the books have it
+    stored_start: dict[str, Any] | None = None  # when its seconds began, as the books have it
     reserved_by_process: dict[str, list[int]] = field(default_factory=dict)
     program_limits: tuple[Any, ...] = ()  # the limits that this process states
     # Those that a person set, instead.
@@ -213,24 +213,29 @@ class SharedAccount(Account):
         """Return the term of a period; that of a deleted account has ended, too."""
         return f"{self.generation}/{period}"
 
-    def reserved(self) -> list[int]:
+    def reserved_amounts(self) -> list[int]:
         """Return what is reserved, by all processes."""
-        return [had - spent for had, spent in zip(self.used, self.spent, strict=True)]
+        return [total - spent for total, spent in zip(self.committed, self.spent, strict=True)]
 
-    def count_held(self, holder: Callable[[], str], reserved_before: list[int]) -> None:
+    def count_for_process(self, holder: Callable[[], str], reserved_before: list[int]) -> None:
         """Count for this process what is reserved more, or less, than before."""
-        added = [now - had for now, had in zip(self.reserved(), reserved_before, strict=True)]
+        added = [
+            now - before
+            for now, before in zip(self.reserved_amounts(), reserved_before, strict=True)
+        ]
         if not any(added):
             return
         name = holder()
-        mine = [
-            had + each
-            for had, each in zip(self.reserved_by_process.pop(name, NO_AMOUNTS), added, strict=True)
+        process_amounts = [
+            before + more
+            for before, more in zip(
+                self.reserved_by_process.pop(name, NO_AMOUNTS), added, strict=True
+            )
         ]
-        if any(mine):
-            self.reserved_by_process[name] = mine
+        if any(process_amounts):
+            self.reserved_by_process[name] = process_amounts
 
-    def take_over(self, state: dict[str, Any] | None, now: float) -> None:
+    def load_stored(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
         if state is None:  # it was never used, or a person has deleted it
             state = {name: [*NO_AMOUNTS] for name in COUNTS}
@@ -257,13 +262,13 @@ class SharedAccount(Account):
                 start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
                 since = now - seconds_since(start)
                 # As by a reset.
-                is_restarted = self.start is None or self.start["at"] != start["at"]
+                is_restarted = self.stored_start is None or self.stored_start["at"] != start["at"]
                 self.started_at = (
                     since
                     if is_restarted or self.started_at is None
                     else min(since, self.started_at)
                 )
-            self.start = start
+            self.stored_start = start
             self.generation = str(state.get("made", ""))
             reserved_by_process = state.get("held", {}).items()
             self.reserved_by_process = {
@@ -283,24 +288,24 @@ class SharedAccount(Account):
     def renew(self, now: float) -> None:
         """Begin anew if its period has passed."""
         Account.renew(self, now)
-        if self.reserved_by_process and not any(self.used):
+        if self.reserved_by_process and not any(self.committed):
             self.reserved_by_process = {}
         if self.started_at is None:
-            self.start = None
+            self.stored_start = None
 
     def state(self) -> dict[str, Any]:
         """Return the state for the books."""
         if self.started_at is None:
-            self.start = None  # it rests
-        elif self.start is not None:
-            self.start = {**self.start, "passed": seconds_since(self.start)}
+            self.stored_start = None  # it rests
+        elif self.stored_start is not None:
+            self.stored_start = {**self.stored_start, "passed": seconds_since(self.stored_start)}
         else:
             boot, since = _since_boot()
-            self.start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
+            self.stored_start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {
             name: getattr(self, attribute) for name, attribute in COUNTS.items()
         }
-        state |= {"fault": self.overrun_kind, "begun": self.start}
+        state |= {"fault": self.overrun_kind, "begun": self.stored_start}
         state["stated"] = dict(zip(LIMIT_NAMES, self.program_limits, strict=True))
         if self.earlier_seconds:
             state["before"] = self.earlier_seconds
@@ -317,7 +322,7 @@ class SharedAccount(Account):
         if self.period:
             state |= {"period": self.period, "last": self.last_used_at}
         if self.other_period is not None:
-            state["aside"] = asdict(self.other_period)
+            state["aside"] = self.other_period.to_json()
         return state
 
 
@@ -338,7 +343,7 @@ def _counts(name: str, counts: list[int]) -> list[int]:
     return [*counts, *NO_AMOUNTS[len(counts) :]]
 
 
-def _shared(accounts: Accounts) -> list[SharedAccount]:
+def _shared_accounts(accounts: Accounts) -> list[SharedAccount]:
     return [account for account in accounts if isinstance(account, SharedAccount)]
 
 
@@ -361,12 +366,12 @@ def seconds_since(start: dict[str, Any]) -> float:
 
 def _since_boot() -> tuple[str, float]:
     """Return the id of the machine's boot (empty: unknown), and seconds since, with sleep."""
-    boot = _boot()
+    boot = _boot_id()
     return boot, time.clock_gettime(time.CLOCK_BOOTTIME) if boot else 0.0
 
 
 @cache
-def _boot() -> str:
+def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -48,12 +48,14 @@ def stored_budget(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredB
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
     limits = state.get("stated", {}) | account.overrides
-    seconds = account.earlier_seconds + (seconds_since(account.start) if account.start else 0.0)
+    seconds = account.earlier_seconds + (
+        seconds_since(account.stored_start) if account.stored_start else 0.0
+    )
     return StoredBudget(
         name_of(key),
         left_of([limits.get(name) for name in LIMIT_NAMES]),
         spent_of(account.spent, seconds),
-        spent_of(account.reserved()),
+        spent_of(account.reserved_amounts()),
         spent_of(_reserved_by_dead(account, is_alive)),
         spent_of(account.overruns),
         account.period,
@@ -65,20 +67,20 @@ def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str,
     """Return the state of a budget of which nothing is spent; what is reserved stays so."""
     account = _account(key, state)
     account = _without_dead(account, is_alive)
-    account.used, account.spent = account.reserved(), [0 for _ in LIMIT_INDEXES]
+    account.committed, account.spent = account.reserved_amounts(), [0 for _ in LIMIT_INDEXES]
     account.overruns, account.overrun_kind, account.low_kinds = [0 for _ in LIMIT_INDEXES], None, 0
-    account.start, account.started_at, account.earlier_seconds = None, None, 0.0
+    account.stored_start, account.started_at, account.earlier_seconds = None, None, 0.0
     if account.other_period is not None:
         account.other_period = account.other_period.keep_reserved()
-    return _state(account, state)
+    return _stored_state(account, state)
 
 
 def released_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     """Return the state of a budget without what dead processes had reserved."""
-    return _state(_without_dead(_account(key, state), is_alive), state)
+    return _stored_state(_without_dead(_account(key, state), is_alive), state)
 
 
-def limited_state(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+def state_with_limits(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a budget with other limits; None leaves one to the programs again."""
     account = _account(key, state)
     kinds, seconds = checked_limits(limits)
@@ -88,23 +90,23 @@ def limited_state(key: str, state: dict[str, Any], limits: dict[str, Any]) -> di
         if limits[name] is not None:
             account.overrides[name] = new_limits[name] or 0
     account.low_kinds = 0  # by the new limits, it may get low again
-    return _state(account, state)
+    return _stored_state(account, state)
 
 
 def _account(key: str, state: dict[str, Any]) -> SharedAccount:
     account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(LIMIT_INDEXES), key=key)
-    account.take_over(state, 0.0)
+    account.load_stored(state, 0.0)
     return account
 
 
-def _state(account: SharedAccount, old_state: dict[str, Any]) -> dict[str, Any]:
+def _stored_state(account: SharedAccount, old_state: dict[str, Any]) -> dict[str, Any]:
     program_entries = {name: old_state[name] for name in ("stated", "per") if name in old_state}
     return account.state() | program_entries
 
 
 def _reserved_by_dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
     # Also what nobody is known to hold: an older moothall did not note the holder.
-    dead_amounts = account.reserved()
+    dead_amounts = account.reserved_amounts()
     for holder, amounts in account.reserved_by_process.items():
         if is_alive(holder):
             dead_amounts = [a - b for a, b in zip(dead_amounts, amounts, strict=True)]
@@ -113,7 +115,7 @@ def _reserved_by_dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
 
 def _without_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
     dead_amounts = _reserved_by_dead(account, is_alive)
-    account.used = [a - b for a, b in zip(account.used, dead_amounts, strict=True)]
+    account.committed = [a - b for a, b in zip(account.committed, dead_amounts, strict=True)]
     account.reserved_by_process = {
         name: amounts for name, amounts in account.reserved_by_process.items() if is_alive(name)
     }

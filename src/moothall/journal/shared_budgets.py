@@ -13,10 +13,10 @@ from moothall.budget.limits import Spent
 from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES
 from moothall.budget.stored_budget import (
     StoredBudget,
-    limited_state,
     name_of,
     released_state,
     reset_state,
+    state_with_limits,
     stored_budget,
 )
 from moothall.foundation.database import BUDGETS, Database
@@ -152,7 +152,7 @@ class SharedBudgets:
             raise ConfigError(
                 f"limit: there is no limit {min(unknown)!r}; there are {', '.join(LIMIT_NAMES)}"
             )
-        return self._change(name, partial(limited_state, limits=limits))
+        return self._change(name, partial(state_with_limits, limits=limits))
 
     def delete(self, name: str) -> None:
         """Delete a shared budget, such as that of a person; its next use begins a new one.

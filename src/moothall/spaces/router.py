@@ -14,7 +14,7 @@ from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, is_one_agent
 from moothall.agents.agent import CURRENT
 from moothall.agents.caller_context import CallerContext
-from moothall.budget.reservation import CALLERS_RESERVATIONS
+from moothall.budget.reservation import CALLERS_HOLDS
 from moothall.foundation.errors import (
     AgentNotFound,
     HopLimitExceeded,
@@ -108,7 +108,7 @@ class Router(Outcomes):
             delivery.caller_context = caller_context
         if (on_event := CallerContext.listener.get()) is not None:
             delivery.on_event = on_event
-        if refs := CALLERS_RESERVATIONS.get():
+        if refs := CALLERS_HOLDS.get():
             delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
             # What its agent has sent from threads comes first: its messages keep their order.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moothall.agents.agent import CURRENT
-from moothall.budget.reservation import CALLERS_RESERVATIONS
+from moothall.budget.reservation import CALLERS_HOLDS
 from moothall.foundation.threads import DATA, awaited
 from moothall.spaces.delivery import Delivery
 
@@ -158,7 +158,7 @@ class TaskPool:
         worker.delivery = delivery
         delivery.worker = worker
         if delivery.reservations:
-            worker.run(CALLERS_RESERVATIONS.set, delivery.reservations)
+            worker.run(CALLERS_HOLDS.set, delivery.reservations)
         worker.task = self.loop.create_task(self._work(worker), context=worker.context)
         self._workers.add(worker)
 

@@ -465,7 +465,7 @@ class Record(ReadRecord[S]):
         if answers and callable(skip):
             skip(answers)
         # A budget made for this reply is new; the one that it is part of may be charged already.
-        for account, alone in () if budget is None else budget.accounts_alone():
+        for account, alone in () if budget is None else budget.single_account_budgets():
             before = self.known_count(account, "entries")
             if before < len(entries):
                 self._set_known(account, len(entries))  # counted, even if the charge is refused

@@ -101,9 +101,9 @@ class WaitingLine:
                 # A new future before each look: who wakes it during the look is not missed.
                 with self._lock:
                     woken = self._woken[place] = loop.create_future()
-                    first = self._first() is woken
+                    is_first_in_line = self._first() is woken
                 # Without the lock: it may write to a journal, and other loops would stand still.
-                result, seconds = look(first)
+                result, seconds = look(is_first_in_line)
                 if result is not None:
                     return result
                 if seconds is None:

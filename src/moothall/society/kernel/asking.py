@@ -132,7 +132,7 @@ class CitizenModelCalls:
         """Charge the budgets, once each, with what another process has spent on a run."""
         entries, accounts = record.entries(), {}
         models = {id(model): model} if model is not None else {}
-        alone = {} if self.budget is None else dict(self.budget.accounts_alone())
+        alone = {} if self.budget is None else dict(self.budget.single_account_budgets())
         shared = set(alone)
         citizen_by_key = {
             entry.data["key"]: entry.data["about"].get("citizen")

@@ -267,7 +267,7 @@ def new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> li
         return []
     calls = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
     new_budgets = list[Any]()
-    for account, alone in own.accounts_alone():
+    for account, alone in own.single_account_budgets():
         if not any(map(account.is_same, budget.accounts)):
             if not any(_RESTORED.get(account, each) for each in calls):
                 new_budgets.append(alone)
