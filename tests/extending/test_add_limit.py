@@ -21,8 +21,8 @@ ADDED = (
         '    Limit("actions", "actions"),\n',
         '    Limit("pages", "pages", measured=True, option_help="pages."),\n',
     ),
-    ("    actions: W\n", "    pages: W\n"),
-    ("    actions: W = _NONE\n", "    pages: W = _NONE\n"),
+    ("    actions: WholeT\n", "    pages: WholeT\n"),
+    ("    actions: WholeT = _UNSET\n", "    pages: WholeT = _UNSET\n"),
     ("    max_seconds: float | None = None\n", "    max_pages: int | None = None\n"),
 )
 SPENT_BY_CALLS = {
