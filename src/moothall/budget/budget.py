@@ -97,7 +97,7 @@ class Budget:
         **limits: Unpack[Limits],
     ) -> None:
         counted, seconds = _checked_limits(Budget, limits, per)
-        title = _title_of(name, "the budget")
+        title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise ConfigError(
                 f"Budget: prices= must be Prices({{name: Price(…)}}), got {excerpt(prices)}"
@@ -154,9 +154,7 @@ class Budget:
         counted, seconds = _checked_limits(Budget.child, limits, per)
         parent = self.accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
-        title = _title_of(
-            name, parent if parent.startswith("a part of ") else f"a part of {parent}"
-        )
+        title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
         account = Account(title, counted, seconds, per=per)
         account = self._ledger.open_account(account, self.accounts[0], name)
         return self._with_accounts((account, *self.accounts), name)
@@ -393,7 +391,7 @@ def _checked_limits(
     return checked_limits(limits)
 
 
-def _title_of(name: Any, unnamed: str) -> str:
+def _title(name: Any, unnamed: str) -> str:
     if name is None:
         return unnamed
     if not isinstance(name, str) or not name or not name.isprintable():
