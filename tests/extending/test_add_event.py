@@ -57,62 +57,7 @@ async def at_ag_ui():
 
 asyncio.run(at_ag_ui())
 """
-WARNINGS = {
-    "agents/replies/events.py": (
-        (
-            '        return f"{self.agent}: {self.action}: {self.text}"\n',
-            """
-
-@dataclass(slots=True)
-class CallWarning(CallProgress):
-    kind: ClassVar[Any] = "call_warning"
-    is_kept: ClassVar[bool] = True
-""",
-        ),
-        ("    | CallProgress\n", "    | CallWarning\n"),
-    ),
-    "agents/context.py": (
-        (
-            '        self._tell("call_progress", text)\n',
-            """
-    def warn(self, text):
-        self._tell("call_warning", text)
-""",
-        ),
-    ),
-}
-WARNS = """
-import asyncio
-from moothall import Context, Journal, ReActAgent, ScriptedModel
-from moothall.agents import recorded_events
-
-def look(context: Context) -> str:
-    \"\"\"Look.\"\"\"
-    context.progress("half")
-    context.warn("the index is a day old")
-    return "seen"
-
-async def lines(journal):
-    model = ScriptedModel([{"name": "look"}, "Seen."])
-    agent = ReActAgent("a", model, actions=[look], journal=journal)
-    async with agent.stream("go", run_id="R") as events:
-        return [(each.line, each.past) async for each in events if each.kind.startswith("call_")]
-
-with Journal("runs.db") as journal:
-    first = asyncio.run(lines(journal))
-    warning = "· look: the index is a day old"
-    assert [line for line, _ in first][1:3] == ["· look: half", warning], first
-    kept = [e.kind for e in recorded_events(journal.entries("R")) if e.kind.startswith("call_")]
-    assert kept == ["call_started", "call_warning", "call_ended"], kept
-"""
 
 
 def test_event_added_in_two_files_is_shown_by_terminals_and_doors(added: Added) -> None:
     added({"agents/replies/events.py": EVENT, "agents/loop/run.py": TOLD})("-c", USES)
-
-
-def test_event_added_in_two_files_is_streamed_kept_replayed_and_shown(added: Added) -> None:
-    run = added(WARNINGS)
-    run("-c", WARNS)
-    shown = run("-m", "moothall", "runs", "R", "--journal", "runs.db")
-    assert 'tool result: look: "seen" (the index is a day old)' in shown

@@ -99,9 +99,8 @@ def _researched(key: str, result: dict[str, Any]) -> str:
 
 
 def _tool_result(action: str, result: Any) -> str:
-    came = events = ""
+    came = ""
     if isinstance(result, dict) and isinstance(result.get("result"), dict):
-        events = "".join(f" ({text})" for _, text in result.get("events", ()))
         came = _outside_note(result)
         if sources := origins_in(result)[1]:
             came = f" (from outside: {', '.join(sources)}){came}"
@@ -111,13 +110,13 @@ def _tool_result(action: str, result: Any) -> str:
                 f"tool call refused{_outside_note(result)}: {call_line(action, result.get('args'))}"
             )
         if outcome.get("error") is not None:
-            return f"tool error: {action}{came}: {_text(outcome['error'])}{events}"
+            return f"tool error: {action}{came}: {_text(outcome['error'])}"
         result = outcome.get("result")
         if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
             resources = [each.get("description") or each["url"] for each in result["resources"]]
             names = "; ".join(map(str, resources))
             return f"tool result: {action}{came}: {counted(len(resources), 'resource')}: {names}"
-    return f"tool result: {action}{came}: {escaped_json(result)}{events}"
+    return f"tool result: {action}{came}: {escaped_json(result)}"
 
 
 def _answer(key: str, answer: Any) -> str:

@@ -23,7 +23,6 @@ from moothall.actions.acting import ReadValue
 from moothall.actions.capability import without_parameter
 from moothall.actions.provenance import Origins, origins_of
 from moothall.actions.repairing import repaired
-from moothall.agents.replies.events import EVENT_KINDS
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
@@ -150,7 +149,6 @@ class ToolCall:
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     waits: Stop | None = None  # what ends the reply, if it waits in the journal
     watched: Callable[[str, str], None] | None = None  # told its events, while it is executed
-    events: tuple[tuple[str, str], ...] = ()  # those that are kept: each its kind and text
 
     @staticmethod
     def safe_names(names: Iterable[str]) -> dict[str, str]:
@@ -179,8 +177,6 @@ class ToolCall:
 
     def tell(self, kind: str, text: str) -> None:
         """Tell an event of it, by its kind, unless it has ended or nobody listens."""
-        if EVENT_KINDS[kind].is_kept:
-            self.events += ((kind, text),)
         if self.watched is not None:
             self.watched(kind, text)
 

@@ -11,7 +11,7 @@ from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of, with_marks
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.call_results import error_of
-from moothall.agents.replies.events import EVENT_KINDS, CallEnded, CallStarted, MessageAdded
+from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
 from moothall.agents.replies.read_record import OFFSETS, ReadRecord
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
@@ -281,8 +281,6 @@ def call_events(
         yield CallStarted, *common, checked_args, origins_of(data.get("origins"))
         started[key] = details["id"]
     if is_over:
-        for kind, text in data["result"].get("events", ()):
-            yield EVENT_KINDS[kind], *common, text
         result = data["result"]["result"]
         yield CallEnded, *common, result, error_of(result)
 

@@ -261,8 +261,6 @@ class LoopActionStep:
         data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
         if call.was is not None:
             data["was"] = call.was
-        if call.events:
-            data["events"] = as_json(call.events)
         if provenance := call.provenance(sources_of_result(call, texts, result)):
             data["provenance"] = as_json(provenance)
         return data if self.refused is None else {**data, "refused": True}

@@ -31,8 +31,6 @@ class ReplyEvent:
     kind: ClassVar[str]
     reader_first: ClassVar[bool] = False
     """Whether the agent goes on only once the reader has seen it."""
-    is_kept: ClassVar[bool] = False
-    """Whether a journal keeps what an action says by it, beside the call's result."""
     agent: str
     past: bool = field(default=False, kw_only=True)
     run_id: str | None = field(default=None, kw_only=True)
