@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from moothall import CallEnded, CallProgress, CallStarted
-from moothall.build import json_text, with_sources
+from moothall.build import json_text, shorten, with_sources
 from moothall.serving.a2a.wire import as_block
 from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
@@ -248,8 +248,11 @@ def is_version_1(body: dict[str, Any]) -> bool:
 def messages_of(items: Any) -> list[dict[str, Any]]:
     """Return messages in the form of chat completions, without those that models do not get."""
     messages: list[dict[str, Any]] = []
-    for each in items:
-        if not isinstance(each, dict) or each.get("role") in ("activity", "reasoning"):
+    for number, each in enumerate(items):
+        if not isinstance(each, dict):
+            text = f"messages[{number}] must be an object, got {shorten(json_text(each), 80)}"
+            raise BadRequest(text, f"messages[{number}]")
+        if each.get("role") in ("activity", "reasoning"):
             continue
         message = {**each}
         if "toolCallId" in message:
