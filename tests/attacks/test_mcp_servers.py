@@ -304,15 +304,15 @@ def test_mcp_nothing_of_a_changed_definition_reaches_a_model(
 def test_mcp_names_of_resources_and_prompts_are_locked_too(tmp_path: Path) -> None:
     from moothall.serving.mcp.listing import ServerOffer
     from moothall.serving.mcp.lock import DefinitionLock
-    from moothall.serving.mcp.tools import Actions
+    from moothall.serving.mcp.tools import ServerActions
 
     path = tmp_path / "mcp.lock"
 
     def actions(resources: tuple[str, ...], prompts: dict[str, tuple[str, ...]]) -> Any:
         offered = ServerOffer(resources=resources, prompts=prompts)
         lock = DefinitionLock(path)
-        made = Actions("odd", offered, None, lambda name: ACCESS_PERMITTED, (), lock)  # type: ignore[arg-type]
-        return made, lambda: lock.accept("odd", offered.locked)
+        made = ServerActions("odd", offered, None, lambda name: ACCESS_PERMITTED, (), lock)  # type: ignore[arg-type]
+        return made, lambda: lock.accept("odd", offered.lock_entries)
 
     first, accept = actions(("file:///a",), {"greet": ("name",)})
     assert {each.access_policy for each in first.tools.values()} == {"requested"}

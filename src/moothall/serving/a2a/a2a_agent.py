@@ -126,16 +126,16 @@ class A2AAgent(ConversationalAgent):
         self._timeout_s = float(timeout_s)
         hosts = AllowedHosts(allow_hosts, f"{label}: allow_hosts=")
         self._server = Server(label, self.url, headers, self._timeout_s, hosts)
-        self._counted = [0, 0]  # replies, and how many of them failed
+        self._reply_counts = [0, 0]  # replies, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed
 
     def door_row(self) -> dict[str, Any]:
         """Return what it is connected to, for a page."""
         parts = urlsplit(self.url)
         where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        calls, failed = self._counted
-        about = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
-        return {**about, "last_fault": self._fault}
+        calls, failed = self._reply_counts
+        program = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+        return {**program, "last_fault": self._fault}
 
     @action(guard=(), addresses=("content",))
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -181,19 +181,19 @@ class A2AAgent(ConversationalAgent):
         conversation = _conversation_of(request.state)
         messages = [*conversation.observed, *request.state.take_texts()]
         conversation.observed.clear()
-        self._counted[0] += 1
+        self._reply_counts[0] += 1
         try:
             return await self._exchange_until_read(request, conversation, messages)
         except BaseException as error:  # what the server has not is sent with the next request
             conversation.observed = deque((*messages, *conversation.observed), _MOST_OBSERVED)
-            self._counted[1] += 1
+            self._reply_counts[1] += 1
             self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
             raise
 
     async def _exchange_until_read(
         self, request: ReplyRequest, conversation: _RemoteConversation, new_messages: list[str]
     ) -> Reply:
-        parts = [*map(text_part, new_messages), *_parts_of(request.content)]
+        parts = [*map(text_part, new_messages), *_message_parts(request.content)]
         value, fault, task = None, "", RemoteTask()
         for _ in ("first", "again"):
             task = RemoteTask()
@@ -301,17 +301,17 @@ class A2AAgent(ConversationalAgent):
                     raise
         if not streams:
             options["returnImmediately"] = True
-            self._take(request, task, await self._server.call("SendMessage", params))
+            self._apply_update(request, task, await self._server.call("SendMessage", params))
         pause_s = _FIRST_PAUSE_S
         while not task.is_at_rest:
             if not task.id:
                 raise ModelError(f"agent {self.id!r}: the server told of no task")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            self._take(request, task, {"task": await self._server.get_task(task.id)})
+            self._apply_update(request, task, {"task": await self._server.get_task(task.id)})
         if task.is_empty:  # some servers stream states alone
             with suppress(ModelError):
-                self._take(request, task, {"task": await self._server.get_task(task.id)})
+                self._apply_update(request, task, {"task": await self._server.get_task(task.id)})
 
     async def _take_stream(
         self, request: ReplyRequest, params: dict[str, Any], task: RemoteTask
@@ -322,14 +322,14 @@ class A2AAgent(ConversationalAgent):
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as limit, aclosing(updates) as following:  # type: ignore[type-var]
                 async for update in following:
-                    self._take(request, task, update)
+                    self._apply_update(request, task, update)
                     # Some servers keep the stream open, and some tell the artifacts afterwards.
                     is_at_rest = task.is_at_rest and task.message is None
                     limit.reschedule(loop.time() + _REST_S if is_at_rest else None)
 
-    def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
+    def _apply_update(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:
-            added = task.take(update)
+            added = task.apply_update(update)
         except ModelError as error:
             raise ModelError(f"agent {self.id!r}: {error}") from None
         if added and request.emit is not None:
@@ -392,5 +392,5 @@ def _conversation_of(thread: Thread) -> _RemoteConversation:
     return conversation
 
 
-def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _message_parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [text_part(content)] if isinstance(content, str) else list(map(as_part, content))

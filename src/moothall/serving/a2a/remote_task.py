@@ -86,7 +86,7 @@ class RemoteTask:
         paused = not self.artifacts or self.state in PAUSED  # it asks beside what there is so far
         return [*self.artifacts.values(), *([self.status_parts] if paused else [])]
 
-    def take(self, update: Any) -> str:
+    def apply_update(self, update: Any) -> str:
         """Take an update; return the text that it adds, if the text before it stays as it was.
 
         Raises:
@@ -102,7 +102,7 @@ class RemoteTask:
         if (message := update.get("message")) is not None:
             self._identify(message, "taskId")
             self._is_disjoint = self._is_disjoint or self.message is not None
-            self.message = _parts(message)
+            self.message = _checked_parts(message)
             return self._added_text("", _text_of(self.message, "\n\n"))
         if (status := update.get("statusUpdate")) is not None:
             self._identify(status, "taskId")
@@ -137,11 +137,13 @@ class RemoteTask:
         if not isinstance(status, dict) or status.get("state") not in STATES:
             raise _nonsense(status)
         self.state = status["state"]
-        self.status_parts = [] if status.get("message") is None else _parts(status["message"])
+        self.status_parts = (
+            [] if status.get("message") is None else _checked_parts(status["message"])
+        )
 
     def _take_artifact(self, artifact: Any, append: bool) -> str:
         """Take an artifact, or a piece of one; the work is that of its own parts, not of all."""
-        parts = _parts(artifact)
+        parts = _checked_parts(artifact)
         id = artifact.get("artifactId", "")
         if not isinstance(id, str):
             raise _nonsense(artifact)
@@ -173,7 +175,7 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _parts(value: Any) -> list[dict[str, Any]]:
+def _checked_parts(value: Any) -> list[dict[str, Any]]:
     """Return the parts of a message or artifact, checked."""
     if not isinstance(value, dict):
         raise _nonsense(value)

@@ -150,7 +150,7 @@ def _validator(method: str) -> SchemaValidator:
 def check_params(method: str, params: Any) -> dict[str, Any]:
     """Return the parameters of a method, or refuse them."""
     try:
-        params = _plain(params)
+        params = _normalized_json(params)
     except RecursionError:
         raise A2AFault("INVALID_PARAMS", "params is nested too deep") from None
     wrong = _validator(method).wrong(params)
@@ -161,13 +161,13 @@ def check_params(method: str, params: Any) -> dict[str, Any]:
     return checked
 
 
-def _plain(value: Any, name: str = "") -> Any:
+def _normalized_json(value: Any, name: str = "") -> Any:
     """Return protobuf's JSON in one form: camelCase, no null, and 1.0 as 1 in whole numbers."""
     if isinstance(value, list):
-        return [_plain(each, name) for each in value]
+        return [_normalized_json(each, name) for each in value]
     if isinstance(value, dict):
         return {
-            _camel(key): item if key in _FREE_FORM else _plain(item, _camel(key))
+            _camel(key): item if key in _FREE_FORM else _normalized_json(item, _camel(key))
             for key, item in value.items()
             if item is not None or key == "data"
         }
@@ -219,7 +219,7 @@ def _block_of(part: dict[str, Any]) -> dict[str, Any]:
                 "INVALID_PARAMS", "the url of a file must begin with https:// or http://"
             )
         if media and not media.startswith(_FILE_MEDIA):
-            raise _unsupported(media)
+            raise _unsupported_media(media)
         return as_block({**part, "mediaType": media}) or {}
     try:
         raw = part["raw"].translate(_URL_SAFE).rstrip("=")
@@ -232,11 +232,11 @@ def _block_of(part: dict[str, Any]) -> dict[str, Any]:
             "INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8"
         ) from None
     if not media.startswith(_FILE_MEDIA):
-        raise _unsupported(media)
+        raise _unsupported_media(media)
     return as_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
 
 
-def _unsupported(media: str) -> A2AFault:
+def _unsupported_media(media: str) -> A2AFault:
     *most, last = [each.plural for each in BLOCKS.values()]
     takes = f"texts, JSON, {', '.join(most)} and {last}"
     return A2AFault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")

@@ -29,7 +29,12 @@ from moothall.serving.company.health_routes import routes
 from moothall.serving.company.metrics import Metrics
 from moothall.serving.company.probe import LIVES_S, Probe, keep_watchdog, notify
 from moothall.serving.company.program import CompanyProgram
-from moothall.serving.company.scheduled_call import REPLY, Calling, ScheduledCall, warn_of_calls
+from moothall.serving.company.scheduled_call import (
+    REPLY_SUFFIX,
+    ScheduleCaller,
+    ScheduledCall,
+    warn_of_invalid_calls,
+)
 from moothall.serving.company.scheduler import Scheduler
 from moothall.serving.company.settings import CompanyAgentSettings, Settings, read_settings
 from moothall.serving.company.supervisor import Supervised, Supervisor
@@ -88,7 +93,7 @@ class Company:
         self._space = CompanySpace(settings, folder, self._lost_too_long)
         self.space: Any = self._space.space
         self._supervisor = Supervisor(
-            settings.restart.filled_from(Supervisor().restart), changed=self._part_changed
+            settings.restart.with_defaults_of(Supervisor().restart), changed=self._part_changed
         )
         self._probe = Probe(self._space)
         self._metrics = Metrics(self._supervisor, self._space, self._probe)
@@ -144,7 +149,7 @@ class Company:
 
     def health(self) -> dict[str, Any]:
         """Return what `GET /health` says: live, ready, each agent, the broker, the schedules."""
-        parts = self._parts()
+        parts = self._supervised_parts()
         all_run = len(parts) == len(self.settings.agents) and all(
             each.state == "running" for each in parts.values()
         )
@@ -204,7 +209,7 @@ class Company:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._agents_changed = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
@@ -213,7 +218,7 @@ class Company:
             self._start()
             await self._all_started()
             self._refuse([*self._program.faults.values()])
-            warn_of_calls(self._calls.values(), self._agents)
+            warn_of_invalid_calls(self._calls.values(), self._agents)
             if self._server is not None:
                 self._server.start()
             self._task(keep_watchdog(self._probe))
@@ -236,14 +241,14 @@ class Company:
             raise ConfigError("\n".join(f"{self.name}: {each}" for each in faults))
 
     def _start(self) -> None:
-        self.space.on_removed = self._on_left
+        self.space.on_removed = self._on_agent_left
         self.space.meter(self._metrics.count_request)
         for name, agent_settings in self.settings.agents.items():
             self._task(self._keep(name, agent_settings))
         if self._space.journal is not None and self._calls:
-            calling = Calling(self._agents, self._space, self.settings.schedules)
+            calling = ScheduleCaller(self._agents, self._space, self.settings.schedules)
             self._scheduler = Scheduler(
-                self._space.journal, calling.make, calling.repeats, self._metrics.fired
+                self._space.journal, calling.make, calling.repeats, self._metrics.count_firing
             )
             self._task(self._keep_up(self._scheduler))
         if self._space.journal is not None:
@@ -265,12 +270,12 @@ class Company:
         """Wait until each agent runs, stands by or has died once."""
         while True:
             # Before the parts are read: a change in between sets it again.
-            self._changed.clear()
-            parts = self._parts()
+            self._agents_changed.clear()
+            parts = self._supervised_parts()
             started = [each for each in parts.values() if each.state != "starting" or each.deaths]
             if len(started) == len(self.settings.agents) or self._stopping.is_set():
                 return
-            await self._changed.wait()
+            await self._agents_changed.wait()
 
     def _bind(self) -> None:
         """Take the address of the doors, `/health` and `/metrics`; they are served later."""
@@ -313,7 +318,7 @@ class Company:
         if self._server is not None:
             self._server.stop()
         # A resumption is shielded from the cancellation below: it would begin its next run.
-        for agent in self._recorded():
+        for agent in self._agents_with_runs():
             agent.is_ending = True
         for task in self._tasks:
             task.cancel()
@@ -338,26 +343,26 @@ class Company:
 
     def _leave(self, leave: bool = True) -> None:
         """Have the runs that are cancelled from now on go on at the next start."""
-        for journal in (self._space.journal, *(each.journal for each in self._recorded())):
+        for journal in (self._space.journal, *(each.journal for each in self._agents_with_runs())):
             if journal is not None:
                 journal.leave_runs(leave=leave)
 
-    def _recorded(self) -> list[Any]:
+    def _agents_with_runs(self) -> list[Any]:
         """Return the agents with runs in a journal, and those that they ask."""
         resuming = [each for agent in self._agents.values() for each in who_resumes(agent)]
         return [each for agent in resuming for each in agent.resuming.agents()]
 
     # -- agents ------------------------------------------------------------------------------------
 
-    def _parts(self) -> dict[str, Supervised]:
+    def _supervised_parts(self) -> dict[str, Supervised]:
         return self._supervisor.parts
 
     def _part_changed(self, _: Supervised) -> None:
-        self._changed.set()
+        self._agents_changed.set()
 
     async def _keep(self, name: str, agent_settings: CompanyAgentSettings) -> None:
         """Supervise one agent until it is given up."""
-        rule = agent_settings.restart.filled_from(self._supervisor.restart)
+        rule = agent_settings.restart.with_defaults_of(self._supervisor.restart)
         try:
             await self._supervisor.keep(
                 name, partial(self._live, name, agent_settings), restart=rule
@@ -417,7 +422,7 @@ class Company:
             return
         await mailbox.carry(partial(call_user, background))
 
-    def _on_left(self, agent: Agent) -> None:
+    def _on_agent_left(self, agent: Agent) -> None:
         """Wake the supervisor of an agent that has left; called on the space's loop."""
         name = str(agent.id)
         # One that was replaced may leave late: its successor lives.
@@ -432,7 +437,7 @@ class Company:
         if self._served is not None:
             self._served.give_up(name)
         await self._space.report_given_up(name, str(error))
-        await self._program.call_hook("on_given_up", self._parts()[name])
+        await self._program.call_hook("on_given_up", self._supervised_parts()[name])
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
@@ -533,9 +538,9 @@ class Company:
     async def _went_on(self, resumed: Any) -> None:
         run_id = resumed.run.id
         logger.info("run %r goes on: %s", run_id, resumed.outcome)
-        if run_id.endswith(REPLY) and self._scheduler is not None:
+        if run_id.endswith(REPLY_SUFFIX) and self._scheduler is not None:
             try:
-                await self._scheduler.finish(self._calls, run_id.removesuffix(REPLY))
+                await self._scheduler.finish(self._calls, run_id.removesuffix(REPLY_SUFFIX))
             except MoothallError as error:
                 logger.error("the firing of run %r does not go on: %s", run_id, error)
 
@@ -546,10 +551,12 @@ class Company:
     async def _keep_up(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""
         await self._all_started()
-        while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
+        while any(
+            self._supervised_parts()[each.to].state == "standby" for each in self._calls.values()
+        ):
             # Nothing is awaited between the look and this, so no change is lost.
-            self._changed.clear()
-            await self._changed.wait()
+            self._agents_changed.clear()
+            await self._agents_changed.wait()
         async with asyncio.TaskGroup() as group:
             for call in self._calls.values():
                 group.create_task(self._fire_at_times(scheduler, call))

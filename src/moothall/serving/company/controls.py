@@ -18,7 +18,7 @@ from moothall.serving.company.scheduler import (
     LOOKED_AT,
     WANTED_BY,
     Fired,
-    fired_at,
+    firing_time,
     pause_of,
     paused_id,
 )
@@ -48,7 +48,7 @@ class ScheduleControl:
         """Return the run of the firing with the latest time; None if there was none."""
         # Not the last begun or changed: an old one may be made up for, or decided.
         runs = self.journal.runs(kind=KIND, agent=self.name, sort="-began", limit=LOOKED_AT)
-        times = [(at, run) for run in runs if (at := fired_at(run)) is not None]
+        times = [(at, run) for run in runs if (at := firing_time(run)) is not None]
         return max(times, key=itemgetter(0), default=(None, None))[1]
 
     def pause(self) -> None:

@@ -86,7 +86,7 @@ class Metrics:
         if event.kind == "done":
             self._replies.labels(agent, str(event.reply.stop_reason)).inc()
 
-    def fired(self, schedule: str, outcome: str) -> None:
+    def count_firing(self, schedule: str, outcome: str) -> None:
         """Count a firing that has its outcome."""
         self._firings.labels(schedule, outcome).inc()
 

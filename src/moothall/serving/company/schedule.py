@@ -81,7 +81,9 @@ class Schedule:
             while True:
                 yield self._time(number)
                 number += 1
-        yield from (at for each in self._simulated(moment) if (at := each.astimezone(UTC)) > moment)
+        yield from (
+            at for each in self._cron_times(moment) if (at := each.astimezone(UTC)) > moment
+        )
 
     def due(self, last: datetime, now: datetime) -> list[datetime]:
         """Return the times after `last` up to `now` at which to fire, by the rule for missed ones.
@@ -128,7 +130,7 @@ class Schedule:
     def _microseconds(self) -> Fraction:
         return Fraction(repr(self.every)) * 1_000_000
 
-    def _simulated(self, moment: datetime) -> Iterator[datetime]:
+    def _cron_times(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times of `cron` after a moment, and perhaps some before it, in order."""
         from cronsim import CronSim
 
@@ -161,7 +163,7 @@ class Schedule:
                 f'week, such as "0 7 * * mon", got {self.cron!r:.80}'
             )
         try:
-            first = next(self._simulated(datetime(2024, 1, 1, tzinfo=UTC)), None)
+            first = next(self._cron_times(datetime(2024, 1, 1, tzinfo=UTC)), None)
         except CronSimError as error:
             raise ConfigError(f"cron {self.cron!r:.80}: {str(error).lower()}") from None
         if first is None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
-REPLY: Final = "/reply"
+REPLY_SUFFIX: Final = "/reply"
 """What the id of a firing's run has behind it in the id of its reply's run."""
 _LOOK_S: Final = 0.5
 """Seconds between two looks whether a person is asked."""
@@ -64,7 +64,7 @@ class ScheduledCall:
         return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
 
 
-def warn_of_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, Agent]) -> None:
+def warn_of_invalid_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, Agent]) -> None:
     """Log which schedules call what their agents do not offer, or with other arguments.
 
     Each such firing fails; but the first may be hours away.
@@ -84,11 +84,11 @@ def warn_of_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, Agent]) -
         logger.warning("schedule %r: its firings will fail: %s", call.name, wrong)
 
 
-class LeftOpen(MoothallError):
+class FiringLeftOpen(MoothallError):
     """A firing's reply took too long; its run, and the firing, go on after the next start."""
 
 
-class Calling:
+class ScheduleCaller:
     """Makes the calls of a company's schedules.
 
     Args:
@@ -127,7 +127,7 @@ class Calling:
         # A person's time has no limit, but the message of a company that died must not stay.
         request = sender.send_request(message, None, wait=True, expires=timeout)
         work: asyncio.Future[Any] = asyncio.ensure_future(request)
-        if await _ends_within(timeout, work, partial(_asks, run_id)):
+        if await _ends_within(timeout, work, partial(_person_is_asked, run_id)):
             return work.result()
         raise RequestTimeout(f'no answer from "{call.to}.{call.action}" in {timeout:g} s')
 
@@ -139,7 +139,7 @@ class Calling:
         action_name = f"{call.to}.{call.action}"
         checked_args = agent.offers[call.action].check(args, action_name)
         thread = checked_args.get("thread") or self._thread_of(call, run_id)
-        run_id = f"{run_id}{REPLY}"
+        run_id = f"{run_id}{REPLY_SUFFIX}"
         work = asyncio.ensure_future(
             agent.reply(checked_args["content"], thread=thread, run_id=run_id)
         )
@@ -149,15 +149,15 @@ class Calling:
                 journal.leave_runs(run_id)
 
         try:
-            if not await _ends_within(timeout, work, partial(_asks, run_id), leave):
-                raise LeftOpen(
+            if not await _ends_within(timeout, work, partial(_person_is_asked, run_id), leave):
+                raise FiringLeftOpen(
                     f'no answer from "{action_name}" in {timeout:g} s; its run {run_id!r} goes on '
                     "after the next start"
                 )
             if (reply := work.result()).stop_reason == "in_doubt":
                 raise RunWaiting(reply.detail)
             return agent.reply_text(reply)
-        except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
+        except (JournalError, RunHeld, RunMismatch, RequestError, FiringLeftOpen):
             raise
         except Exception as error:  # whatever it is, it is the outcome of this call
             raise ActionError(type(error).__name__, error_text(error, 1000), action_name) from error
@@ -167,7 +167,7 @@ class Calling:
         journal = self._space.journal
         if journal is not None:
             with suppress(NoSuchRun):  # its process died: it goes on in its thread
-                if (recorded_thread := journal.run(f"{run_id}{REPLY}").thread) is not None:
+                if (recorded_thread := journal.run(f"{run_id}{REPLY_SUFFIX}").thread) is not None:
                     return recorded_thread
         thread = f"schedule/{call.name}"
         if self._schedules[call.name].thread == "shared":
@@ -178,8 +178,8 @@ class Calling:
 async def _ends_within(
     seconds: float,
     work: asyncio.Future[Any],
-    asks: Callable[[], bool],
-    late: Callable[[], None] | None = None,
+    person_is_asked: Callable[[], bool],
+    on_late: Callable[[], None] | None = None,
 ) -> bool:
     """Wait for work, without the time for which a person is asked; else call `late`, cancel it."""
     now = asyncio.get_running_loop().time
@@ -189,11 +189,11 @@ async def _ends_within(
             await asyncio.wait((work,), timeout=min(seconds, _LOOK_S))
             if work.done():
                 return True
-            if not asks():
+            if not person_is_asked():
                 seconds -= now() - since
         # Before the cancellation: the run gets no end, and goes on at the next start.
-        if late is not None:
-            late()
+        if on_late is not None:
+            on_late()
         return False
     finally:
         if not work.done():
@@ -201,7 +201,7 @@ async def _ends_within(
             await asyncio.wait((work,))
 
 
-def _asks(id: str) -> bool:
+def _person_is_asked(id: str) -> bool:
     """Return whether a person is asked now for the request, or within the run, of this id."""
     for context in Threaded.asking_now():
         handling, replies = context.handling, context.replies

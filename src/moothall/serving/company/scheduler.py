@@ -22,7 +22,7 @@ from moothall import (
 from moothall.build import as_json, error_text, log_failure, recorded
 from moothall.journal import Doubt, Outline
 from moothall.serving.company.schedule import MAX_TIMES, stamp
-from moothall.serving.company.scheduled_call import REPLY, LeftOpen, ScheduledCall
+from moothall.serving.company.scheduled_call import REPLY_SUFFIX, FiringLeftOpen, ScheduledCall
 
 if TYPE_CHECKING:
     from moothall.build import StepHandle
@@ -91,10 +91,10 @@ class Scheduler:
     journal: Journal
     perform: Perform
     repeats: Callable[[ScheduledCall], bool]
-    fired: Callable[[str, str], None]
+    on_fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     firing: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
-    _late: set[str] = field(default_factory=set)  # firings that the next start resumes
+    _late_firings: set[str] = field(default_factory=set)  # firings that the next start resumes
 
     async def keep(self, call: ScheduledCall) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
@@ -120,7 +120,7 @@ class Scheduler:
                 if await self._is_made_elsewhere(call):
                     continue  # times have passed meanwhile
             except JournalError as error:
-                self.fired(call.name, type(error).__name__)  # as if it had been fired
+                self.on_fired(call.name, type(error).__name__)  # as if it had been fired
                 raise
             if call.schedule.missed == "all":
                 times = call.schedule.due(last, now)
@@ -187,12 +187,12 @@ class Scheduler:
         if before:  # those of one schedule do not overlap
             await asyncio.wait(before)
         try:
-            outcome = await self._run(call, run_id, call.args_at(at))
+            outcome = await self._run_firing(call, run_id, call.args_at(at))
         except RunHeld:
             return  # another process fires it
-        except LeftOpen as error:
+        except FiringLeftOpen as error:
             logger.error("firing %r: %s", run_id, error)
-            self._late.add(run_id)
+            self._late_firings.add(run_id)
             outcome = "RequestTimeout"
         except RunWaiting as error:
             logger.info("firing %r: %s", run_id, error)
@@ -201,19 +201,19 @@ class Scheduler:
             logger.error("%s", error)
             outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
             if outcome == "RunMismatch":  # it is the same at the next look
-                self._late.add(run_id)
+                self._late_firings.add(run_id)
         except MoothallError as error:
             log_failure(logger, f"firing {run_id!r} failed", error)
-            self.fired(call.name, type(error).__name__)
+            self.on_fired(call.name, type(error).__name__)
             if isinstance(error, JournalError):
                 raise  # whether the journal has it is seen later
             return
         except Exception as error:  # of this firing alone; `resume` makes it again
             log_failure(logger, f"firing {run_id!r} failed", error)
-            self.fired(call.name, type(error).__name__)
+            self.on_fired(call.name, type(error).__name__)
             return
         if outcome is not None:
-            self.fired(call.name, outcome)
+            self.on_fired(call.name, outcome)
 
     async def resume(self, calls: Mapping[str, ScheduledCall], waiting: bool = False) -> None:
         """Begin firings whose process died, that a person has decided about, or wants.
@@ -230,7 +230,7 @@ class Scheduler:
         states = (*Outline.cut_off, *(("waiting",) if waiting else ()))
         for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
             call = calls.get(run.agent)
-            if call is None or run.id in self._late or run.id in self.firing:
+            if call is None or run.id in self._late_firings or run.id in self.firing:
                 continue
             entries: list[Entry] = []
             with self.journal.file.skipping_damaged(run.id):
@@ -240,7 +240,7 @@ class Scheduler:
             ends = [entry.data["reason"] for entry in entries if entry.kind == "over"]
             if ends[-1:] not in ([], ["waiting"]) or (ends and self._waits(run.id)):
                 continue
-            if (at := fired_at(run)) is not None:
+            if (at := firing_time(run)) is not None:
                 firings.append((call, at))
         return firings
 
@@ -253,11 +253,13 @@ class Scheduler:
     def _waits(self, run_id: str) -> bool:
         """Return whether the reply of a firing waits for somebody in the journal."""
         try:
-            return self.journal.run(f"{run_id}{REPLY}").state in ("waiting", "in_doubt")
+            return self.journal.run(f"{run_id}{REPLY_SUFFIX}").state in ("waiting", "in_doubt")
         except NoSuchRun:
             return False
 
-    async def _run(self, call: ScheduledCall, run_id: str, args: dict[str, Any]) -> str | None:
+    async def _run_firing(
+        self, call: ScheduledCall, run_id: str, args: dict[str, Any]
+    ) -> str | None:
         """Return the outcome of a firing; None if it has been made before."""
         action_name = f"{call.to}.{call.action}"
         program = {"to": call.to, "action": call.action}
@@ -286,7 +288,7 @@ class Scheduler:
             way: Any = "repeat" if self.repeats(call) else "ask"
             try:
                 result = await record.step(
-                    "call", make, outcome=way, action=action_name, decided=_decided
+                    "call", make, outcome=way, action=action_name, decided=_result_of_decision
                 )
             except RunWaiting as error:
                 await record.end("waiting", detail=str(error), text="")
@@ -356,14 +358,14 @@ class Scheduler:
         return times[0][0]
 
 
-def _decided(decided: Any) -> dict[str, Any]:
+def _result_of_decision(decided: Any) -> dict[str, Any]:
     """Return the result of a call that a person has decided about."""
     if error := decided.decision.error_of(decided.value):
         return {"outcome": decided.decision.failure, "error": error}
     return {"outcome": "ok", "value": decided.value}
 
 
-def fired_at(run: Outline) -> datetime | None:
+def firing_time(run: Outline) -> datetime | None:
     """Return the time of a firing; None for a note about its schedule."""
     at = _time_of(run.id)
     return at if at is not None and run.id == f"{run.agent}@{stamp(at)}" else None

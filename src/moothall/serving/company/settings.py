@@ -97,7 +97,7 @@ class RestartSettings(_SettingsPart):
     longest: Seconds | None = None
     steady: Seconds | None = None
 
-    def filled_from(self, other: Restart) -> Restart:
+    def with_defaults_of(self, other: Restart) -> Restart:
         """Return the rule, with that of `other` for what is left out."""
         values = {name: value for name, value in self.model_dump().items() if value is not None}
         return Restart(**{**vars(other), **values})

@@ -140,7 +140,7 @@ class Supervisor:
         if restart is not None and not isinstance(restart, Restart):
             raise ConfigError(f"restart= must be a Restart, got {restart!r:.80}")
         self.restart: Restart = Restart() if restart is None else restart
-        self._tell = changed
+        self._on_change = changed
         self.parts: dict[str, Supervised] = {}
 
     async def keep(
@@ -164,7 +164,7 @@ class Supervisor:
         if name in self.parts and self.parts[name].state not in ("stopped", "given up"):
             raise DefinitionError(f"a part {name!r} is supervised already")
         rule = self.restart if restart is None else restart
-        part = self.parts[name] = Supervised(name, rule, self._changed)
+        part = self.parts[name] = Supervised(name, rule, self._report_change)
         death_times: deque[float] = deque(maxlen=rule.most)
         deaths_in_a_row = 0
         try:
@@ -200,11 +200,11 @@ class Supervisor:
             if part.state != "given up":
                 part.set("stopped")
 
-    def _changed(self, part: Supervised) -> None:
-        if self._tell is None:
+    def _report_change(self, part: Supervised) -> None:
+        if self._on_change is None:
             return
         try:
-            self._tell(part)
+            self._on_change(part)
         except Exception as error:
             log_failure(logger, "changed= failed and is called no more", error)
-            self._tell = None
+            self._on_change = None

@@ -28,7 +28,7 @@ from moothall.serving.doors.a2a_records import id_of_message, questions_of
 from moothall.serving.doors.a2a_store import Tasks
 from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
-from moothall.serving.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
+from moothall.serving.doors.checks import COMMENT, as_json, json_of, sent_event, with_silences
 from moothall.serving.doors.front import NO_FRONT, Front
 from moothall.serving.doors.protocols import A2A, REFUSED, TooOften, fault_of, id_in, in_path
 from moothall.serving.doors.served_agents import Served
@@ -177,20 +177,20 @@ class A2ADoor:
         id: Any = None
         try:
             with faults():
-                call = _read(await request.body(), request.headers.get("content-type", ""))
+                call = _read_call(await request.body(), request.headers.get("content-type", ""))
                 id = call.get("id")
                 check_version(request)
                 method, params = call["method"], call.get("params") or {}
                 sender = self.sender(request)
                 if method in _STREAMED:
-                    updates = await self.streamed(method, agent, sender, params)
+                    updates = await self.stream_method(method, agent, sender, params)
                     events = sent_events(
                         updates,
                         lambda update: {"jsonrpc": "2.0", "id": id, "result": update},
                         lambda fault: {"jsonrpc": "2.0", "id": id, "error": fault.to_json()},
                     )
                     return StreamingResponse(events, media_type="text/event-stream")
-                result = await self.answered(method, agent, sender, params)
+                result = await self.answer_method(method, agent, sender, params)
                 return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
         except A2AFault as fault:
             return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
@@ -201,21 +201,21 @@ class A2ADoor:
             return sender_of(A2A.sender, caller_of(request.scope))
         return f"{A2A.sender}-{request.client.host.partition('%')[0]}"
 
-    async def answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
+    async def answer_method(self, method: str, agent: str, sender: str, params: Any) -> Any:
         """Answer a method; raise A2AFault for one that is refused."""
         if method == "SendMessage":
-            task, history, at_once = await self._sent(agent, sender, params)
+            task, history, at_once = await self._accept_message(agent, sender, params)
             if isinstance(task, Task):
                 if at_once:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_BEGUN_S):
-                            await task.reach(lambda task: task.state != SUBMITTED)
+                            await task.wait_until(lambda task: task.state != SUBMITTED)
                 else:
-                    await task.reach(lambda task: task.state in TERMINAL | PAUSED)
+                    await task.wait_until(lambda task: task.state in TERMINAL | PAUSED)
                 if at_once or not task.is_elsewhere:
                     return {"task": task.to_json(history)}
             if not at_once and task.state in ("running", WORKING):
-                await self._tasks.updates(agent, task.id)
+                await self._tasks.wait_until_idle(agent, task.id)
             return {"task": await self._tasks.get(agent, sender, task.id, history)}
         if method in _OF_TASK:
             params = check_params("GetTask", params)
@@ -230,7 +230,7 @@ class A2ADoor:
             raise A2AFault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
         raise A2AFault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
 
-    async def _sent(
+    async def _accept_message(
         self, agent: str, sender: str, params: Any
     ) -> tuple[Task | Outline, int | None, bool]:
         """Take a message, which begins a task or answers a task's question, once.
@@ -251,7 +251,7 @@ class A2ADoor:
         elif isinstance(task, Task):
             if message.get("contextId") not in (None, "", task.context):
                 raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
-            task.take(message)
+            task.answer_ask(message)
         else:
             task = await self._tasks.answer(agent, sender, id, message)
         self._answers[answer] = None
@@ -264,7 +264,7 @@ class A2ADoor:
         ended_before = task is not None and task.state in TERMINAL
         if task is not None and not ended_before and task.work is not None:
             task.work.cancel()
-            await task.reach(lambda task: task.state in TERMINAL)
+            await task.wait_until(lambda task: task.state in TERMINAL)
             if task.state in TERMINAL:
                 return task.to_json()
         # Its run may have begun to wait meanwhile.
@@ -272,14 +272,14 @@ class A2ADoor:
             return await self._tasks.get(agent, sender, id)
         raise A2AFault("TASK_NOT_CANCELABLE", "the task has ended, or its process does not answer")
 
-    async def streamed(
+    async def stream_method(
         self, method: str, agent: str, sender: str, params: Any
     ) -> AsyncIterator[dict[str, Any]]:
         """Answer a method by updates; raise A2AFault for one that is refused."""
         if method == "SendStreamingMessage":
-            task, history, _ = await self._sent(agent, sender, params)
+            task, history, _ = await self._accept_message(agent, sender, params)
             if isinstance(task, Outline):
-                return self._followed(agent, sender, task.id, history, task.state != "running")
+                return self._follow_task(agent, sender, task.id, history, task.state != "running")
             return self._to_end(task, _updates(task, history, task.state in PAUSED))
         id = check_params("GetTask", params)["id"]
         live_task = await self._tasks.live(agent, sender, id)
@@ -288,7 +288,7 @@ class A2ADoor:
         if live_task is None:
             run = await self._tasks.outline(agent, sender, id)
             if run.state in ("running", "waiting"):
-                return self._followed(agent, sender, id)
+                return self._follow_task(agent, sender, id)
         raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
 
     async def _to_end(self, task: Task, updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -296,10 +296,10 @@ class A2ADoor:
         async for update in updates:
             yield update
         if task.is_elsewhere:
-            await self._tasks.updates(task.agent, task.id)
+            await self._tasks.wait_until_idle(task.agent, task.id)
             yield {"task": await self._tasks.get(task.agent, task.sender, task.id)}
 
-    async def _followed(
+    async def _follow_task(
         self, agent: str, sender: str, id: str, history: int | None = None, once: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
@@ -320,7 +320,7 @@ class A2ADoor:
                     yield {"task": task_data}
                     return
         if task is None:  # another process goes on with it, or it has ended
-            await self._tasks.updates(agent, id)
+            await self._tasks.wait_until_idle(agent, id)
             yield {"task": await self._tasks.get(agent, sender, id)}
             return
         async for update in self._to_end(task, _updates(task, None, False)):
@@ -330,7 +330,7 @@ class A2ADoor:
 def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
     """Return a task as it is now, and then its updates until it has ended or asks something."""
     # Read from now on: when the first update is asked for, a quick agent has ended.
-    return _read_updates(task, {"task": task.to_json(history)}, task.read(), rests)
+    return _read_updates(task, {"task": task.to_json(history)}, task.subscribe(), rests)
 
 
 async def _read_updates(
@@ -343,7 +343,7 @@ async def _read_updates(
             status = update.get("statusUpdate", {}).get("status", {})
             rests = status.get("state") in PAUSED
     finally:
-        task.unread(queue)
+        task.unsubscribe(queue)
 
 
 @contextmanager
@@ -369,14 +369,14 @@ async def sent_events(
     """Yield updates as server-sent events, and a comment after a while without updates."""
     try:
         with faults():
-            async with aclosing(or_silence(updates)) as stream:
+            async with aclosing(with_silences(updates)) as stream:
                 async for update in stream:
                     yield COMMENT if update is None else sent_event(form(update))
     except A2AFault as fault:  # such as of a task that was deleted meanwhile
         yield sent_event(refusal(fault))
 
 
-def _read(body: bytes, media: str) -> dict[str, Any]:
+def _read_call(body: bytes, media: str) -> dict[str, Any]:
     """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
     try:
         call = json_of(body)

@@ -24,7 +24,7 @@ from moothall.serving.a2a.wire import (
 from moothall.serving.doors.a2a_tasks import (
     artifact_of,
     first_message,
-    resting,
+    resting_parts,
     status_json,
     task_json,
 )
@@ -61,7 +61,7 @@ def is_of(id: str, agent: str, sender: str) -> bool:
     return match is not None and id_of(match[1], agent, sender) == id
 
 
-def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
+def resumable_task(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
     """Return the next message of a task of the journal that can go on; None for other tasks."""
     run = journal.run(run_id)
     if run.held or run.state not in _GOES_ON:
@@ -71,7 +71,7 @@ def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str
         return None
     sender, _, context = (run.thread or "").partition("/")
     if run.thread is None:
-        sender, context = asked_by(entries), ONE_FOR_ALL
+        sender, context = requesting_sender(entries), ONE_FOR_ALL
     if not context or not _SENDER.fullmatch(sender) or not is_of(run.id, id, sender):
         return None
     question = Entry.asked_in(entries)
@@ -90,7 +90,7 @@ def journal_of(agent: Agent) -> Journal | None:
     return journal
 
 
-def asked_by(entries: list[Any]) -> str:
+def requesting_sender(entries: list[Any]) -> str:
     """Return the sender who asked for a run."""
     beginning: Any = next(
         (each.data for each in entries if not each.path and each.kind == "begun"), {}
@@ -150,7 +150,7 @@ def recorded_task(
     if state == COMPLETED and reply is not None:
         artifact_list = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
     elif state == INPUT_REQUIRED:
-        parts = resting(journal.waiting(run.id), permits)
+        parts = resting_parts(journal.waiting(run.id), permits)
     elif state == FAILED:
         note = f"the run has no reply ({run.state})"
         note += f": {reply.detail}" if reply is not None and reply.detail else ""

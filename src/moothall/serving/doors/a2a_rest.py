@@ -66,14 +66,14 @@ class A2ARest:
                     params = await _params(request)
                     sender = self._door.sender(request)
                     if streams:
-                        updates = await self._door.streamed(method, agent, sender, params)
+                        updates = await self._door.stream_method(method, agent, sender, params)
                         events = sent_events(
                             updates,
                             lambda update: update,
                             lambda fault: {"error": fault.to_status()},
                         )
                         return StreamingResponse(events, media_type="text/event-stream")
-                    result = await self._door.answered(method, agent, sender, params)
+                    result = await self._door.answer_method(method, agent, sender, params)
                     return JSONResponse(result, media_type=MEDIA_TYPE)
             except A2AFault as fault:
                 return JSONResponse({"error": fault.to_status()}, fault.status)

@@ -24,7 +24,6 @@ from moothall.serving.a2a.wire import (
 from moothall.serving.doors.a2a_records import (
     ONE_FOR_ALL,
     context_of,
-    found_in,
     id_of_message,
     is_of,
     is_task,
@@ -32,13 +31,14 @@ from moothall.serving.doors.a2a_records import (
     page_after,
     page_token,
     recorded_task,
+    resumable_task,
     state_of,
 )
 from moothall.serving.doors.a2a_tasks import (
     Content,
     Task,
     answer_in,
-    takes_none,
+    no_message_fault,
 )
 from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, TOKEN
@@ -47,12 +47,12 @@ from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
-_CANCEL: Final = "cancel"
+_CANCEL_MARK: Final = "cancel"
 """The mark of a task that its caller has cancelled at a process that does not work on it."""
-_CANCELLED_S: Final = 10.0
+_CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a task."""
 _MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
-_MOST_PARKED: Final = 1000
+_MOST_WAITING: Final = 1000
 """How many tasks of a caller and an agent may wait in the journal."""
 
 
@@ -68,7 +68,9 @@ class Tasks:
         self._served = served
         self._has_token = has_token
         self._tasks: dict[str, Task] = {}
-        self._entered: dict[str, Agent] = {}  # the agents whose tasks that were cut off go on
+        self._resumed_agents: dict[
+            str, Agent
+        ] = {}  # the agents whose tasks that were cut off go on
 
     # -- beginning and ending ----------------------------------------------------------------------
 
@@ -87,8 +89,8 @@ class Tasks:
         journal = journal_of(self._served.agents[agent])
         if journal is not None:
             waiting = await in_thread(journal.waits.runs_below, agent, sender)
-            if waiting >= _MOST_PARKED:
-                text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
+            if waiting >= _MOST_WAITING:
+                text = f"{_MOST_WAITING} tasks wait for an answer: answer one first"
                 raise A2AFault("INTERNAL_ERROR", text)
         live = [each for each in self._tasks.values() if each.state not in TERMINAL]
         own_count = sum(each.sender == sender for each in live)
@@ -129,7 +131,7 @@ class Tasks:
 
     def _work_ended(self, task: Task) -> None:
         """End a task's readers, and drop it if its run rests: the journal has its state then."""
-        task.end_readers()
+        task.end_subscriptions()
         if self._tasks.get(task.id) is not task:
             return  # it has gone on already
         if task.state not in TERMINAL:
@@ -141,34 +143,36 @@ class Tasks:
             if (journal := journal_of(agent)) is None:
                 continue
             try:
-                await self._cancel_wanted(id, journal)
+                await self._cancel_marked(id, journal)
                 run_ids = await in_thread(journal.waits.run_ids, id)
-                if self._entered.get(id) is not agent:
+                if self._resumed_agents.get(id) is not agent:
                     find = partial(journal.runs, agent=id, state=Outline.cut_off)
                     run_ids += [run.id for run in await in_thread(find)]
-                go_on = [await self._go_on(id, journal, each) for each in run_ids if is_task(each)]
+                go_on = [
+                    await self._resume_task(id, journal, each) for each in run_ids if is_task(each)
+                ]
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
             else:
                 if all(go_on):
-                    self._entered[id] = agent
+                    self._resumed_agents[id] = agent
 
-    async def _cancel_wanted(self, agent: str, journal: Journal) -> None:
+    async def _cancel_marked(self, agent: str, journal: Journal) -> None:
         """Cancel the tasks of this process that callers have cancelled at another one."""
         works = {
             id: task.work
             for id, task in self._tasks.items()
             if task.agent == agent and task.work and task.state not in TERMINAL
         }
-        for id in await in_thread(journal.waits.marked, [*works], _CANCEL) if works else ():
+        for id in await in_thread(journal.waits.marked, [*works], _CANCEL_MARK) if works else ():
             works[id].cancel()
 
-    async def _go_on(self, agent: str, journal: Journal, run_id: str) -> bool:
+    async def _resume_task(self, agent: str, journal: Journal, run_id: str) -> bool:
         """Go on with a task of the journal; return False if it must be tried again."""
         recorded = None
         if run_id not in self._tasks:
             with journal.file.skipping_damaged(run_id):
-                recorded = await in_thread(found_in, agent, journal, run_id)
+                recorded = await in_thread(resumable_task, agent, journal, run_id)
         if recorded is None or run_id in self._tasks:
             return True
         if self._served.is_full or not self._can_pay(recorded[2]):
@@ -234,7 +238,7 @@ class Tasks:
             except A2AFault:
                 state = state_of(self._served.agents[agent], run)
                 asks_somebody = waits and run.state == "waiting"
-                raise fault if asks_somebody else takes_none(id, state, waits) from None
+                raise fault if asks_somebody else no_message_fault(id, state, waits) from None
         # Before it is kept: a task that fails now would go on once there is budget again.
         self._served.check(caller)
         try:
@@ -244,7 +248,7 @@ class Tasks:
             raise A2AFault("UNSUPPORTED_OPERATION", str(late)) from late
         if key not in asks:
             return run
-        recorded = await in_thread(found_in, agent, journal, id)
+        recorded = await in_thread(resumable_task, agent, journal, id)
         task = await self.live(agent, sender, id)
         if task is None:
             if recorded is None:  # another process goes on with it
@@ -252,7 +256,7 @@ class Tasks:
                     "UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask"
                 )
             task = self._begin(*recorded)
-        task.hear(message)
+        task.add_to_history(message)
         return task
 
     async def cancel(self, agent: str, sender: str, id: str) -> bool:
@@ -268,14 +272,14 @@ class Tasks:
         if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, id)):
             raise A2AFault("TASK_NOT_CANCELABLE", f"task {id} is {waiting_text(waits)}")
         if run.held:
-            await in_thread(journal.waits.mark, id, _CANCEL)
+            await in_thread(journal.waits.mark, id, _CANCEL_MARK)
             try:
-                async with asyncio.timeout(_CANCELLED_S):
-                    await self.updates(agent, id)
+                async with asyncio.timeout(_CANCEL_WAIT_S):
+                    await self.wait_until_idle(agent, id)
             except TimeoutError:
                 return False
             finally:
-                await in_thread(journal.waits.mark, id, _CANCEL, False)
+                await in_thread(journal.waits.mark, id, _CANCEL_MARK, False)
             run = await self.outline(agent, sender, id)
             return state_of(self._served.agents[agent], run) == CANCELED
         if run.state != "waiting":
@@ -293,9 +297,9 @@ class Tasks:
         task = self._tasks.get(id)
         if task is None or task.is_at_rest or not is_of(id, agent, sender):
             return None
-        return next(iter(await self._left_of(agent, [task])), None)
+        return next(iter(await self._without_deleted(agent, [task])), None)
 
-    async def _left_of(self, agent: str, tasks: list[Task]) -> list[Task]:
+    async def _without_deleted(self, agent: str, tasks: list[Task]) -> list[Task]:
         """Return these tasks, but for those whose runs were deleted from the agent's journal."""
         journal = journal_of(self._served.agents[agent])
         ended_ids = [each.id for each in tasks if each.run_started and each.state in TERMINAL]
@@ -319,7 +323,7 @@ class Tasks:
             return task.to_json(history)
         run = await self.outline(agent, sender, id)
         task_data: dict[str, Any] = await in_thread(
-            self._recorded, agent, sender, run, history, True
+            self._recorded_task_json, agent, sender, run, history, True
         )
         return task_data
 
@@ -339,7 +343,7 @@ class Tasks:
                 pass
         raise A2AFault("TASK_NOT_FOUND", "there is no such task")
 
-    async def updates(self, agent: str, id: str) -> None:
+    async def wait_until_idle(self, agent: str, id: str) -> None:
         """Wait until no process works on a task of the journal any more."""
         journal = journal_of(self._served.agents[agent])
         assert journal is not None
@@ -353,11 +357,11 @@ class Tasks:
         status = params.get("status", ANY_STATE[0])
         own_tasks = [each for each in self._tasks.values() if is_of(each.id, agent, sender)]
         live = [
-            (each.changed, each.id, each.context, each.state, each)
-            for each in await self._left_of(agent, own_tasks)
+            (each.changed_at, each.id, each.context, each.state, each)
+            for each in await self._without_deleted(agent, own_tasks)
         ]
         live_ids = {each[1] for each in live}
-        rows = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, live_ids)])]
+        rows = [*live, *await in_thread(lambda: [*self._journal_rows(agent, sender, live_ids)])]
         ordered = sorted(
             (
                 each
@@ -379,12 +383,12 @@ class Tasks:
             else:
                 args = (agent, sender, each[4], history, artifacts)
                 with suppress(NoSuchRun):  # it was deleted meanwhile
-                    tasks.append(await in_thread(self._recorded, *args))
+                    tasks.append(await in_thread(self._recorded_task_json, *args))
         token = page_token(page[-1][0], page[-1][1]) if len(remaining) > size else ""
         sizes = {"pageSize": len(tasks), "totalSize": len(ordered)}
         return {"tasks": tasks, "nextPageToken": token, **sizes}
 
-    def _of_journal(
+    def _journal_rows(
         self, agent: str, sender: str, live_ids: set[str]
     ) -> Iterator[tuple[float, str, str, str, Outline]]:
         journal = journal_of(self._served.agents[agent])
@@ -393,7 +397,7 @@ class Tasks:
                 state = state_of(self._served.agents[agent], run)
                 yield run.changed, run.id, context_of(run, sender), state, run
 
-    def _recorded(
+    def _recorded_task_json(
         self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
     ) -> dict[str, Any]:
         permits = self._served.callers.permits(self._caller(sender))

@@ -59,25 +59,27 @@ class Task:
     sender: str
     context: str
     content: Content
-    in_thread: bool  # whether the agent keeps apart the conversations of one sender
+    has_threads: bool  # whether the agent keeps apart the conversations of one sender
     caller: str
     state: str = SUBMITTED
     parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
-    changed: float = field(default_factory=time.time)
+    changed_at: float = field(default_factory=time.time)
     start_time: float = field(default_factory=time.time)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
-    answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
+    later_messages: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # the messages after the first
     work: asyncio.Task[None] | None = None
     run_started: bool = False  # whether its run has begun, which a journal keeps
     is_handed_over: bool = False  # whether the next process goes on with it
     is_elsewhere: bool = False  # whether another process works on it
-    asking: OpenAsks = field(init=False)  # what it asks while it works
-    _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
+    open_asks: OpenAsks = field(init=False)  # what it asks while it works
+    _subscribers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
-    _goes_on: bool = False  # whether the next piece of text is added to those before
+    _appends_text: bool = False  # whether the next piece of text is added to those before
 
     def __post_init__(self) -> None:
-        self.asking = OpenAsks(self._show_asks, ANSWER_S)
+        self.open_asks = OpenAsks(self._show_asks, ANSWER_S)
 
     def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
         """Return the task in the protocol's form, with at most `history` messages."""
@@ -87,46 +89,46 @@ class Task:
             self.context,
             self._status(),
             self.artifacts if artifacts else [],
-            [first, *self.answers],
+            [first, *self.later_messages],
             history,
         )
 
     @property
     def is_at_rest(self) -> bool:
         """Whether its run waits in the journal, or is in doubt: it has no part in it any more."""
-        return self.state == INPUT_REQUIRED and not self.asking.open
+        return self.state == INPUT_REQUIRED and not self.open_asks.open
 
-    def read(self) -> asyncio.Queue[dict[str, Any] | None]:
+    def subscribe(self) -> asyncio.Queue[dict[str, Any] | None]:
         """Return a queue that gets each update from now on, and None after the last one."""
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         if self.state in TERMINAL:
             queue.put_nowait(None)
         else:
-            self._readers.add(queue)
+            self._subscribers.add(queue)
         return queue
 
-    def unread(self, queue: asyncio.Queue[dict[str, Any] | None]) -> None:
+    def unsubscribe(self, queue: asyncio.Queue[dict[str, Any] | None]) -> None:
         """Stop sending updates to a queue."""
-        self._readers.discard(queue)
+        self._subscribers.discard(queue)
 
-    async def reach(self, is_reached: Callable[[Task], bool]) -> None:
+    async def wait_until(self, is_reached: Callable[[Task], bool]) -> None:
         """Wait until the task is in a state for which `is_reached` returns True."""
-        queue = self.read()
+        queue = self.subscribe()
         try:
             while not is_reached(self) and await queue.get() is not None:
                 pass
         finally:
-            self.unread(queue)
+            self.unsubscribe(queue)
 
     # -- working -----------------------------------------------------------------------------------
 
     async def run(self, served: Served) -> None:
         """Have the agent reply, and end the task with the outcome."""
         args: dict[str, Any] = {"content": text_in(self.content)}
-        if self.in_thread:
+        if self.has_threads:
             args["thread"] = self.context
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, self.asking, self._tell, self.id, self.caller, self.content)
+        caller = Caller(loop, self.open_asks, self._on_event, self.id, self.caller, self.content)
         try:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
@@ -140,10 +142,10 @@ class Task:
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
             if reason in RESTING:
-                await self._rest(served, str(error))
+                await self._show_waits(served, str(error))
             elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 self.is_elsewhere = True
-                self._set(WORKING)
+                self._set_state(WORKING)
             else:
                 self._end(FAILED, str(error))
         except BaseException:
@@ -156,7 +158,7 @@ class Task:
             self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
             self._end(COMPLETED)
 
-    async def _rest(self, served: Served, text: str) -> None:
+    async def _show_waits(self, served: Served, text: str) -> None:
         """Say what its run waits for; if the journal does not tell, what the agent says of it."""
         try:
             waits = await served.waits(self.agent, self.id)
@@ -165,45 +167,47 @@ class Task:
         except JournalError:  # the run rests all the same
             self._end(INPUT_REQUIRED, text)
         else:
-            self._end(INPUT_REQUIRED, parts=resting(waits, served.callers.permits(self.caller)))
+            self._end(
+                INPUT_REQUIRED, parts=resting_parts(waits, served.callers.permits(self.caller))
+            )
 
-    def _tell(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Take an event of the agent's reply, or of a reply that it asked for."""
-        mine = event.run_id == self.id and event.agent == self.agent
+        is_own = event.run_id == self.id and event.agent == self.agent
         # A hook that fails before the run ends it, too.
-        self.run_started |= mine and not (
+        self.run_started |= is_own and not (
             isinstance(event, Done) and event.reply.stop_reason == "error"
         )
-        if self.state == SUBMITTED and mine:
-            self._set(WORKING)
-        if (tells := self._TELLS.get(event.kind)) is not None:
-            tells(self, event, mine)
-        elif event.progress and not self.asking.open and not getattr(event, "past", False):
-            self._set(WORKING, [text_part(one_line(event.progress, 300))])
+        if self.state == SUBMITTED and is_own:
+            self._set_state(WORKING)
+        if (tells := self._EVENT_HANDLERS.get(event.kind)) is not None:
+            tells(self, event, is_own)
+        elif event.progress and not self.open_asks.open and not getattr(event, "past", False):
+            self._set_state(WORKING, [text_part(one_line(event.progress, 300))])
 
-    def _piece(self, event: Any, is_own: bool) -> None:
+    def _on_text(self, event: Any, is_own: bool) -> None:
         if is_own and not event.decides:
             artifact = artifact_of(event.text)
-            self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
-            self._goes_on = True
+            self._emit({"artifactUpdate": self._update(artifact, self._appends_text, False)})
+            self._appends_text = True
 
     def _on_call_start(self, event: Any, is_own: bool) -> None:
         if is_own:
-            self._goes_on = False
-        if not event.past and not self.asking.open:
-            self._set(WORKING, [text_part(one_line(event.progress, 300))])
+            self._appends_text = False
+        if not event.past and not self.open_asks.open:
+            self._set_state(WORKING, [text_part(one_line(event.progress, 300))])
 
-    def _replied(self, event: Any, is_own: bool) -> None:
+    def _on_reply_end(self, event: Any, is_own: bool) -> None:
         if is_own:
             self._reply = event.reply
 
-    def _ignore(self, event: Any, is_own: bool) -> None: ...
+    def _ignore_event(self, event: Any, is_own: bool) -> None: ...
 
-    _TELLS: ClassVar[dict[str, Callable[[Task, Any, bool], None]]] = {
-        "text": _piece,
+    _EVENT_HANDLERS: ClassVar[dict[str, Callable[[Task, Any, bool], None]]] = {
+        "text": _on_text,
         "call_started": _on_call_start,
-        "call_ended": _ignore,
-        "done": _replied,
+        "call_ended": _ignore_event,
+        "done": _on_reply_end,
     }
     """What is told in another way than by its progress."""
 
@@ -211,62 +215,62 @@ class Task:
 
     def _show_asks(self, _: Ask) -> None:
         if self.state not in TERMINAL:
-            asks = [*self.asking.open.values()]
-            self._set(*((INPUT_REQUIRED, parts_of(asks)) if asks else (WORKING,)))
+            asks = [*self.open_asks.open.values()]
+            self._set_state(*((INPUT_REQUIRED, ask_parts(asks)) if asks else (WORKING,)))
 
-    def take(self, message: dict[str, Any]) -> None:
+    def answer_ask(self, message: dict[str, Any]) -> None:
         """Take a message to this task: it must answer what the task asks, to the letter.
 
         Raises:
             A2AFault: the task asks nothing, or the message is no answer to what it asks
         """
-        if not self.asking.open:
-            raise takes_none(self.id, self.state)
-        self.asking.settle(*answer_in(message["parts"], self.asking.open))
-        self.hear(message)
+        if not self.open_asks.open:
+            raise no_message_fault(self.id, self.state)
+        self.open_asks.settle(*answer_in(message["parts"], self.open_asks.open))
+        self.add_to_history(message)
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def add_to_history(self, message: dict[str, Any]) -> None:
         """Add a message that answers it to its history."""
         displayed = message_of(
             "USER", message["messageId"], self.id, self.context, message["parts"]
         )
-        self.answers.append(displayed)
+        self.later_messages.append(displayed)
 
     # -- telling -----------------------------------------------------------------------------------
 
     def _status(self) -> dict[str, Any]:
-        return status_json(self.id, self.context, self.state, self.changed, self.parts)
+        return status_json(self.id, self.context, self.state, self.changed_at, self.parts)
 
-    def _set(self, state: str, parts: list[dict[str, Any]] | None = None) -> None:
-        self.state, self.parts, self.changed = state, parts or [], time.time()
-        about = {"taskId": self.id, "contextId": self.context}
-        self._emit({"statusUpdate": {**about, "status": self._status()}})
+    def _set_state(self, state: str, parts: list[dict[str, Any]] | None = None) -> None:
+        self.state, self.parts, self.changed_at = state, parts or [], time.time()
+        task_fields = {"taskId": self.id, "contextId": self.context}
+        self._emit({"statusUpdate": {**task_fields, "status": self._status()}})
 
     def _end(self, state: str, text: str = "", parts: list[dict[str, Any]] | None = None) -> None:
-        self._set(state, [text_part(text)] if text else parts)
+        self._set_state(state, [text_part(text)] if text else parts)
         self.content = text_in(self.content)  # an ended task keeps no files
 
-    def end_readers(self) -> None:
+    def end_subscriptions(self) -> None:
         """Tell all readers that no more updates come: its work has ended, in whatever way."""
-        readers, self._readers = self._readers, set()
+        readers, self._subscribers = self._subscribers, set()
         for queue in readers:
             queue.put_nowait(None)
 
     def _update(self, artifact: dict[str, Any], append: bool, last: bool) -> dict[str, Any]:
-        about = {"taskId": self.id, "contextId": self.context, "artifact": artifact}
-        return {**about, "append": append, "lastChunk": last}
+        task_fields = {"taskId": self.id, "contextId": self.context, "artifact": artifact}
+        return {**task_fields, "append": append, "lastChunk": last}
 
     def _emit(self, update: dict[str, Any]) -> None:
-        for queue in list(self._readers):
+        for queue in list(self._subscribers):
             # Its client does not read: its connection ends, before the server's memory does.
             if queue.qsize() >= _MOST_UNREAD:
-                self._readers.discard(queue)
+                self._subscribers.discard(queue)
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(update)
 
 
-def takes_none(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
+def no_message_fault(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
     """Return the error for a message to a task that asks its caller nothing."""
     now = "has ended" if state in TERMINAL else "works and asks nothing"
     if state == CANCELED:
@@ -325,7 +329,7 @@ def _no_answer() -> A2AFault:
     )
 
 
-def parts_of(asks: Iterable[Ask]) -> list[dict[str, Any]]:
+def ask_parts(asks: Iterable[Ask]) -> list[dict[str, Any]]:
     """Return what a task asks, as texts and data."""
     parts: list[dict[str, Any]] = []
     for ask in asks:
@@ -334,7 +338,7 @@ def parts_of(asks: Iterable[Ask]) -> list[dict[str, Any]]:
     return parts
 
 
-def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
+def resting_parts(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
     """Return what a task that rests in the journal waits for: what its caller may answer, and else.
 
     Args:
@@ -345,7 +349,7 @@ def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
     unanswerable = [each for each in waits if each.key not in asks]
     return [
         *([part_for_others(waiting_text(unanswerable))] if unanswerable else []),
-        *parts_of(asks.values()),
+        *ask_parts(asks.values()),
     ]
 
 

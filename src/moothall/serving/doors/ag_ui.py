@@ -25,9 +25,9 @@ from moothall.serving.doors.asks import (
     waiting_text,
 )
 from moothall.serving.doors.callers import sender_of
-from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, sent_event
-from moothall.serving.doors.openai.door import Endpoint, parted
-from moothall.serving.doors.openai.input import mended
+from moothall.serving.doors.checks import COMMENT, Send, in_thread, sent_event, with_silences
+from moothall.serving.doors.openai.door import Endpoint, history_and_content
+from moothall.serving.doors.openai.input import with_call_results
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.protocols import AG_UI, id_in, run_error
 from moothall.serving.doors.served_agents import Served
@@ -46,13 +46,13 @@ class AGUIDoor:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._waiting: dict[str, wire.AGUIRun] = {}  # those that wait in this process, by run
-        self._answered: dict[str, wire.AGUIRun] = {}  # the last ones that took answers here
+        self._answered_runs: dict[str, wire.AGUIRun] = {}  # the last ones that took answers here
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        run = Endpoint(POST=self._run)
+        run = Endpoint(POST=self._run_request)
         return [Route(f"{AG_UI.path}{id}", endpoint=run) for id in ("", "/{id:path}")]
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class AGUIDoor:
         for id in list(self._waiting):
             self._drop(id)
 
-    async def _run(self, body: dict[str, Any], send: Send, caller: str) -> None:
+    async def _run_request(self, body: dict[str, Any], send: Send, caller: str) -> None:
         agents = self._served.replying()
         id = id_in(body.get("path:id") or "", agents)
         id = id or (next(iter(agents)) if len(agents) == 1 else "")
@@ -73,7 +73,7 @@ class AGUIDoor:
             if not isinstance(body.get(name) or [], list):
                 raise BadRequest(f"{name} must be a list", name)
         job = (
-            await self._resumed(id, caller, thread, body)
+            await self._resume_run(id, caller, thread, body)
             if body.get("resume")
             else self._new(id, caller, body)
         )
@@ -84,7 +84,7 @@ class AGUIDoor:
             ids = {"threadId": thread, "runId": run_id}
             version = {"protocolVersion": "1.0"} if job.is_version_1 else {}
             await _write(send, {"type": "RUN_STARTED", **ids, **version})
-            async with aclosing(or_silence(self._events_of(job, ids))) as events:
+            async with aclosing(with_silences(self._events_of(job, ids))) as events:
                 async for each in events:
                     if each is None:
                         comment = {"type": "http.response.body", "body": COMMENT}
@@ -101,10 +101,10 @@ class AGUIDoor:
 
     def _new(self, id: str, caller: str, body: dict[str, Any]) -> wire.AGUIRun:
         """Begin a run. Its conversation is what the client has sent."""
-        input_read = wire.asked_of(id, body, wire.messages_of(body.get("messages") or ()))
-        input_read.messages = wire.unmarked(mended(input_read.messages))
+        input_read = wire.openai_request(id, body, wire.messages_of(body.get("messages") or ()))
+        input_read.messages = wire.with_model_call_ids(with_call_results(input_read.messages))
         agent = self._served.replying()[id]
-        before, content = parted(input_read, agent, sends_history=True)
+        before, content = history_and_content(input_read, agent, sends_history=True)
         before = [*wire.context_of(body.get("context") or ()), *before]
         run_id = self._run_id(id, caller, body)
         own_thread = _own_thread(caller, body["threadId"], run_id)
@@ -112,7 +112,7 @@ class AGUIDoor:
         if isinstance(agent, ReActAgent):
             request.conversation, request.offered, before = before, input_read.tools, []
         names = frozenset(each.name for each in input_read.tools)
-        job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, input_read.renamed)
+        job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, input_read.caller_names)
         replied = self._served.count_reply()
         job.task = asyncio.create_task(self._work(job, agent, request, before))
         job.task.add_done_callback(replied)
@@ -128,7 +128,7 @@ class AGUIDoor:
         """Have an agent reply; of a new run it observes what was said before."""
         sender, own_thread = sender_of(AG_UI.sender, job.caller), str(request.thread)
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, job.asking, run_id=job.run_id, name=job.caller)
+        caller = Caller(loop, job.open_asks, run_id=job.run_id, name=job.caller)
         try:
             with self._served.calling(sender, job.agent, caller):
                 if before is not None:
@@ -150,10 +150,10 @@ class AGUIDoor:
                     self._served.forget(agent, own_thread)
                     await asyncio.sleep(_LOOK_S)
         except (MoothallError, ValueError, TypeError) as error:
-            job.news.put_nowait(error)
+            job.event_queue.put_nowait(error)
         except Exception as error:  # of an agent of the user's own
             log_failure(logger, f"agent {job.agent!r} failed", error)
-            job.news.put_nowait(MoothallError("the server has failed"))
+            job.event_queue.put_nowait(MoothallError("the server has failed"))
         finally:
             self._served.forget(agent, own_thread)
 
@@ -172,7 +172,7 @@ class AGUIDoor:
             for each in telling.events(news):
                 yield each
             if isinstance(news, Ask):
-                job.place(news)
+                job.find_call_of(news)
             elif isinstance(news, Exception):
                 yield run_error(news)
                 return
@@ -194,7 +194,7 @@ class AGUIDoor:
                 return [_interrupts(job, asks, ids)]
             end = {"type": "RUN_FINISHED", **ids, "outcome": {"type": "success"}}
             return [*wire.whole_message(waiting_text(waits)), end]
-        end = _finished(reply, job, ids, self._served.agents[job.agent])
+        end = _end_event(reply, job, ids, self._served.agents[job.agent])
         reply_text = "" if _pending_calls(reply, job) or end["type"] == "RUN_ERROR" else reply.text
         if reply_text and reply_text.strip() != text.strip():  # such as a group's
             return [*wire.whole_message(reply_text), end]
@@ -208,23 +208,23 @@ class AGUIDoor:
 
         Calls of one answer run side by side, so their questions come one after the other at once.
         """
-        if not job.asking.open:
-            return await job.news.get()
+        if not job.open_asks.open:
+            return await job.event_queue.get()
         with suppress(TimeoutError):
             async with asyncio.timeout(_TOGETHER_S):
-                return await job.news.get()
+                return await job.event_queue.get()
         return None
 
     def _keep(self, job: wire.AGUIRun) -> dict[str, Ask]:
         """Keep a run that waits in this process; return what it asks."""
         self._waiting[job.run_id] = job
-        asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.asking.open})
+        asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.open_asks.open})
         while len(self._waiting) > MOST_WAITING:
             self._drop(next(iter(self._waiting)))
-        return job.asking.open
+        return job.open_asks.open
 
     def _drop_idle(self, job: wire.AGUIRun, keys: set[str]) -> None:
-        if keys & (job.asking.open.keys() | job.asking.withdrawn):
+        if keys & (job.open_asks.open.keys() | job.open_asks.withdrawn):
             self._drop(job.run_id)
 
     def _drop(self, run_id: str) -> None:
@@ -232,7 +232,7 @@ class AGUIDoor:
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    async def _resumed(
+    async def _resume_run(
         self, agent: str, caller: str, thread: str, body: dict[str, Any]
     ) -> wire.AGUIRun:
         """Give a waiting run its answers; each counts for what it answers, once."""
@@ -247,13 +247,13 @@ class AGUIDoor:
             raise wire.no_run()
         (run_id,) = run_ids
         answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
-        last = self._answered.get(run_id)
+        last = self._answered_runs.get(run_id)
         if last and last.answers == answers and last.is_of(agent, caller, thread):
-            return last.repeated(body.get("messages") or ())
+            return last.repeat_for(body.get("messages") or ())
         job = self._waiting.get(run_id)
         if job is None:
             return await self._resumed_from_journal(agent, caller, run_id, answers, body)
-        open_asks, late_keys = job.asking.open, job.asking.withdrawn & answers.keys()
+        open_asks, late_keys = job.open_asks.open, job.open_asks.withdrawn & answers.keys()
         if (
             not job.is_of(agent, caller, thread)
             or not open_asks.keys() | late_keys >= answers.keys()
@@ -261,12 +261,12 @@ class AGUIDoor:
             raise wire.no_run()
         del self._waiting[run_id]
         job.answers, job.events_sent = answers, []
-        self._answered[run_id] = self._answered.pop(run_id, job)
-        while len(self._answered) > MOST_WAITING:
-            del self._answered[next(iter(self._answered))]
-        job.asking.withdrawn -= late_keys  # once; the run has gone on without these answers
+        self._answered_runs[run_id] = self._answered_runs.pop(run_id, job)
+        while len(self._answered_runs) > MOST_WAITING:
+            del self._answered_runs[next(iter(self._answered_runs))]
+        job.open_asks.withdrawn -= late_keys  # once; the run has gone on without these answers
         for key in answers.keys() - late_keys:
-            job.asking.settle(key, wire.read(open_asks[key], answers[key]))
+            job.open_asks.settle(key, wire.read_resume_entry(open_asks[key], answers[key]))
         return job
 
     async def _resumed_from_journal(
@@ -299,14 +299,16 @@ class AGUIDoor:
         asks = asks_of(waits, self._served.callers.permits(caller))
         if question is None or not asks.keys() | late_keys >= answers.keys():
             raise wire.no_run()
-        tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
+        tools = wire.openai_request(id, body, [{"role": "user", "content": ""}])
         names = frozenset(e.name for e in tools.tools)
-        job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)
+        job = wire.AGUIRun(id, caller, thread, run_id, names, tools.caller_names, calls_shown)
         request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
 
         def answer() -> None:
             for key in answers.keys() & asks.keys():  # where somebody else answers, that counts
-                journal.answer(run_id, key, wire.read(asks[key], answers[key]), by=caller)
+                journal.answer(
+                    run_id, key, wire.read_resume_entry(asks[key], answers[key]), by=caller
+                )
 
         try:
             await self._served.answer(run_id, answer)
@@ -340,7 +342,7 @@ def _interrupts(job: wire.AGUIRun, asks: Mapping[str, Ask], ids: dict[str, Any])
     return {"type": "RUN_FINISHED", **ids, "outcome": outcome}
 
 
-def _finished(reply: Reply, job: wire.AGUIRun, ids: dict[str, Any], agent: Any) -> dict[str, Any]:
+def _end_event(reply: Reply, job: wire.AGUIRun, ids: dict[str, Any], agent: Any) -> dict[str, Any]:
     if not Reply.gives_text(agent, reply.stop_reason, reply.text):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}

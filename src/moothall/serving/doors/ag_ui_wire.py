@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Final
 from moothall import CallEnded, CallProgress, CallStarted
 from moothall.build import json_text, shorten, with_sources
 from moothall.serving.a2a.wire import as_block
-from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, form_of, read_form
+from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, answer_schema, read_form
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 from moothall.serving.doors.openai.message_content import BadRequest
 
 _FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
-_MARK: Final = re.compile(r"\A[0-9a-f]{16}(\.\d{1,9})?-(?=.)", re.S)
+_CALL_MARK: Final = re.compile(r"\A[0-9a-f]{16}(\.\d{1,9})?-(?=.)", re.S)
 """What stands before the id of a call, so that its thread has not had it."""
 
 
@@ -57,9 +57,9 @@ class AGUIRun:
     thread: str  # the client's
     run_id: str
     tools: frozenset[str]
-    renamed: dict[str, str]  # the client's names of its tools, by those that models take
+    caller_names: dict[str, str]  # the client's names of its tools, by those that models take
     known_calls: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
-    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    event_queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
     calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
     is_version_1: bool = (
@@ -67,18 +67,18 @@ class AGUIRun:
     )
     answers: dict[str, Any] | None = None  # the last ones that it took in this process
     events_sent: list[dict[str, Any]] = field(default_factory=list)  # since then
-    asking: OpenAsks = field(init=False)
+    open_asks: OpenAsks = field(init=False)
     ids: CallIds = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asking = OpenAsks(self._changed, WAITS_S)
+        self.open_asks = OpenAsks(self._on_ask_change, WAITS_S)
         self.ids = CallIds(self.run_id)
 
     def is_of(self, agent: str, caller: str, thread: str) -> bool:
         """Return whether it is of this agent, caller and thread."""
         return (self.agent, self.caller, self.thread) == (agent, caller, thread)
 
-    def repeated(self, messages: Any) -> AGUIRun:
+    def repeat_for(self, messages: Any) -> AGUIRun:
         """Return a run that tells again what this one told since its last answers.
 
         Args:
@@ -94,29 +94,36 @@ class AGUIRun:
                 raise BadRequest(text, status=409)
             text = "the run was cancelled, since the client of its request has left"
             events.append({"type": "RUN_ERROR", "message": text, "code": "cancelled"})
-        identity = (self.agent, self.caller, self.thread, self.run_id, self.tools, self.renamed)
+        identity = (
+            self.agent,
+            self.caller,
+            self.thread,
+            self.run_id,
+            self.tools,
+            self.caller_names,
+        )
         return AGUIRun(*identity, events_sent=events)
 
     def take_event(self, event: Any) -> None:
         """Take an event of the reply; its call gets the id under which the client knows it."""
         if isinstance(event, CallStarted):
-            own = self.ids.begin(event.agent, event.call_id)
-            self.known_calls |= {own} if event.call_id in self.known_calls else set()
-            event = replace(event, call_id=own)
+            client_id = self.ids.begin(event.agent, event.call_id)
+            self.known_calls |= {client_id} if event.call_id in self.known_calls else set()
+            event = replace(event, call_id=client_id)
         elif isinstance(event, CallProgress | CallEnded):
             event = replace(event, call_id=self.ids.current(event.agent, event.call_id))
-        self.news.put_nowait(event)
+        self.event_queue.put_nowait(event)
 
-    def _changed(self, ask: Ask) -> None:
-        if ask.key in self.asking.open:
-            self.news.put_nowait(ask)
+    def _on_ask_change(self, ask: Ask) -> None:
+        if ask.key in self.open_asks.open:
+            self.event_queue.put_nowait(ask)
 
-    def place(self, ask: Ask) -> None:
+    def find_call_of(self, ask: Ask) -> None:
         """Find the call that is asked about."""
         if not ask.is_approval:
             ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
             return
-        placed_calls = {each.call for each in self.asking.open.values()}
+        placed_calls = {each.call for each in self.open_asks.open.values()}
         call_text = json_text([ask.details["action"], ask.details["args"]])
         same = (
             id
@@ -135,7 +142,7 @@ class EventWriter:
 
     def __init__(self, job: AGUIRun) -> None:
         self._job = job
-        self._open = ("", "", "")  # the message whose pieces come: its kind, id and speaker
+        self._open_message = ("", "", "")  # the message whose pieces come: its kind, id and speaker
         self.text = ""
         self._speech: tuple[Any, str] = (None, "")  # who said it, and its id, until a call follows
         self._turn: Any = None  # whose calls belong together
@@ -147,27 +154,33 @@ class EventWriter:
         if getattr(news, "past", False) or (kind == "text" and news.decides):
             return []  # the client knows it, or its decision comes as one event
         piece = _PIECES.get(kind, "")
-        was, id, speaker = self._open
+        was, id, speaker = self._open_message
         is_new_piece = bool(was) and (was != piece or speaker != news.agent)
         lines = ends(was, id) if is_new_piece else []
         if is_new_piece:
-            self._open = ("", "", "")
+            self._open_message = ("", "", "")
         if (tells := self._TELLS.get(kind)) is not None:
             return [*lines, *tells(self, news)]
         if progress := getattr(news, "progress", ""):
             lines.append(_custom(kind, {"agent": news.agent, "text": progress}))
         return lines
 
-    def _piece(self, news: Any) -> list[dict[str, Any]]:
+    def _text_events(self, news: Any) -> list[dict[str, Any]]:
         kind, is_text, out = _PIECES[news.kind], news.kind == "text", []
-        if not self._open[0]:
-            self._open = (kind, secrets.token_hex(8), news.agent)
+        if not self._open_message[0]:
+            self._open_message = (kind, secrets.token_hex(8), news.agent)
             if is_text:
-                self.text, self._speech, self._turn = "", (news.agent, self._open[1]), None
-            out = starts(kind, self._open[1], "" if news.agent == self._job.agent else news.agent)
+                self.text, self._speech, self._turn = "", (news.agent, self._open_message[1]), None
+            out = starts(
+                kind, self._open_message[1], "" if news.agent == self._job.agent else news.agent
+            )
         self.text += news.text if is_text else ""
         if news.text:
-            content = {"type": f"{kind}_CONTENT", "messageId": self._open[1], "delta": news.text}
+            content = {
+                "type": f"{kind}_CONTENT",
+                "messageId": self._open_message[1],
+                "delta": news.text,
+            }
             out.append(content)
         return out
 
@@ -180,7 +193,7 @@ class EventWriter:
             spoke, id = self._speech
             self._parent = id if spoke == news.agent else secrets.token_hex(8)
         self._speech, call_field = (None, ""), {"toolCallId": news.call_id}
-        name = self._job.renamed.get(news.action, news.action)
+        name = self._job.caller_names.get(news.action, news.action)
         names = {"toolCallName": name, "parentMessageId": self._parent}
         return [
             {"type": "TOOL_CALL_START", **call_field, **names},
@@ -197,8 +210,8 @@ class EventWriter:
             return []
         self._turn = None  # its message is not the last one any more
         content = json_text(news.error or news.result.get("result"))
-        its = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
-        return [{"type": "TOOL_CALL_RESULT", **its, "content": content}]
+        ids = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
+        return [{"type": "TOOL_CALL_RESULT", **ids, "content": content}]
 
     def _review(self, news: Any) -> list[dict[str, Any]]:
         data = getattr(news, news.kind).to_json()
@@ -209,8 +222,8 @@ class EventWriter:
         return [{"type": kind, "stepName": news.block}]
 
     _TELLS: ClassVar[dict[str, Callable[[EventWriter, Any], list[dict[str, Any]]]]] = {
-        "text": _piece,
-        "reasoning": _piece,
+        "text": _text_events,
+        "reasoning": _text_events,
         "call_started": _call,
         "call_progress": _progress,
         "call_ended": _result,
@@ -229,13 +242,13 @@ def _custom(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"type": "CUSTOM", "name": name, "value": value}
 
 
-def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_model_call_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with the ids of calls as their models gave them."""
     for each in messages:
         for call in each.get("tool_calls", ()):
-            call["id"] = _MARK.sub("", call["id"])
+            call["id"] = _CALL_MARK.sub("", call["id"])
         if "tool_call_id" in each:
-            each["tool_call_id"] = _MARK.sub("", each["tool_call_id"])
+            each["tool_call_id"] = _CALL_MARK.sub("", each["tool_call_id"])
     return messages
 
 
@@ -263,7 +276,7 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
         if "toolCalls" in message:
             message["tool_calls"] = [*calls] if isinstance(calls, list) else calls
         if isinstance(message.get("content"), list):
-            message["content"] = [_part(part) for part in message["content"]]
+            message["content"] = [_content_part(part) for part in message["content"]]
         before = messages[-1] if messages else {}
         if before.get("role") == message.get("role") == "assistant" and not message.get("content"):
             had = before.setdefault("tool_calls", [])
@@ -274,16 +287,16 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
     return messages
 
 
-def _part(part: Any) -> Any:
+def _content_part(part: Any) -> Any:
     """Return a part of a message in the form of chat completions; files are of several types."""
     source = part.get("source", part) if isinstance(part, dict) else None
     if not isinstance(source, dict) or part.get("type") not in _FILES:
         return part
-    about = {"filename": part.get("filename") or source.get("filename")}
-    about["mediaType"] = source.get("mimeType") or _FILES[part["type"]]
+    metadata = {"filename": part.get("filename") or source.get("filename")}
+    metadata["mediaType"] = source.get("mimeType") or _FILES[part["type"]]
     value = "raw" if source.get("type") == "data" or "data" in source else "url"
     return as_block(
-        {**about, value: source.get("value") or source.get("data") or source.get("url")}
+        {**metadata, value: source.get("value") or source.get("data") or source.get("url")}
     )
 
 
@@ -293,19 +306,19 @@ def context_of(items: Any) -> list[dict[str, Any]]:
         raise BadRequest("context must be a list", "context")
     lines: list[str] = []
     for number, each in enumerate(items):
-        about = each.get("description") if isinstance(each, dict) else None
-        if not isinstance(about, str) or "value" not in each:
+        description = each.get("description") if isinstance(each, dict) else None
+        if not isinstance(description, str) or "value" not in each:
             raise BadRequest(f"context[{number}] must have a description and a value", "context")
-        lines.append(f"- {about}: {json_text(each['value'])}")
+        lines.append(f"- {description}: {json_text(each['value'])}")
     if not lines:
         return []
     text = "\n".join(("What the page of the user shows:", *lines))
     return [with_sources({"role": "system", "content": text}, ["the page of the user"])]
 
 
-def read(ask: Ask, entry: dict[str, Any]) -> Any:
+def read_resume_entry(ask: Ask, entry: dict[str, Any]) -> Any:
     """Return what a `resume` answers; whatever has another form permits and answers nothing."""
-    form, fields = entry.get("payload"), form_of(ask, "approved")["properties"]
+    form, fields = entry.get("payload"), answer_schema(ask, "approved")["properties"]
     if entry.get("status") != "resolved" or not isinstance(form, dict) or form.keys() - fields:
         form = {}
     return read_form(ask, form, "approved")
@@ -314,10 +327,10 @@ def read(ask: Ask, entry: dict[str, Any]) -> Any:
 def interrupt(id: str, ask: Ask) -> dict[str, Any]:
     """Return what the client is told of what is asked."""
     reason = "approval" if ask.is_approval else "question"
-    form = form_of(ask, "approved") | {"additionalProperties": False}
+    form = answer_schema(ask, "approved") | {"additionalProperties": False}
     call = {"toolCallId": ask.call} if ask.call else {}
-    about = {"reason": reason, "message": ask.text, "metadata": ask.details}
-    return {"id": id, **call, **about, "responseSchema": form}
+    fields = {"reason": reason, "message": ask.text, "metadata": ask.details}
+    return {"id": id, **call, **fields, "responseSchema": form}
 
 
 def _missing_events(events: list[dict[str, Any]], messages: Any) -> Iterator[dict[str, Any]]:
@@ -359,7 +372,7 @@ def ends(kind: str, id: str) -> list[dict[str, Any]]:
     return out if kind == "TEXT_MESSAGE" else [*out, {"type": "REASONING_END", "messageId": id}]
 
 
-def asked_of(id: str, body: dict[str, Any], messages: list[dict[str, Any]]) -> OpenAIRequest:
+def openai_request(id: str, body: dict[str, Any], messages: list[dict[str, Any]]) -> OpenAIRequest:
     """Return messages to an agent, with the client's tools."""
     listed = body.get("tools") or ()
     tools = [{"type": "function", "function": each} for each in listed if each]

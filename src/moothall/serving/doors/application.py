@@ -178,7 +178,7 @@ class _Doors:
         try:
             async with self._mcp.over_http() as self._answers_mcp:
                 await self._a2a.resume()
-                going_on = [asyncio.create_task(self._go_on())]
+                going_on = [asyncio.create_task(self._resume_tasks())]
                 if self._resumes:
                     resuming = keep_resuming(
                         lambda: self._served.offered.values(),
@@ -195,7 +195,7 @@ class _Doors:
             self._ag_ui.close()
             await self._a2a.close()
 
-    async def _go_on(self) -> None:
+    async def _resume_tasks(self) -> None:
         """Go on with tasks that have waited, once anybody has answered or their time has come."""
         while True:
             await asyncio.sleep(_LOOK_S)

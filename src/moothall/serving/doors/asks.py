@@ -67,7 +67,7 @@ def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask
     return Ask(key, f"Permit {request}", details, True, call)
 
 
-def form_of(ask: Ask, permit: str, **more: Any) -> dict[str, Any]:
+def answer_schema(ask: Ask, permit: str, **more: Any) -> dict[str, Any]:
     """Return the schema of an answer; in that to an approval, `permit` is true for yes."""
     name, kind = (permit, "boolean") if ask.is_approval else ("answer", "string")
     properties: dict[str, Any] = {name: {"type": kind, **more}}
@@ -120,10 +120,10 @@ class OpenAsks:
         most_s: after so many seconds it counts as not answered
     """
 
-    def __init__(self, changed: Callable[[Ask], object], most_s: float) -> None:
+    def __init__(self, on_change: Callable[[Ask], object], most_s: float) -> None:
         self.open: dict[str, Ask] = {}
         self.withdrawn: set[str] = set()  # the keys of what was asked and needs no answer any more
-        self._changed = changed
+        self._on_change = on_change
         self._most_s = most_s
 
     async def approve(self, request: ApprovalRequest) -> Any:
@@ -144,7 +144,7 @@ class OpenAsks:
         ask.key = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
         ask.answer = asyncio.get_running_loop().create_future()
         self.open[ask.key] = ask
-        self._changed(ask)
+        self._on_change(ask)
         try:
             async with asyncio.timeout(self._most_s):
                 return await ask.answer
@@ -153,7 +153,7 @@ class OpenAsks:
         finally:
             if self.open.pop(ask.key, None) is not None:  # cancelled, or too late
                 self.withdrawn.add(ask.key)
-                self._changed(ask)
+                self._on_change(ask)
 
     def settle(self, key: str, value: Any) -> None:
         """Give the answer to what is open, None for no answer; nothing if it was withdrawn."""
@@ -162,7 +162,7 @@ class OpenAsks:
             return
         if ask.answer is not None and not ask.answer.done():
             ask.answer.set_result(value)
-        self._changed(ask)
+        self._on_change(ask)
 
 
 @dataclass(slots=True, eq=False)
@@ -187,7 +187,7 @@ class Caller:
     content: str | list[dict[str, Any]] = ""
 
 
-def tell_on(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], news: T) -> None:
+def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], news: T) -> None:
     """Call a function of a caller on its loop, unless that is closed."""
     with suppress(RuntimeError):  # else the agent would call the door's watcher no more
         loop.call_soon_threadsafe(callback, news)
@@ -238,8 +238,8 @@ class CallerApprover:
 
         A run that another agent's reply waits for does not: the caller is asked at once.
         """
-        mine = caller is None or caller.asking is None or caller.run_id == run_id
-        return run_id is not None and mine
+        is_callers_own = caller is None or caller.asking is None or caller.run_id == run_id
+        return run_id is not None and is_callers_own
 
     @staticmethod
     def _later(later: Later) -> Later:

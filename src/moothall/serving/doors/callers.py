@@ -70,7 +70,7 @@ class Callers:
     """
 
     def __init__(self, tokens: Tokens | None = None, **options: Unpack[CallerOptions]) -> None:
-        self.tokens: dict[str, tuple[str, ...]] | None = _checked(tokens)
+        self.tokens: dict[str, tuple[str, ...]] | None = _checked_tokens(tokens)
         budget, rate = options.get("budget"), options.get("rate")
         if budget is not None and not callable(getattr(budget, "child", budget)):
             raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
@@ -215,7 +215,9 @@ class Senders:
     """The senders of the messages of a space's callers, which all its doors share."""
 
     def __init__(self) -> None:
-        self._used: dict[str, float] = {}  # when each was used; the one used last is the last one
+        self._last_used: dict[
+            str, float
+        ] = {}  # when each was used; the one used last is the last one
         self._busy: Counter[str] = Counter()  # how many calls of each are under way
         self._guard = guard()
 
@@ -231,13 +233,13 @@ class Senders:
         with self._guard:
             self._busy[id] += 1
             self._note(id)
-            most_recent, extra = time.monotonic() - _IDLE_S, len(self._used) - MAX_SENDERS
+            most_recent, extra = time.monotonic() - _IDLE_S, len(self._last_used) - MAX_SENDERS
             old = takewhile(
                 lambda each: each[0] < extra or each[1][1] < most_recent,
-                enumerate(self._used.items()),
+                enumerate(self._last_used.items()),
             )
             for each in [sender for _, (sender, _) in old if not self._busy[sender]]:
-                del self._used[each]
+                del self._last_used[each]
                 space.forget_sender(each)
         try:
             yield
@@ -249,8 +251,8 @@ class Senders:
                 self._note(id)  # idle from now on
 
     def _note(self, id: str) -> None:
-        self._used.pop(id, None)
-        self._used[id] = time.monotonic()
+        self._last_used.pop(id, None)
+        self._last_used[id] = time.monotonic()
 
 
 _OF_SPACES: Final[WeakKeyDictionary[Any, Senders]] = WeakKeyDictionary()
@@ -291,7 +293,7 @@ def sender_of(protocol: str, caller: str) -> str:
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
 
 
-def _checked(argument: Any) -> dict[str, tuple[str, ...]] | None:
+def _checked_tokens(argument: Any) -> dict[str, tuple[str, ...]] | None:
     """Return the tokens by the caller's name."""
     if argument is None:
         return None

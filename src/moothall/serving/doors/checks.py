@@ -52,11 +52,11 @@ SILENT_S: Final = 15.0
 COMMENT: Final = b": waiting\n\n"
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _BODY_S: Final = 20.0
-_ATTEMPTS: Final = 20
+_MOST_ATTEMPTS: Final = 20
 """After this many wrong secrets from one address in a minute, no further one is checked."""
-_ADDRESSES: Final = 1000
+_MOST_ADDRESSES: Final = 1000
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
-_ONCE: Final = (
+_ONCE_HEADERS: Final = (
     *("host", "origin", "authorization", "content-length"),
     *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
 )
@@ -111,7 +111,7 @@ def check_once(scope: Scope, token_headers: Iterable[str] = ()) -> None:
     names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
     if {"content-length", "transfer-encoding"} <= {*names}:  # a proxy may believe the other one
         raise RequestRefused(400, "a request has one length: Content-Length or Transfer-Encoding")
-    if any(names.count(each) > 1 for each in (*_ONCE, *token_headers)):
+    if any(names.count(each) > 1 for each in (*_ONCE_HEADERS, *token_headers)):
         raise RequestRefused(403, "a header appears twice")
 
 
@@ -198,10 +198,10 @@ class Attempts:
 
     def note(self, scope: Scope) -> None:
         """Count a wrong secret."""
-        tries = self._failed.setdefault(client_of(scope), deque(maxlen=_ATTEMPTS))
+        tries = self._failed.setdefault(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))
         tries.append(time.monotonic())
         self._times.append(tries[-1])
-        if len(self._failed) > _ADDRESSES:
+        if len(self._failed) > _MOST_ADDRESSES:
             del self._failed[next(iter(self._failed))]
 
     def are_over(self, scope: Scope, *, is_known: bool = False) -> bool:
@@ -209,7 +209,7 @@ class Attempts:
 
         One that is not known must wait after those of all addresses, too.
         """
-        all = [self._failed.get(client_of(scope), deque(maxlen=_ATTEMPTS))]
+        all = [self._failed.get(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))]
         if not is_known and self._times.maxlen:
             all.append(self._times)
         return any(len(each) == each.maxlen and time.monotonic() - each[0] < 60 for each in all)
@@ -254,7 +254,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return receiving
 
 
-async def or_silence(
+async def with_silences(
     items: AsyncIterator[T], first_s: float = SILENT_S, every_s: float = SILENT_S
 ) -> AsyncGenerator[T | None, None]:
     """Yield the items, and None where nothing comes for so many seconds."""

@@ -118,7 +118,7 @@ class DoorGuard:
         if self._begin is not None:
             await self._begin()
         with Tracing.join_trace(scope["headers"]):
-            await self.app(scope, replayed(body, receive), _unbuffered(send))
+            await self.app(scope, replayed(body, receive), _send_unbuffered(send))
 
     def _check(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""
@@ -162,7 +162,7 @@ class DoorGuard:
         return f"{place}{scope.get('root_path', '')}"
 
 
-def _unbuffered(send: Send) -> Send:
+def _send_unbuffered(send: Send) -> Send:
     """Return a `send` that has proxies pass each event of a stream on at once."""
 
     async def sending(message: Message) -> None:

@@ -54,14 +54,14 @@ class Front:
         origin_list = [origins] if isinstance(origins, str) else [*origins]
         pages = []
         for each in origin_list:
-            page, path = (WILDCARD, "/") if each == WILDCARD else _parts_of(each, "origins=")
+            page, path = (WILDCARD, "/") if each == WILDCARD else _origin_and_path(each, "origins=")
             if path != "/" or str(each).endswith("/"):
                 raise ConfigError(
                     "origins= must be origins such as https://app.example, without a path, "
                     f"or {WILDCARD!r} for all, got {each!r:.80}"
                 )
             pages.append(page)
-        parts = ("", "/") if public_url is None else _parts_of(public_url, "public_url")
+        parts = ("", "/") if public_url is None else _origin_and_path(public_url, "public_url")
         return cls(*parts, tuple(checked_proxies(options.get("proxies", ()))), tuple(pages))
 
     @property
@@ -77,7 +77,7 @@ class Front:
 NO_FRONT: Final = Front()
 
 
-def _parts_of(value: object, name: str) -> tuple[str, str]:
+def _origin_and_path(value: object, name: str) -> tuple[str, str]:
     """Return the origin, as browsers state it, and the base path of a public address."""
     wrong = ConfigError(
         f"{name} must be an address such as https://agents.example/moothall/, got {value!r:.80}"

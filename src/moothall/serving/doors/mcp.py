@@ -15,7 +15,7 @@ from moothall.journal import REASONS, Entry, Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
-from moothall.serving.doors.mcp_job import (
+from moothall.serving.doors.mcp_call import (
     CALLS,
     LOOK_S,
     MCPCall,
@@ -23,11 +23,11 @@ from moothall.serving.doors.mcp_job import (
     SessionThreads,
     can_ask,
     elicited_form,
-    failed,
+    failed_result,
     gives,
     has_trace,
+    input_required_result,
     others_answer,
-    required,
     result_of,
     said_in,
     waits_of,
@@ -104,9 +104,9 @@ class MCPDoor:
 
         Hosts pass the names on to their models, whose providers take letters, digits, `_` and `-`.
         """
-        several = len(self._served.agents) > 1
+        has_several = len(self._served.agents) > 1
         by_name = {
-            f"{id}\0{action.name}" if several else action.name: (id, action)
+            f"{id}\0{action.name}" if has_several else action.name: (id, action)
             for id, action in self._served.actions()
         }
         safe = ToolCall.safe_names(by_name)
@@ -141,7 +141,7 @@ class MCPDoor:
 
         args = params.arguments or {}
         if params.request_state is not None:
-            return await self._followed(ctx, await self._continued(ctx, params))
+            return await self._follow_call(ctx, await self._continued_call(ctx, params))
         if (match := self._tools().get(params.name)) is None:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
@@ -154,7 +154,7 @@ class MCPDoor:
             base = sender_of(MCP.sender, caller)
             call_thread = await self._threads.resolve(base, self._sender(ctx), id, args)
             if call_thread is None:
-                return failed("there is no such thread: leave it out to begin one")
+                return failed_result("there is no such thread: leave it out to begin one")
             sender, args, meta = call_thread
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         trace_headers = () if ctx.request is None or has_trace(params) else ctx.request.headers.raw
@@ -164,7 +164,7 @@ class MCPDoor:
         job = MCPCall(*job_args, can_ask(ctx), run_id)
         with refusals(), Tracing.join_trace(trace_headers):
             self._begin(job, is_new=True)
-        return await self._followed(ctx, job)
+        return await self._follow_call(ctx, job)
 
     def _begin(self, job: MCPCall, *, is_new: bool = False) -> None:
         on_end = None if job.run_id is None else self._served.count_reply(is_new=is_new)
@@ -175,11 +175,11 @@ class MCPDoor:
 
     def _on_end(self, job: MCPCall) -> None:
         self._served.answered_runs.discard(str(job.run_id))
-        job.news.put_nowait(None)
+        job.event_queue.put_nowait(None)
 
     async def _done(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
         """Call an action; return its outcome as a result, or what its run waits for."""
-        loop, tell, action = asyncio.get_running_loop(), job.news.put_nowait, job.action
+        loop, tell, action = asyncio.get_running_loop(), job.event_queue.put_nowait, job.action
         asking = job.asking if job.can_ask else None
         caller = Caller(loop, asking, tell, job.run_id, job.caller)
         call = (job.sender, job.to, action.name, job.args, caller, tell)
@@ -191,9 +191,9 @@ class MCPDoor:
             if getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 await asyncio.sleep(LOOK_S)
                 return await self._done(job)
-            return await waits_of(self._served, job) or failed(str(error))
+            return await waits_of(self._served, job) or failed_result(str(error))
 
-    async def _followed(
+    async def _follow_call(
         self, ctx: ServerRequestContext[Any], job: MCPCall
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Report a call's progress and put its questions to the client, until it has ended."""
@@ -203,28 +203,28 @@ class MCPDoor:
         under_way.add(job.task)
         try:
             while True:
-                news = await job.news.get()
+                news = await job.event_queue.get()
                 if isinstance(news, Ask):
                     if news.key not in job.asking.open:
                         continue  # withdrawn, before it was this one's turn
                     if not ctx.session.can_send_request:
                         keeps_running = True
                         return self._park(job, news)
-                    job.asking.settle(news.key, said_in(news, await self._elicited(ctx, news)))
+                    job.asking.settle(news.key, said_in(news, await self._elicit(ctx, news)))
                     continue
                 if news is not None:
                     await self._progress(ctx, job, news)
                     continue
                 if job.task.cancelled():
-                    return failed("it was cancelled")
+                    return failed_result("it was cancelled")
                 result: types.CallToolResult | list[Wait] = await job.task
                 if not isinstance(result, list):
                     return result
                 asks = [*asks_of(result, self._served.callers.permits(job.caller)).values()]
                 if not job.can_ask or not asks:
-                    return failed(waiting_text(result))
+                    return failed_result(waiting_text(result))
                 if not ctx.session.can_send_request:
-                    return required(f"{job.run_id}.{asks[0].key}", asks[0])
+                    return input_required_result(f"{job.run_id}.{asks[0].key}", asks[0])
                 await self._answer_by_form(ctx, job, asks[0])
                 under_way.discard(job.task)
                 self._begin(job)
@@ -238,13 +238,13 @@ class MCPDoor:
         """Give a run the answer of the client's person, unless somebody else answers before."""
         ask.answer = answered = asyncio.ensure_future(others_answer(self._served, job, ask.key))
         try:
-            answer = said_in(ask, await self._elicited(ctx, ask))
+            answer = said_in(ask, await self._elicit(ctx, ask))
             if not answered.done():
-                await self._answered(job, ask.key, answer)
+                await self._give_answer(job, ask.key, answer)
         finally:
             answered.cancel()
 
-    async def _answered(self, job: MCPCall, key: str, answer: Any) -> None:
+    async def _give_answer(self, job: MCPCall, key: str, answer: Any) -> None:
         """Give a run that waits its answer; another one that was given before counts."""
         journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
         assert job.run_id is not None
@@ -263,7 +263,7 @@ class MCPDoor:
             job.progress_count += 1
             await ctx.session.report_progress(job.progress_count, None, one_line(text, 300))
 
-    async def _elicited(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
+    async def _elicit(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
         from mcp import MCPError
 
         form = ctx.session.elicit_form(ask.text, elicited_form(ask), ctx.request_id)
@@ -283,17 +283,17 @@ class MCPDoor:
         state = secrets.token_urlsafe(32)
         job.ask = ask
         self._waiting[state] = job
-        asyncio.get_running_loop().call_later(WAITS_S, self._dropped, state)
+        asyncio.get_running_loop().call_later(WAITS_S, self._drop_call, state)
         while len(self._waiting) > MOST_WAITING:
-            self._dropped(next(iter(self._waiting)))
-        return required(state, ask)
+            self._drop_call(next(iter(self._waiting)))
+        return input_required_result(state, ask)
 
-    def _dropped(self, state: str) -> None:
+    def _drop_call(self, state: str) -> None:
         job = self._waiting.pop(state, None)
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    async def _continued(
+    async def _continued_call(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> MCPCall:
         """Return the call that waits for this answer; its tool and arguments must be the same."""
@@ -310,7 +310,7 @@ class MCPDoor:
             return job
         job = self._waiting.pop(state, None)
         if job is None:
-            return await self._parked(ctx, params, sender, result)
+            return await self._resume_waiting_run(ctx, params, sender, result)
         ask = job.ask
         assert ask is not None
         if not job.is_call(*call):
@@ -324,7 +324,7 @@ class MCPDoor:
         job.asking.settle(ask.key, said_in(ask, result))
         return job
 
-    async def _parked(
+    async def _resume_waiting_run(
         self,
         ctx: ServerRequestContext[Any],
         params: types.CallToolRequestParams,
@@ -362,7 +362,7 @@ class MCPDoor:
         answered = await in_thread(journal.waits.decided, caller, run_id)  # perhaps sent again
         asks = asks_of((*waits, *answered), self._served.callers.permits(caller))
         if key in asks:
-            await self._answered(job, key, said_in(asks[key], result))
+            await self._give_answer(job, key, said_in(asks[key], result))
         elif (
             any(each.key == key for each in waits)
             or all(each.data.get("wait") != key for each in entries)

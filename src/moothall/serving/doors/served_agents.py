@@ -44,7 +44,7 @@ from moothall.build import (
 )
 from moothall.journal import Journal, Wait
 from moothall.serving.a2a.wire import CARD_PATH
-from moothall.serving.doors.asks import Caller, CallerApprover, tell_on
+from moothall.serving.doors.asks import Caller, CallerApprover, call_on_loop
 from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, TooOften, in_path
@@ -114,7 +114,7 @@ class Served:
         self._under_way: set[_DoorCall] = set()
         self._replies = set[object]()  # one for each reply under way
         self._senders: dict[str, _Sender] = {}
-        self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
+        self._call_counts: Counter[str] = Counter()  # calls so far, by the caller's name
         self.open()
 
     def open(self) -> None:
@@ -138,7 +138,7 @@ class Served:
             self._space.approver.served = self
         for each in self.agents.values():
             if isinstance(each, Threaded):
-                each.watch(self._tell)
+                each.watch(self._forward_event)
 
     @staticmethod
     def rows_here() -> list[dict[str, Any]]:
@@ -155,10 +155,10 @@ class Served:
         if old is agent:
             return
         if isinstance(old, Threaded):
-            old.unwatch(self._tell)
+            old.unwatch(self._forward_event)
         self.agents[address(agent.id)] = agent
         if isinstance(agent, Threaded):
-            agent.watch(self._tell)
+            agent.watch(self._forward_event)
 
     def give_up(self, id: str) -> None:
         """Serve an agent no more: to callers, it is not there."""
@@ -177,7 +177,7 @@ class Served:
             "paths": self._paths(),
             "actions": len(self.actions()),
             "callers": callers,
-            "calls": dict(self._counted),
+            "calls": dict(self._call_counts),
             "under_way": len(self._under_way),
             **self.callers.page_data(),
         }
@@ -227,8 +227,8 @@ class Served:
         # A reply counts what it does itself.
         pays = None if context.pays is None or replies else context.pays.reserve(actions=1)
         if on_progress is not None:
-            context.hears = partial(tell_on, caller.loop, on_progress)
-        with pays or nullcontext(), self._sending(sender, caller, context) as agent:
+            context.hears = partial(call_on_loop, caller.loop, on_progress)
+        with pays or nullcontext(), self._counted_sender(sender, caller, context) as agent:
             try:
                 return await agent.send_request(message, None, caller_context=context)
             except _NOT_BEGUN:
@@ -310,7 +310,7 @@ class Served:
             BudgetExceeded: the caller has spent its budget
         """
         context = self._call_context(caller)
-        with self._sending(sender, caller, context) as agent:
+        with self._counted_sender(sender, caller, context) as agent:
             delivery = Delivery(Envelope(sender, to, "say", {}), Delivery.REQUEST)
             delivery.mailbox, delivery.state = agent.space_mailbox, Delivery.RUNNING
             delivery.caller_context = context
@@ -319,10 +319,10 @@ class Served:
                 yield
 
     @contextmanager
-    def _sending(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:
+    def _counted_sender(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:
         """Count a call in the `with` block, which gets its sender."""
         self._under_way.add(context)
-        self._counted[caller.name] += 1
+        self._call_counts[caller.name] += 1
         if (agent := self._senders.get(sender)) is None:
             while len(self._senders) >= MAX_SENDERS:
                 self._senders.pop(next(iter(self._senders)), None)
@@ -369,7 +369,7 @@ class Served:
         for each in self.agents.values():
             if isinstance(each, Threaded):
                 with suppress(KeyError):  # one that has failed is called no more
-                    each.unwatch(self._tell)
+                    each.unwatch(self._forward_event)
         if self._owns_space:
             await in_thread(self._space.close)
 
@@ -393,7 +393,7 @@ class Served:
         """Ask the person behind the space's approver, which is the caller, or decides itself."""
         return await answer(self._space.approver, question)
 
-    def _tell(self, event: Event) -> None:
+    def _forward_event(self, event: Event) -> None:
         # Called with each event of the agents, most of which are of no call of a door.
         if self._under_way and (caller := self._caller()) is not None:
-            tell_on(caller.loop, caller.tell, event)
+            call_on_loop(caller.loop, caller.tell, event)

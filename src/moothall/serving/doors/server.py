@@ -63,12 +63,12 @@ class HTTPServer:
             **options,
             "http": _protocol(),
         }
-        self._sockets = [_listening("127.0.0.1" if host == "localhost" else host, port)]
+        self._sockets = [_listening_socket("127.0.0.1" if host == "localhost" else host, port)]
         self.place: tuple[str, int] = self._sockets[0].getsockname()[:2]
         self.port: int = self.place[1]
         if on_ipv6_too and self.place[0] == "127.0.0.1":
             with suppress(ConfigError):  # no IPv6 here, or another program has the port there
-                self._sockets.append(_listening("::1", self.port))
+                self._sockets.append(_listening_socket("::1", self.port))
         self._server = uvicorn.Server(uvicorn.Config(app, **config))
         logging.getLogger("uvicorn.error").addFilter(_is_fault)
         self.listening: Future[None] = Future()
@@ -202,13 +202,13 @@ def _protocol() -> Any:
     return InTime
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, ValueError) as error:
-        why = str(getattr(error, "strerror", None) or error).partition(" (while attempting")[0]
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while attempting")[0]
         raise ConfigError(
-            f"nothing can be served at {host}:{port}: {why}; give another host or port (0 takes a "
-            "free one)"
+            f"nothing can be served at {host}:{port}: {reason}; give another host or port "
+            "(0 takes a free one)"
         ) from error

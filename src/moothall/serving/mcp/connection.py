@@ -21,8 +21,15 @@ from weakref import ref
 from moothall import ActionError, Later, MCPServerError, MoothallError, SpaceClosed
 from moothall.build import LoopThread, Tracing, one_line
 from moothall.serving.mcp.elicitation import address_in_words, addresses_in
-from moothall.serving.mcp.listing import ServerOffer, read_offered
-from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
+from moothall.serving.mcp.listing import ServerOffer, read_offer
+from moothall.serving.mcp.live import (
+    UNANSWERED,
+    LiveConnection,
+    as_moothall_error,
+    first_set,
+    open_session,
+    why_ended,
+)
 from moothall.serving.mcp.process import ServerProcess, over_process
 from moothall.serving.mcp.server_request import Ask, Send, ServerRequest
 from moothall.serving.mcp.web import Headers, over_http, shown_address
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
 
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 30.0
-_MOST_ASKED: Final = 3
+_MOST_OPENING_QUESTIONS: Final = 3
 """So often may a call want an address opened first: a person may say too early that it is done."""
 _RELIST_S: Final = 1.0
 """A server may change its list more often; it is read this often at most."""
@@ -64,11 +71,11 @@ class ServerConnection:
     env: Mapping[str, str]
     headers: Mapping[str, str] | Headers
     timeout_s: float
-    listed: Callable[[ServerOffer], None]
+    on_offer: Callable[[ServerOffer], None]
     auth: Any = None
     _closed: bool = False
-    _live: Live | None = None
-    _latest: Live | None = None  # also while it is opened
+    _live: LiveConnection | None = None
+    _latest: LiveConnection | None = None  # also while it is opened
     _failures: int = 0
     _requests: dict[ServerRequest, None] = field(default_factory=dict)
 
@@ -78,11 +85,11 @@ class ServerConnection:
         self._thread.call(self._begin)
 
     def _begin(self) -> None:
-        self._opening: asyncio.Future[Live] | None = None
+        self._opening: asyncio.Future[LiveConnection] | None = None
         self._wake = asyncio.Event()
-        self._changed = asyncio.Event()  # the server's list is not the one that was read
-        self._current = asyncio.Event()
-        self._current.set()
+        self._list_changed = asyncio.Event()  # the server's list is not the one that was read
+        self._list_is_current = asyncio.Event()
+        self._list_is_current.set()
         self._scope: anyio.CancelScope | None = None
         self._owner = self._thread.spawn(self._keep_open())
 
@@ -100,11 +107,11 @@ class ServerConnection:
         answer = asyncio.get_running_loop().create_future()
         request = ServerRequest(send, label, answer, ask, caller)
         request.trace = Tracing.carry()
-        self._thread.call_soon(self._take, request)
+        self._thread.call_soon(self._accept_request, request)
         try:
             return await request.answer
         except asyncio.CancelledError:
-            self._thread.call_soon(self._drop, request)
+            self._thread.call_soon(self._cancel_request, request)
             raise
 
     async def open(self) -> None:
@@ -140,42 +147,42 @@ class ServerConnection:
 
     # -- requests, on the connection's loop --------------------------------------------------------
 
-    def _take(self, request: ServerRequest) -> None:
+    def _accept_request(self, request: ServerRequest) -> None:
         if self.is_closed:
             request.settle(raised=self._closed_error())
             return
         import mcp  # noqa: F401  # the first time takes seconds on a busy machine: not the server's
 
         self._requests[request] = None
-        request.task = self._thread.spawn(self._answer(request))
-        self._limit(request, self.timeout_s)
+        request.task = self._thread.spawn(self._answer_request(request))
+        self._start_timer(request, self.timeout_s)
 
-    def _limit(self, request: ServerRequest, seconds: float) -> None:
-        request.timer = self._thread.loop.call_later(seconds, self._late, request)
+    def _start_timer(self, request: ServerRequest, seconds: float) -> None:
+        request.timer = self._thread.loop.call_later(seconds, self._on_timeout, request)
 
-    def _late(self, request: ServerRequest) -> None:
-        words = "" if self._latest is None else self._latest.words()
+    def _on_timeout(self, request: ServerRequest) -> None:
+        words = "" if self._latest is None else self._latest.output_hint()
         sent = self._live is not None
         # The error is the same for each caller of a server that does not connect.
-        why = f"{request.label} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
-        text = f"{self.name}: {why}{words}"
+        reason = f"{request.label} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
+        text = f"{self.name}: {reason}{words}"
         request.settle(raised=ActionError("TimeoutError", text) if sent else MCPServerError(text))
-        self._drop(request)
+        self._cancel_request(request)
 
-    def _drop(self, request: ServerRequest) -> None:
+    def _cancel_request(self, request: ServerRequest) -> None:
         """Cancel a request whose caller does not wait any more."""
         for each in (request.timer, request.task, request.asking):
             if each is not None:
                 each.cancel()
 
-    async def _answer(self, request: ServerRequest) -> None:
+    async def _answer_request(self, request: ServerRequest) -> None:
         _REQUEST.set(ref(request))
         if request.trace is not None:
             request.trace()  # the SDK states the span in `_meta`
         value: Any = None
         raised: BaseException | None = None
         try:
-            value = await self._sent(request)
+            value = await self._send_until_answered(request)
         except asyncio.CancelledError:
             raised = self._closed_error()  # or nobody waits
         except MoothallError as error:
@@ -184,7 +191,7 @@ class ServerConnection:
                 wants = f"it wants a person to open {' and '.join(request.unopened)}"
                 raised = ActionError(error.type, f"{error.text}; {wants}", error.where)
         except BaseException as error:
-            raised = as_ours(self.name, request.label, error)
+            raised = as_moothall_error(self.name, request.label, error)
         finally:
             self._requests.pop(request, None)
             for each in (request.timer, request.asking):
@@ -192,15 +199,15 @@ class ServerConnection:
                     each.cancel()
         request.settle(value, raised)
 
-    async def _sent(self, request: ServerRequest) -> Any:
+    async def _send_until_answered(self, request: ServerRequest) -> Any:
         """Return the answer of the server that runs now, or else is started now."""
         from mcp import MCPError
 
         may_retry, question_count = True, 0
         while True:
-            live = await self._connected()
-            if not self._current.is_set():
-                await self._current.wait()
+            live = await self._live_connection()
+            if not self._list_is_current.is_set():
+                await self._list_is_current.wait()
                 continue  # it may have ended meanwhile
             try:
                 value = await live.answer(request.send)
@@ -208,16 +215,20 @@ class ServerConnection:
                 if may_retry and await live.has_forgotten(error):
                     may_retry = False
                     live.forget()
-                elif question_count < _MOST_ASKED and await self._opens(request, error):
+                elif question_count < _MOST_OPENING_QUESTIONS and await self._has_opened_addresses(
+                    request, error
+                ):
                     question_count += 1
                 else:
-                    raise await self._failed(request, live, error) from None
+                    raise await self._error_for_caller(request, live, error) from None
             else:
                 self._failures = 0
-                await self._until_listed(request)
+                await self._wait_for_list(request)
                 return value
 
-    async def _failed(self, request: ServerRequest, live: Live, error: MCPError) -> MoothallError:
+    async def _error_for_caller(
+        self, request: ServerRequest, live: LiveConnection, error: MCPError
+    ) -> MoothallError:
         """Return what a caller is told of an error of the SDK."""
         from mcp_types import CONNECTION_CLOSED
 
@@ -237,7 +248,7 @@ class ServerConnection:
         ] or request.unopened
         return ActionError("MCPError", one_line(f"{reason} (code {error.code})", 2000))
 
-    async def _connected(self) -> Live:
+    async def _live_connection(self) -> LiveConnection:
         live = self._live
         if live is not None:
             if live.closed:
@@ -256,19 +267,19 @@ class ServerConnection:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            live = self._latest = Live()
+            live = self._latest = LiveConnection()
             reason = "the connection was closed"
             if not self._closed:
-                reason = await self._lived(live)
+                reason = await self._run_connection(live)
             self._live = None
             live.end(reason)
-            self._tell_failed(reason)
-            self._changed.clear()
-            self._current.set()
+            self._fail_opening(reason)
+            self._list_changed.clear()
+            self._list_is_current.set()
             if self._closed:
                 return
 
-    async def _lived(self, live: Live) -> str:
+    async def _run_connection(self, live: LiveConnection) -> str:
         """Open a connection, and keep it until its end; return why it has ended."""
         import anyio
 
@@ -276,18 +287,18 @@ class ServerConnection:
         # The SDK's own scopes swallow the cancellation of a task: so a scope around them.
         with anyio.CancelScope() as self._scope:
             try:
-                await self._pause()
+                await self._back_off()
                 self._failures += 1  # until it has answered a request
                 # Before those that wait for it end without a reason.
                 self._scope.deadline = anyio.current_time() + self.timeout_s * 0.9
-                async with opened(
+                async with open_session(
                     live, self._transport(live), self.name, self._elicit, self._note_change
                 ):
-                    self.listed(await read_offered(live.client, self.name))
+                    self.on_offer(await read_offer(live.client, self.name))
                     self._scope.deadline = math.inf
                     self._live = live
-                    self._tell_opened(live)
-                    await self._keep(live)
+                    self._resolve_opening(live)
+                    await self._follow_list(live)
             except Exception as error:
                 failure = error
         if self._closed:
@@ -296,18 +307,18 @@ class ServerConnection:
             failure = TimeoutError()
         return why_ended(self.name, live, failure)
 
-    async def _pause(self) -> None:
+    async def _back_off(self) -> None:
         """Wait before another start of a server that has failed, longer each time."""
         if self._failures:
             longest = min(_FIRST_DELAY_S * 2**self._failures, _LONGEST_DELAY_S)
             await asyncio.sleep(longest * random.uniform(0.5, 1.0))
 
-    def _tell_opened(self, live: Live) -> None:
+    def _resolve_opening(self, live: LiveConnection) -> None:
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.set_result(live)
 
-    def _tell_failed(self, reason: str) -> None:
+    def _fail_opening(self, reason: str) -> None:
         """End what waits for a connection that could not be opened."""
         if self._wake.is_set():
             return  # it waits for the next one
@@ -316,7 +327,7 @@ class ServerConnection:
             opening.set_exception(MCPServerError(f"{self.name}: {reason}"))
             opening.exception()  # all that waited may have been cancelled
 
-    def _transport(self, live: Live) -> Any:
+    def _transport(self, live: LiveConnection) -> Any:
         """Return what carries the messages of a connection."""
         if isinstance(self.target, str):
             live.address = shown_address(self.target)
@@ -325,29 +336,31 @@ class ServerConnection:
         live.at_end = live.process.at_end
         return over_process(live.process)
 
-    async def _keep(self, live: Live) -> None:
+    async def _follow_list(self, live: LiveConnection) -> None:
         """Read the list again when it changes, until the connection is over."""
         import anyio
 
-        listener = self._thread.spawn(self._listen(live))
+        listener = self._thread.spawn(self._listen_for_changes(live))
         try:
-            while await first_set(live.at_end, self._changed) is not live.at_end:
-                self._changed.clear()
+            while await first_set(live.at_end, self._list_changed) is not live.at_end:
+                self._list_changed.clear()
                 try:
                     with anyio.fail_after(self.timeout_s):
-                        self.listed(await read_offered(live.client, self.name))
+                        self.on_offer(await read_offer(live.client, self.name))
                 except Exception as error:
-                    logger.warning("%s", as_ours(self.name, "reading its list again", error))
-                    self._changed.set()  # calls wait until its list is known
-                if not self._changed.is_set():
-                    self._current.set()
+                    logger.warning(
+                        "%s", as_moothall_error(self.name, "reading its list again", error)
+                    )
+                    self._list_changed.set()  # calls wait until its list is known
+                if not self._list_changed.is_set():
+                    self._list_is_current.set()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RELIST_S):
                         await live.at_end.wait()
         finally:
             listener.cancel()
 
-    async def _listen(self, live: Live) -> None:
+    async def _listen_for_changes(self, live: LiveConnection) -> None:
         """Hear of changes of the list, where the protocol has a stream for that."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -375,17 +388,17 @@ class ServerConnection:
 
     def _note_change(self, of_tools: bool = True) -> None:
         if of_tools:
-            self._current.clear()  # calls wait
-        self._changed.set()
+            self._list_is_current.clear()  # calls wait
+        self._list_changed.set()
 
-    async def _until_listed(self, request: ServerRequest) -> None:
+    async def _wait_for_list(self, request: ServerRequest) -> None:
         """Wait a little for the list that a call has changed: its caller goes on with that."""
-        if not self._current.is_set():
+        if not self._list_is_current.is_set():
             assert request.timer is not None
             request.timer.cancel()  # there is an answer
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * _RELIST_S):
-                    await self._current.wait()
+                    await self._list_is_current.wait()
 
     # -- questions of the server to a person -------------------------------------------------------
 
@@ -407,7 +420,7 @@ class ServerConnection:
             request = next(not_asking, next(reversed(self._requests), None))
         return await self._ask_person(request, params)
 
-    async def _opens(self, request: ServerRequest, error: MCPError) -> bool:
+    async def _has_opened_addresses(self, request: ServerRequest, error: MCPError) -> bool:
         """Whether the person has opened what is to be opened before a call."""
         addresses = addresses_in(error)
         for each in addresses:
@@ -442,14 +455,14 @@ class ServerConnection:
                 return ElicitResult(action="cancel")
             except Later as later:  # the call is made again once the answer has come
                 request.settle(raised=later)
-                self._drop(request)
+                self._cancel_request(request)
                 return ElicitResult(action="cancel")
             except MoothallError as error:
                 logger.warning("%s asked a question, which is declined: %s", self.name, error)
             finally:
                 request.asking = None
                 if request in self._requests:
-                    self._limit(request, seconds_left)
+                    self._start_timer(request, seconds_left)
         if request is not None and params.mode == "url" and answer.action != "accept":
             request.unopened.append(address_in_words(params))
         return answer
@@ -460,7 +473,7 @@ class ServerConnection:
         """End what waits, and the owner, which closes the connection."""
         self._closed = True
         for request in list(self._requests):
-            self._drop(request)
+            self._cancel_request(request)
         self._wake.set()
         if self._scope is not None:
             self._scope.cancel()

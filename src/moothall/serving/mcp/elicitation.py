@@ -142,14 +142,14 @@ async def _ask_field(
             return {name: schema["default"]}
         if not line and not is_required:
             return {}
-        value = _read(line, schema.get("type"))
+        value = _value_of_line(line, schema.get("type"))
         if validator.holds(value):
             return {name: value}
         fault = f"{one_line(line, 80)!r} is not valid. "
     return None
 
 
-def _read(line: str, kind: Any) -> Any:
+def _value_of_line(line: str, kind: Any) -> Any:
     """Return a person's line as a value of a type; the line itself if it does not fit."""
     try:
         if kind == "integer":

@@ -28,7 +28,7 @@ OUTPUT_SCHEMA: Final = "moothall/outputSchema"
 _MAX_PAGES: Final = 100
 _MOST_S: Final = 2.0
 """How many seconds of the processor the schemas of a server's tools may take."""
-_HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_HASHED_KEYS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Definition:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Definition:
         """Return the definition in a tool of a server's list."""
-        hashed = {key: data[key] for key in _HASHED if data.get(key) is not None}
+        hashed = {key: data[key] for key in _HASHED_KEYS if data.get(key) is not None}
         text = json.dumps(hashed, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         return cls(hashed, sha256, _fault(hashed, len(text)), _is_for_models(data.get("_meta")))
@@ -95,7 +95,7 @@ class ServerOffer:
     instructions: str = ""
 
     @property
-    def locked(self) -> dict[str, Definition]:
+    def lock_entries(self) -> dict[str, Definition]:
         """What a lock file keeps: the definitions, and the lists of resources and prompts."""
         lists: dict[str, Any] = {
             RESOURCES: None if self.resources is None else sorted(self.resources),
@@ -109,21 +109,21 @@ class ServerOffer:
         return {**self.tools, **definitions}
 
     @property
-    def locked_hash(self) -> str:
+    def lock_hash(self) -> str:
         """A hash of what a lock file keeps, to which what a person accepts is bound."""
-        listed = sorted(each.sha256 for each in self.locked.values())
+        listed = sorted(each.sha256 for each in self.lock_entries.values())
         return hashlib.sha256(" ".join(listed).encode()).hexdigest()
 
 
 def _is_for_models(meta: Any) -> bool:
-    about = meta.get("ui") if isinstance(meta, dict) else None
-    seen_by = about.get("visibility") if isinstance(about, dict) else None
+    ui_fields = meta.get("ui") if isinstance(meta, dict) else None
+    seen_by = ui_fields.get("visibility") if isinstance(ui_fields, dict) else None
     if isinstance(meta, dict) and meta.get("openai/visibility") == "private":
         return False
     return not isinstance(seen_by, list | str) or "model" in seen_by
 
 
-async def read_offered(client: mcp.Client, name: str) -> ServerOffer:
+async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
     """Read what a server offers.
 
     Raises:
@@ -229,16 +229,16 @@ def checked_schema(schema: Any) -> Any:
     return SchemaValidator.without_expressions(schema)
 
 
-_EXACT: Final = ("const", "enum", "default", "required", "$ref", "$dynamicRef")
+_EXACT_KEYWORDS: Final = ("const", "enum", "default", "required", "$ref", "$dynamicRef")
 """Keywords whose texts a call must state to the letter, or that name other parts."""
 
 
-def seen_schema(schema: Any) -> Any:
+def visible_schema(schema: Any) -> Any:
     """Return a schema without characters that nobody sees."""
     if isinstance(schema, list):
-        return [seen_schema(each) for each in schema]
+        return [visible_schema(each) for each in schema]
     if isinstance(schema, dict):
-        return {visible(key): seen_schema(each) for key, each in schema.items()}
+        return {visible(key): visible_schema(each) for key, each in schema.items()}
     return visible(schema) if isinstance(schema, str) else schema
 
 
@@ -248,7 +248,7 @@ def _has_hidden(schema: Any, exact: bool = False) -> bool:
         return any(_has_hidden(each, exact) for each in schema)
     if isinstance(schema, dict):
         return any(
-            visible(key) != key or _has_hidden(each, exact or key in _EXACT)
+            visible(key) != key or _has_hidden(each, exact or key in _EXACT_KEYWORDS)
             for key, each in schema.items()
         )
     return exact and isinstance(schema, str) and visible(schema) != schema
@@ -261,9 +261,9 @@ def visible(text: str) -> str:
     characters, before = [], ""
     for each in text:
         # One that shapes the letter or the picture before it is seen.
-        if not _is_hidden(each) or (each in _SHAPING and not before.isascii()):
+        if not _is_hidden(each) or (each in _SHAPING_CHARS and not before.isascii()):
             characters.append(each)
-            before = "" if each in _SHAPING else each
+            before = "" if each in _SHAPING_CHARS else each
         else:
             before = ""
     return "".join(characters)
@@ -272,12 +272,14 @@ def visible(text: str) -> str:
 def _is_hidden(char: str) -> bool:
     if char in "\n\t":
         return False
-    return unicodedata.category(char) in _HIDDEN or any(a <= char <= b for a, b in _UNSEEN)
+    return unicodedata.category(char) in _HIDDEN_CATEGORIES or any(
+        a <= char <= b for a, b in _BLANK_RANGES
+    )
 
 
-_HIDDEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs")
-_SHAPING: Final = "\u200c\u200d\ufe0e\ufe0f"
-_UNSEEN: Final = (
+_HIDDEN_CATEGORIES: Final = ("Cc", "Cf", "Cn", "Co", "Cs")
+_SHAPING_CHARS: Final = "\u200c\u200d\ufe0e\ufe0f"
+_BLANK_RANGES: Final = (
     *(("\u034f", "\u034f"), ("\u115f", "\u1160"), ("\u17b4", "\u17b5"), ("\u180b", "\u180f")),
     *(("\u2800", "\u2800"), ("\u3164", "\u3164"), ("\ufe00", "\ufe0f"), ("\uffa0", "\uffa0")),
     ("\U000e0100", "\U000e01ef"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MCPServerError, MoothallError
 from moothall.build import error_text, json_text, one_line
-from moothall.serving.mcp.received import sifted
+from moothall.serving.mcp.filtered_stream import filtered_streams
 from moothall.serving.mcp.server_request import Send
 from moothall.serving.mcp.web import refusal_in
 
@@ -25,7 +25,7 @@ _LAST_S: Final = 5.0
 """How long the requests under way may still end after a server has forgotten their session."""
 
 
-class Live:
+class LiveConnection:
     """One connection of the server's."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ class Live:
         self.requests = 0  # how many are under way
         self.end_reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def words(self) -> str:
+    def output_hint(self) -> str:
         """Return what its process wrote that was no message, as the end of an error's text."""
-        return "" if self.process is None else self.process.words()
+        return "" if self.process is None else self.process.output_hint()
 
     def forget(self) -> None:
         """Have this connection end with the last of its requests, or soon."""
@@ -92,15 +92,15 @@ async def _probe(client: mcp.Client) -> None:
 
 
 @asynccontextmanager
-async def opened(
-    live: Live, transport: Any, name: str, elicit: Any, changed: Callable[[bool], None]
+async def open_session(
+    live: LiveConnection, transport: Any, name: str, elicit: Any, changed: Callable[[bool], None]
 ) -> AsyncIterator[None]:
     """Open a connection over a transport of the SDK, and close it, in the same task."""
     import mcp
     from mcp_types import Implementation
 
     live.client = mcp.Client(
-        sifted(transport, live, name, changed),
+        filtered_streams(transport, live, name, changed),
         client_info=Implementation(name="moothall", version=version("moothall")),
         elicitation_callback=elicit,
         cache=None,
@@ -109,7 +109,7 @@ async def opened(
         yield
 
 
-def as_ours(name: str, label: str, error: BaseException) -> MoothallError:
+def as_moothall_error(name: str, label: str, error: BaseException) -> MoothallError:
     """Return what a caller is told of an exception of the SDK, in one line."""
     from mcp import MCPError
     from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
@@ -139,18 +139,18 @@ def as_ours(name: str, label: str, error: BaseException) -> MoothallError:
     return MCPServerError(f"{name}: {label} failed: {one_line(reason, 400)}")
 
 
-def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
+def why_ended(name: str, live: LiveConnection, failure: BaseException | None) -> str:
     """Return why a connection has ended, or could not be opened."""
     process = live.process
     if live.fault:
-        return live.fault + live.words()
+        return live.fault + live.output_hint()
     if process is not None and process.at_end.is_set():
         return process.reason()
     if failure is None:
         return "the connection has ended"
     label = f"connecting to {live.address}" if live.address else "connecting"
-    reason = str(as_ours(name, label, failure)).removeprefix(f"{name}: ")
-    return reason + live.words()
+    reason = str(as_moothall_error(name, label, failure)).removeprefix(f"{name}: ")
+    return reason + live.output_hint()
 
 
 async def first_set(*events: asyncio.Event) -> asyncio.Event:

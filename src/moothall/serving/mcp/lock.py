@@ -50,7 +50,7 @@ class DefinitionLock:
     def _wrong(self, reason: str) -> ConfigError:
         return ConfigError(f"lock file {str(self.path)!r}: {reason}")
 
-    def accepted(self, server: str, name: str) -> dict[str, Any] | None:
+    def accepted_definition(self, server: str, name: str) -> dict[str, Any] | None:
         """Return the accepted definition of a server's tool, or None."""
         locked = self._servers.get(server, {}).get(name)
         return None if locked is None else locked["definition"]

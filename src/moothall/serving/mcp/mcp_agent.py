@@ -39,7 +39,7 @@ from moothall.serving.mcp.elicitation import answer_of_person
 from moothall.serving.mcp.listing import Definition, ServerOffer
 from moothall.serving.mcp.lock import DefinitionLock
 from moothall.serving.mcp.target import checked_headers, checked_target, checked_texts
-from moothall.serving.mcp.tools import Actions
+from moothall.serving.mcp.tools import ServerActions
 from moothall.serving.mcp.web import Headers, shown_address
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class MCPAgent(Agent):
 
     concurrency = 16
     _connection: ServerConnection | None = None
-    _actions: Actions | None = None
+    _actions: ServerActions | None = None
     offer: ServerOffer | None = None
     _closed = False
 
@@ -189,8 +189,8 @@ class MCPAgent(Agent):
             DefinitionError: the agent has no lock file
             MCPServerError: the server cannot be started or reached
         """
-        lock, offer = self._locked()
-        lock.accept(str(self.id), offer.locked)
+        lock, offer = self._lock_and_offer()
+        lock.accept(str(self.id), offer.lock_entries)
         self._take_offer(offer)
 
     def definition_changes(self) -> dict[str, str]:
@@ -203,13 +203,13 @@ class MCPAgent(Agent):
             DefinitionError: the agent has no lock file
             MCPServerError: the server cannot be started or reached
         """
-        lock, offer = self._locked()
-        id, now = str(self.id), offer.locked
+        lock, offer = self._lock_and_offer()
+        id, now = str(self.id), offer.lock_entries
         changes = {name: lock.difference(id, each) for name, each in now.items()}
         changes |= dict.fromkeys(lock.removed_tools(id, now), "the server has it no longer")
         return {name: difference for name, difference in changes.items() if difference}
 
-    def _locked(self) -> tuple[DefinitionLock, ServerOffer]:
+    def _lock_and_offer(self) -> tuple[DefinitionLock, ServerOffer]:
         """Return the lock file and what the server offers."""
         if self._lock is None:
             raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
@@ -250,7 +250,7 @@ class MCPAgent(Agent):
                 # Weak, so that an agent that nobody uses any more ends its server.
                 take_offer = WeakMethod(self._take_offer)
 
-                def listed(offer: ServerOffer) -> None:
+                def on_offer(offer: ServerOffer) -> None:
                     if (take := take_offer()) is not None:
                         take(offer)
 
@@ -260,7 +260,7 @@ class MCPAgent(Agent):
                     self._env,
                     self._headers,
                     self._timeout_s,
-                    listed,
+                    on_offer,
                     self._auth,
                 )
                 finalize(self, connection.close, wait=False).atexit = False
@@ -289,18 +289,18 @@ class MCPAgent(Agent):
             lock = DefinitionLock(self._lock)
             id = str(self.id)
             changed = {
-                name: {"was": lock.accepted(id, name), "now": each.data}
-                for name, each in server.locked.items()
+                name: {"was": lock.accepted_definition(id, name), "now": each.data}
+                for name, each in server.lock_entries.items()
                 if lock.difference(id, each)
             }
-            removed = lock.removed_tools(id, server.locked)
+            removed = lock.removed_tools(id, server.lock_entries)
         return {
             **facts,
             "calls_itself": None if server is None else server.server,
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
             "gone": removed,
-            "shown_hash": (server or ServerOffer()).locked_hash,
+            "shown_hash": (server or ServerOffer()).lock_hash,
             "calls": self._call_counts[0],
             "failed": self._call_counts[1],
             "last_fault": self._fault,
@@ -309,9 +309,9 @@ class MCPAgent(Agent):
     def accept_offer(self, shown_hash: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
         server = self.offer
-        if self._lock is None or server is None or server.locked_hash != shown_hash:
+        if self._lock is None or server is None or server.lock_hash != shown_hash:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
-        DefinitionLock(self._lock).accept(str(self.id), server.locked)
+        DefinitionLock(self._lock).accept(str(self.id), server.lock_entries)
         self._take_offer(server)
 
     # -- its actions -------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class MCPAgent(Agent):
         """Take what the server offers; called on the connection's loop."""
         lock = None if self._lock is None else DefinitionLock(self._lock)
         settings = (self._perform, self._policy_of, self._idempotent, lock, self._deferral_of)
-        actions = Actions(str(self.id), offered, *settings)
+        actions = ServerActions(str(self.id), offered, *settings)
         self.offer, self._actions = offered, actions
         self._tell_unknown(actions.names)
         self._renew()
@@ -393,7 +393,7 @@ class MCPAgent(Agent):
     ) -> Any:
         """Send a request, if the tool is still the one that was permitted."""
 
-        async def checked(client: mcp.Client) -> Any:
+        async def send_checked(client: mcp.Client) -> Any:
             tools = None if self.offer is None else self.offer.tools
             if definition is not None and self._lock is not None and tools is not None:
                 now = tools.get(definition.name)
@@ -414,10 +414,10 @@ class MCPAgent(Agent):
             self._call_counts[0] += 1
         try:
             if context is None:
-                return await connection.request(checked, label)
+                return await connection.request(send_checked, label)
             agent, run_id = id(context.agent), context.run_id
             caller = (agent, run_id, context.thread, context.sender)
-            return await connection.request(checked, label, ask, caller)
+            return await connection.request(send_checked, label, ask, caller)
         except Exception as error:
             with self._state_lock:
                 self._call_counts[1] += 1

@@ -56,14 +56,14 @@ class ServerProcess:
         self._watch: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._pipes: list[asyncio.BaseTransport] = []
-        self._stderr = _Tail()
-        self._noise = 0  # lines in a row that were no messages
-        self._printed = ""  # the first of them
-        self._closed = ""  # the end of its that it closed first: its output or its input
+        self._stderr = _OutputTail()
+        self._noise_count = 0  # lines in a row that were no messages
+        self._first_noise = ""  # the first of them
+        self._closed_stream = ""  # the end of its that it closed first: its output or its input
         self.fault: str = ""  # why reading has ended, unless the process has
         self.at_end: asyncio.Event = asyncio.Event()  # it sends nothing any more
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             self._command,
             bufsize=0,
@@ -77,13 +77,13 @@ class ServerProcess:
     async def start(self) -> None:
         """Start the process; raise MCPServerError if that fails."""
         try:
-            process = self._started()
+            process = self._spawn()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             command_text = one_line(" ".join(self._command), 200)
             raise MCPServerError(f"cannot start {command_text!r}: {reason.lower()}") from error
         self._process = process
-        self._exited = WORKERS.run(self._loop, self._wait)
+        self._exit_future = WORKERS.run(self._loop, self._wait)
         try:
             self._watch = watch_group(process.pid)
             self._reader = asyncio.StreamReader(MAX_LINE)
@@ -135,12 +135,12 @@ class ServerProcess:
         try:
             async with sink:
                 while line := await self._line():
-                    message = self._read(line, read)
+                    message = self._parse_line(line, read)
                     if message is not None:
                         await sink.send(message)
                     elif self.fault:
                         break
-                self._closed = self._closed or "output"
+                self._closed_stream = self._closed_stream or "output"
                 self.at_end.set()
         except (BrokenResourceError, ClosedResourceError):
             return  # the session has ended
@@ -161,23 +161,25 @@ class ServerProcess:
             if line := line.strip():
                 return line
 
-    def _read(self, line: bytes, read: Callable[[bytes], SessionMessage]) -> SessionMessage | None:
+    def _parse_line(
+        self, line: bytes, read: Callable[[bytes], SessionMessage]
+    ) -> SessionMessage | None:
         """Return the message of a line; None for what the server should not have printed."""
         try:
             message = read(line)
         except (ValueError, RecursionError):
-            if not self._printed:
-                self._printed = one_line(line[:400].decode(errors="replace"), 100)
-            self._noise += 1
+            if not self._first_noise:
+                self._first_noise = one_line(line[:400].decode(errors="replace"), 100)
+            self._noise_count += 1
             if line.startswith(b"{") and b'"jsonrpc"' in line[:100]:
-                self.fault = f"it sent a message that cannot be read: {self._printed!r}"
-            if self._noise >= MAX_NOISE:
+                self.fault = f"it sent a message that cannot be read: {self._first_noise!r}"
+            if self._noise_count >= MAX_NOISE:
                 self.fault = (
                     f"it printed {MAX_NOISE:,} lines on its standard output that are no messages "
-                    f"of the protocol, such as {self._printed!r}"
+                    f"of the protocol, such as {self._first_noise!r}"
                 )
             return None
-        self._noise = 0
+        self._noise_count = 0
         return message
 
     async def transmit(self, source: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -190,7 +192,7 @@ class ServerProcess:
                     self._writer.write(text.encode() + b"\n")
                     await self._writer.drain()
                 except OSError:
-                    self._closed = self._closed or "input"
+                    self._closed_stream = self._closed_stream or "input"
                     self.at_end.set()  # or it has ended
                     return
 
@@ -205,14 +207,16 @@ class ServerProcess:
 
     async def _end(self) -> None:
         """Ask the process to end, make it, and close what belongs to it."""
-        if self._closed and not await self._ends(_ENDS_S):  # one that ends does that, too
-            self.fault = self.fault or f"it has closed its {self._closed}"
+        if self._closed_stream and not await self._has_ended_within(
+            _ENDS_S
+        ):  # one that ends does that, too
+            self.fault = self.fault or f"it has closed its {self._closed_stream}"
         if self._writer is not None:
             self._writer.close()
         for number in (0, signal.SIGTERM, signal.SIGKILL):
             if number:
                 self._signal(number)
-            if await self._ends(_GRACE_S):
+            if await self._has_ended_within(_GRACE_S):
                 break
         for pipe in self._pipes:
             pipe.close()
@@ -223,44 +227,44 @@ class ServerProcess:
             self._watch.communicate()
         await asyncio.sleep(0)  # the pipes close in the loop's next turn
 
-    async def _ends(self, seconds: float) -> bool:
+    async def _has_ended_within(self, seconds: float) -> bool:
         """Wait for the process's end; return whether it has come."""
         # In Python 3.11.2, `asyncio.timeout` in a cancelled task ends as CancelledError.
-        await asyncio.wait((self._exited,), timeout=seconds)
-        return self._exited.done()
+        await asyncio.wait((self._exit_future,), timeout=seconds)
+        return self._exit_future.done()
 
     def reason(self) -> str:
         """Return why it sends nothing any more, with its last words; call it after `stop`."""
-        why = self.fault
-        if not why and self._exited.done():
-            code = self._exited.result()
-            how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-            why = f"it has ended ({how})"
-        return (why or "it has closed its output") + self.words()
+        cause = self.fault
+        if not cause and self._exit_future.done():
+            code = self._exit_future.result()
+            exit_text = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+            cause = f"it has ended ({exit_text})"
+        return (cause or "it has closed its output") + self.output_hint()
 
-    def words(self) -> str:
+    def output_hint(self) -> str:
         """Return what it printed that was no message, as the end of an error's text."""
         parts = ""
-        if self._printed and not self.fault:
-            parts += f"; on its standard output it printed {self._printed!r}"
+        if self._first_noise and not self.fault:
+            parts += f"; on its standard output it printed {self._first_noise!r}"
         if words := self._stderr.text():
             parts += f"; on its standard error: {words}"
         return parts
 
 
-class _Tail(asyncio.Protocol):
+class _OutputTail(asyncio.Protocol):
     """Keeps the last bytes of a pipe."""
 
     def __init__(self) -> None:
-        self._last = bytearray()
+        self._last_bytes = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        self._last += data[-KEPT_STDERR:]
-        del self._last[: max(len(self._last) - KEPT_STDERR, 0)]
+        self._last_bytes += data[-KEPT_STDERR:]
+        del self._last_bytes[: max(len(self._last_bytes) - KEPT_STDERR, 0)]
 
     def text(self) -> str:
         """Return the last lines, on one."""
-        lines = self._last.decode(errors="replace").strip().splitlines()
+        lines = self._last_bytes.decode(errors="replace").strip().splitlines()
         return one_line(" | ".join(lines[-5:]), 1000)
 
 

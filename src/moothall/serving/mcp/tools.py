@@ -25,8 +25,8 @@ from moothall.serving.mcp.listing import (
     Definition,
     ServerOffer,
     checked_schema,
-    seen_schema,
     visible,
+    visible_schema,
 )
 from moothall.serving.mcp.tool_results import contents_of, messages_of, value_of
 
@@ -72,8 +72,8 @@ class ToolAction(Action):
     def help(self) -> Any:
         """What `help` shows of the tool."""
         schema = self.parameters
-        about = {"description": self.description, "args": schema.get("properties", {})}
-        return {**about, "required": schema.get("required", [])}
+        tool_fields = {"description": self.description, "args": schema.get("properties", {})}
+        return {**tool_fields, "required": schema.get("required", [])}
 
     def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
         """Return the arguments; raise InvalidArguments if they, or the schema, are wrong."""
@@ -86,7 +86,7 @@ class ToolAction(Action):
         return SchemaValidator(checked_schema(schema))
 
 
-class Actions:
+class ServerActions:
     """What a server offers, as actions.
 
     Attributes:
@@ -114,9 +114,9 @@ class Actions:
         self.names: set[str] = {*offered.tools}
         self._lock = lock
         self._deferral = deferral
-        self._locked = offered.locked
+        self._lock_entries = offered.lock_entries
         for each in offered.tools.values():
-            is_accepted = lock is None or lock.accepted(id, each.name) is not None
+            is_accepted = lock is None or lock.accepted_definition(id, each.name) is not None
             self._add(each.name, *self._of_tool(each), for_models=each.for_models and is_accepted)
         if offered.resources is not None:
             self.names.add("read_resource")
@@ -159,7 +159,7 @@ class Actions:
         )
         if note:
             # What nobody has accepted is no text for a model, which might follow it.
-            accepted = self._accepted(definition.name) or {}
+            accepted = self._accepted_definition(definition.name) or {}
             description = str(accepted.get("description", _NEW))
             schema = accepted.get("inputSchema", {"type": "object"})
             policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
@@ -178,7 +178,7 @@ class Actions:
 
         options = {
             "description": visible(description),
-            "parameters": {"type": "object"} if definition.fault else seen_schema(schema),
+            "parameters": {"type": "object"} if definition.fault else visible_schema(schema),
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
@@ -192,15 +192,15 @@ class Actions:
 
     def _note(self, name: str) -> str:
         """Return how what is listed differs from what is accepted; empty without a lock."""
-        now = self._locked.get(name)
+        now = self._lock_entries.get(name)
         return "" if self._lock is None or now is None else self._lock.difference(self._id, now)
 
-    def _accepted(self, name: str) -> dict[str, Any] | None:
-        return None if self._lock is None else self._lock.accepted(self._id, name)
+    def _accepted_definition(self, name: str) -> dict[str, Any] | None:
+        return None if self._lock is None else self._lock.accepted_definition(self._id, name)
 
-    def _described(self, name: str) -> str:
+    def _accepted_list_json(self, name: str) -> str:
         """Return the accepted list of resources or prompts, as JSON."""
-        return str((self._accepted(name) or {}).get("description", "{}"))
+        return str((self._accepted_definition(name) or {}).get("description", "{}"))
 
     def _policy_of_list(self, name: str, note: str) -> AccessPolicy:
         policy = self._policy(name)
@@ -220,7 +220,7 @@ class Actions:
             return await perform("read_resource", send, context, None)
 
         note = self._note(RESOURCES)
-        listed = uris if not note else json.loads(self._described(RESOURCES))
+        listed = uris if not note else json.loads(self._accepted_list_json(RESOURCES))
         description = f"Read a resource of {self._id}. There are: {_list(listed)}"
         options = {
             "description": description,
@@ -257,7 +257,9 @@ class Actions:
         )
         schema["required"] = ["name"]
         note = self._note(PROMPTS)
-        listed: dict[str, Any] = dict(prompts) if not note else json.loads(self._described(PROMPTS))
+        listed: dict[str, Any] = (
+            dict(prompts) if not note else json.loads(self._accepted_list_json(PROMPTS))
+        )
         signatures = [f"{name}({', '.join(arguments)})" for name, arguments in listed.items()]
         options = {
             "description": f"Get a prompt of {self._id}, filled in. There are: {_list(signatures)}",
@@ -293,7 +295,7 @@ def _progress(context: Context[Any]) -> ProgressFnT | None:
         return None
     last_at = -math.inf
 
-    async def tell(progress: float, total: float | None, message: str | None) -> None:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
         nonlocal last_at
         if (now := time.monotonic()) - last_at < _EVERY_S:
             return
@@ -301,7 +303,7 @@ def _progress(context: Context[Any]) -> ProgressFnT | None:
         amount = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
         context.progress(one_line(f"{message} ({amount})" if message else amount, 300))
 
-    return tell
+    return report
 
 
 def _source(id: str) -> str:
@@ -309,9 +311,11 @@ def _source(id: str) -> str:
 
 
 def _list(names: Iterable[str]) -> str:
-    every = list(names)
-    listed = ", ".join(one_line(visible(each), 200) for each in every[:_LISTED]) or "none"
-    return listed if len(every) <= _LISTED else f"{listed} and {len(every) - _LISTED} others"
+    all_names = list(names)
+    listed = ", ".join(one_line(visible(each), 200) for each in all_names[:_LISTED]) or "none"
+    return (
+        listed if len(all_names) <= _LISTED else f"{listed} and {len(all_names) - _LISTED} others"
+    )
 
 
 def _digest(text: str) -> str:

@@ -110,11 +110,11 @@ class SpanStarter(Tracing):
 
     def carrying(self) -> Callable[[], None]:
         """Return what makes the current span the current one of another task, to its end."""
-        scope, around = SCOPE.get(), otel_context.get_current()
+        scope, current = SCOPE.get(), otel_context.get_current()
 
         def enter() -> None:
             SCOPE.set(scope)
-            otel_context.attach(around)
+            otel_context.attach(current)
 
         return enter
 
@@ -130,8 +130,8 @@ class SpanStarter(Tracing):
     def current_headers(self) -> dict[str, str]:
         """Return the headers of the current trace."""
         scope, headers = SCOPE.get(), dict[str, str]()
-        around = otel_context.get_current() if scope is None else scope.parent()
-        _W3C.inject(headers, around)
+        parent = otel_context.get_current() if scope is None else scope.parent()
+        _W3C.inject(headers, parent)
         return headers
 
     def begin(

@@ -33,7 +33,7 @@ def messages_in(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     conversation: list[dict[str, Any]] = []
     for each in messages:
         if each.get("role") == "system":
-            system += _parts(each.get("content"))
+            system += _part_attributes(each.get("content"))
         else:
             conversation.append(_message(each))
     attributes = {names.INPUT_MESSAGES: as_text(conversation)}
@@ -59,7 +59,7 @@ def tools_of(actions: Iterable[Any]) -> str:
 
 def answer_of(reply: Any) -> str:
     """Return a model's answer."""
-    parts = _parts(reply.text) if reply.text else []
+    parts = _part_attributes(reply.text) if reply.text else []
     parts += [_call(each.id, each.name, each.args) for each in reply.calls]
     reason = "tool_call" if reply.finish_reason == "calls" else reply.finish_reason
     return as_text([{"role": "assistant", "parts": parts, "finish_reason": reason}])
@@ -82,7 +82,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
         id = message.get("tool_call_id")
         part = {"type": "tool_call_response", "id": id, "response": content}
         return {"role": role, "parts": [part]}
-    parts = _parts(content)
+    parts = _part_attributes(content)
     parts += [
         _call(each.get("id"), each.get("name"), each.get("args"))
         for each in message.get("tool_calls") or ()
@@ -94,7 +94,7 @@ def _call(id: Any, name: Any, args: Any) -> dict[str, Any]:
     return {"type": "tool_call", "id": id, "name": name, "arguments": args}
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _part_attributes(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "content": content}] if content else []
     parts: list[dict[str, Any]] = []

@@ -51,7 +51,7 @@ class Telemetry(MessageSpans):
             thread = request.thread
             if request.answer is not None:
                 attributes[names.OUTPUT_TYPE] = "json"
-            for name, value in _flattened(request.attributes):
+            for name, value in _flat_attributes(request.attributes):
                 attributes[f"{names.OF_RUN}.{name}"] = value
         if thread is not None:
             attributes[names.CONVERSATION_ID] = thread
@@ -112,16 +112,16 @@ class Telemetry(MessageSpans):
 
     def workflow(self, name: str, record: Any) -> OpenSpan:
         """Begin the span of the run of an orchestrator, such as a society."""
-        own = {names.OPERATION: names.INVOKE_WORKFLOW, names.AGENT_NAME: name}
-        about: dict[str, Any] = {**own}
+        workflow_fields = {names.OPERATION: names.INVOKE_WORKFLOW, names.AGENT_NAME: name}
+        attributes: dict[str, Any] = {**workflow_fields}
         if record is not None:
-            about[names.RUN_ID] = record.run_id
+            attributes[names.RUN_ID] = record.run_id
         title = f"{names.INVOKE_WORKFLOW} {name}"
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
-            self._took(span, names.AGENT_DURATION, own, error)
+            self._took(span, names.AGENT_DURATION, workflow_fields, error)
 
-        return self.begin(title, about, end, **self._of_run(None, record))
+        return self.begin(title, attributes, end, **self._of_run(None, record))
 
     def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> str | None:
         """Say what came of a reply; return the type of its error, or None."""
@@ -250,18 +250,21 @@ class Telemetry(MessageSpans):
 
     def retrieval(self, source: str, query: Any) -> OpenSpan:
         """Begin the span of a search in a source, such as a folder."""
-        about: dict[str, Any] = {names.OPERATION: names.RETRIEVAL, names.DATA_SOURCE_ID: source}
+        attributes: dict[str, Any] = {
+            names.OPERATION: names.RETRIEVAL,
+            names.DATA_SOURCE_ID: source,
+        }
         if self._content and isinstance(query, str):
-            about[names.QUERY_TEXT] = query
-        return self.begin(f"{names.RETRIEVAL} {source}", about, label=names.RETRIEVAL)
+            attributes[names.QUERY_TEXT] = query
+        return self.begin(f"{names.RETRIEVAL} {source}", attributes, label=names.RETRIEVAL)
 
     def part(self, name: str, agent: Any, key: str) -> OpenSpan:
         """Begin the span of a step of research, such as `plan`, or of a society."""
         id = type(agent).__name__ if name == names.INVOKE_WORKFLOW else str(agent.id)
-        about: dict[str, Any] = {names.STEP: key, names.AGENT_NAME: id}
+        attributes: dict[str, Any] = {names.STEP: key, names.AGENT_NAME: id}
         if name in (names.INVOKE_WORKFLOW, names.PLAN):
-            about[names.OPERATION] = name
-        return self.begin(f"{name} {id}", about, label=f"part {key}")
+            attributes[names.OPERATION] = name
+        return self.begin(f"{name} {id}", attributes, label=f"part {key}")
 
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""
@@ -269,7 +272,7 @@ class Telemetry(MessageSpans):
         return nullcontext() if scope is None or scope.base is None else scope.within_step(key)
 
 
-def _flattened(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flat_attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each attribute, and each of its parts by name, such as `tags.customer`."""
     for name, value in attributes.items():
         if isinstance(value, Mapping):

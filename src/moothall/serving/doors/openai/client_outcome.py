@@ -71,7 +71,8 @@ def outcome_of(
         last = [each for each in reply.messages if each.get("tool_calls")][-1]
         pending = (each for each in last["tool_calls"] if each["name"] in names)
         calls = [
-            {**each, "name": request.renamed.get(each["name"], each["name"])} for each in pending
+            {**each, "name": request.caller_names.get(each["name"], each["name"])}
+            for each in pending
         ]
         text = "" if calls else text
     turns = turns_of(reply, agent, "" if calls else text, thoughts, last_only)
@@ -126,7 +127,7 @@ def failure(reply: Reply, detail: str = "") -> BadRequest:
     return BadRequest(detail, None, reason, status, "server_error")
 
 
-def wrong_of(error: Exception) -> BadRequest:
+def bad_request_of(error: Exception) -> BadRequest:
     """Return the protocol's error for one of moothall's."""
     if isinstance(error, BadRequest):
         return error

@@ -34,29 +34,33 @@ from moothall.serving.doors.checks import (
     Send,
     body_of,
     in_thread,
-    or_silence,
+    with_silences,
 )
 from moothall.serving.doors.door_guard import MOST_BYTES
 from moothall.serving.doors.openai.client_outcome import (
     ClientOutcome,
+    bad_request_of,
     failure,
     outcome_of,
     waiting_outcome,
     wants_last_text,
-    wrong_of,
 )
 from moothall.serving.doors.openai.form_stream import Form, FormStream
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     body_of_request,
     chat_completion,
-    mended,
+    with_call_results,
     without_pending,
 )
 from moothall.serving.doors.openai.items import echo_of, response_request
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
-from moothall.serving.doors.openai.response_chain import Chain, question_and_answer, thread_of
+from moothall.serving.doors.openai.response_chain import (
+    ResponseChain,
+    question_and_answer,
+    thread_of,
+)
 from moothall.serving.doors.openai.stored_responses import ECHO, StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, id_in
 from moothall.serving.doors.served_agents import Served
@@ -80,7 +84,7 @@ class OpenAIDoor:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._chain = Chain(served)
+        self._chain = ResponseChain(served)
         self._stored = StoredResponses(served, self._chain)
 
     def routes(self) -> list[Any]:
@@ -110,40 +114,49 @@ class OpenAIDoor:
         await send_json(send, 200, _model_of(id))
 
     async def _chat(self, body: dict[str, Any], send: Send, caller: str) -> None:
-        request_read = chat_completion(body)
-        agent = self._agent(request_read.model)
-        request_read.messages = mended(request_read.messages)
+        openai_request = chat_completion(body)
+        agent = self._agent(openai_request.model)
+        openai_request.messages = with_call_results(openai_request.messages)
         run_id = secrets.token_hex(16)
-        form = ChatCompletion(request_read, run_id)
+        form = ChatCompletion(openai_request, run_id)
         thread = Thread.of_sender(sender_of(OPENAI.sender, caller), run_id)
-        await self._answer(agent, request_read, run_id, thread, [], form, send, caller)
+        await self._answer_request(agent, openai_request, run_id, thread, [], form, send, caller)
 
     async def _respond(self, body: dict[str, Any], send: Send, caller: str) -> None:
-        request_read = response_request(await self._stored.resolved(body, caller))
-        agent, chain = self._agent(request_read.model), self._chain
+        openai_request = response_request(await self._stored.resolve_references(body, caller))
+        agent, chain = self._agent(openai_request.model), self._chain
         sender = sender_of(OPENAI.sender, caller)
         previous, history = None, list[dict[str, Any]]()
-        if request_read.previous is not None:
-            previous, history = await in_thread(chain.before, agent, sender, request_read.previous)
-        request_read.messages = mended([*history, *request_read.messages])[len(history) :]
+        if openai_request.previous is not None:
+            previous, history = await in_thread(
+                chain.run_and_history, agent, sender, openai_request.previous
+            )
+        openai_request.messages = with_call_results([*history, *openai_request.messages])[
+            len(history) :
+        ]
         run_id = (
-            chain.new_id() if previous is None else await in_thread(chain.next, agent, previous)
+            chain.new_id() if previous is None else await in_thread(chain.next_id, agent, previous)
         )
-        form, thread = ResponseForm(request_read, run_id), thread_of(sender, run_id)
+        form, thread = ResponseForm(openai_request, run_id), thread_of(sender, run_id)
 
         def keep(reply: Reply, request: ReplyRequest) -> None:
             history_length = len(request.conversation or ())
             memory = request.memory if isinstance(agent, ReActAgent) else None
-            own = (
+            run_messages = (
                 without_pending(memory.get_memories()[history_length:])
                 if memory is not None
                 else ()
             )
-            messages = [*history, *(own or question_and_answer(request.content, reply.text))]
-            chain.keep(run_id, str(agent.id), sender, messages, request_read.messages, form)
+            messages = [
+                *history,
+                *(run_messages or question_and_answer(request.content, reply.text)),
+            ]
+            chain.keep(run_id, str(agent.id), sender, messages, openai_request.messages, form)
 
-        keeper = keep if request_read.store else None
-        await self._answer(agent, request_read, run_id, thread, history, form, send, caller, keeper)
+        keeper = keep if openai_request.store else None
+        await self._answer_request(
+            agent, openai_request, run_id, thread, history, form, send, caller, keeper
+        )
 
     def _agent(self, model: str) -> ConversationalAgent:
         agent = self._served.replying().get(model)
@@ -155,51 +168,51 @@ class OpenAIDoor:
 
     # -- answering ---------------------------------------------------------------------------------
 
-    async def _answer(
+    async def _answer_request(
         self,
         agent: ConversationalAgent,
-        request_read: OpenAIRequest,
+        openai_request: OpenAIRequest,
         run_id: str,
         thread: str,
         history: list[dict[str, Any]],
         form: Form,
         send: Send,
-        name: str,
+        caller_name: str,
         keep: Callable[[Reply, ReplyRequest], None] | None = None,
     ) -> None:
         """Answer a request; `keep` gets the reply and its request before the client does."""
-        before, content = parted(
-            request_read, agent, sends_history=isinstance(form, ChatCompletion)
+        before, content = history_and_content(
+            openai_request, agent, sends_history=isinstance(form, ChatCompletion)
         )
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
             history = agent.as_sent_back(history)
         before = [*history, *before]
         try:
-            request = ReplyRequest(content, request_read.schema, thread, run_id)
+            request = ReplyRequest(content, openai_request.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
-        request.offered, request.must_call = request_read.tools, request_read.must_call
-        if instructions := "\n\n".join(filter(None, (request_read.instructions, request.demand))):
+        request.offered, request.must_call = openai_request.tools, openai_request.must_call
+        if instructions := "\n\n".join(filter(None, (openai_request.instructions, request.demand))):
             before = [{"role": "system", "content": instructions}, *before]
         if isinstance(form, ResponseForm):
-            request.door_data = {ECHO: echo_of(request_read.body)}
-        request.thoughts, last_only = [], wants_last_text(request_read, agent)
+            request.door_data = {ECHO: echo_of(openai_request.body)}
+        request.thoughts, last_only = [], wants_last_text(openai_request, agent)
 
         async def finish(reply: Reply) -> ClientOutcome:
             self._served.forget(agent, thread)
             if reply.stop_reason in RESTING:
                 waits = await self._served.waits(str(agent.id), run_id)
-                if request_read.schema is None or keep is not None:
+                if openai_request.schema is None or keep is not None:
                     return waiting_outcome(waits, reply.usage)
                 raise failure(reply, waiting_text(waits))
-            outcome = outcome_of(reply, request_read, agent, request.thoughts or (), last_only)
+            outcome = outcome_of(reply, openai_request, agent, request.thoughts or (), last_only)
             if keep is not None:
                 keep(reply, request)
             return outcome
 
-        replied = self._served.count_reply()
-        loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, name)
-        caller = Caller(loop, None, run_id=run_id, name=name)
+        end_reply = self._served.count_reply()
+        loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, caller_name)
+        caller = Caller(loop, None, run_id=run_id, name=caller_name)
         try:
             with self._served.calling(sender, str(agent.id), caller):
                 await self._served.permit(sender, agent, content)
@@ -209,59 +222,61 @@ class OpenAIDoor:
                     self._served.forget(agent, thread)  # what a run that went on later has left
                     for message in before:
                         await agent.observe(message, thread)
-                if request_read.stream:
-                    await self._streamed(agent, request, finish, FormStream(form, send, last_only))
+                if openai_request.stream:
+                    await self._stream_answer(
+                        agent, request, finish, FormStream(form, send, last_only)
+                    )
                     return
                 outcome = await finish(await agent.reply_to_request(request))
         except (MoothallError, RequestError) as error:
-            raise wrong_of(error) from error
+            raise bad_request_of(error) from error
         finally:
-            replied()
+            end_reply()
             self._served.forget(agent, thread)
         await send_json(send, 200, form.complete(outcome))
 
-    async def _streamed(
+    async def _stream_answer(
         self,
         agent: ConversationalAgent,
         request: ReplyRequest,
         finish: Callable[[Reply], Awaitable[ClientOutcome]],
-        sent: FormStream,
+        form_stream: FormStream,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
         stream = ReplyStream(str(agent.id), request, agent.reply_to_request)
-        async with stream as all_events, aclosing(or_silence(all_events, _HEAD_S)) as events:
+        async with stream as all_events, aclosing(with_silences(all_events, _HEAD_S)) as events:
             try:
                 async for event in events:
                     kind = type(event)
                     if isinstance(event, TextPiece | ReasoningPiece):
                         if event.agent == str(agent.id) and not event.decides:
-                            await sent.piece(event.text, _KINDS[kind])
+                            await form_stream.send_piece(event.text, _KINDS[kind])
                     elif isinstance(event, Done):
                         if event.agent == str(agent.id):  # not of a member
-                            await sent.end(await finish(event.reply))
+                            await form_stream.end(await finish(event.reply))
                     elif kind is CallStarted or (
                         isinstance(event, MessageAdded) and event.message["role"] != "user"
                     ):
-                        await sent.turn_ended()
-                    await sent.keep(begins=event is None)
+                        await form_stream.end_turn()
+                    await form_stream.keep_alive(begins=event is None)
             except (BadRequest, MoothallError) as error:
-                if not sent.is_started:
+                if not form_stream.is_started:
                     raise
-                await sent.failed(wrong_of(error))
+                await form_stream.send_error(bad_request_of(error))
 
 
-def parted(
-    request_read: OpenAIRequest, agent: ConversationalAgent, sends_history: bool
+def history_and_content(
+    openai_request: OpenAIRequest, agent: ConversationalAgent, sends_history: bool
 ) -> tuple[list[dict[str, Any]], Any]:
     """Return which of the messages come before, and what the agent is asked for.
 
     What it is asked for is recorded, so it has all that is new, unless the client sends the `whole`
     conversation each time.
     """
-    messages = request_read.messages
+    messages = openai_request.messages
     if isinstance(agent, ReActAgent):
         own_names = {each.name for each in agent.actions.get_actions()}
-        for tool in request_read.tools:
+        for tool in openai_request.tools:
             if tool.name in own_names:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise BadRequest(text, "tools")
@@ -273,7 +288,7 @@ def parted(
             while messages[new]["role"] == "system":
                 new += 1
         return messages[:new], join_messages(messages[new:])
-    if request_read.tools or messages[-1]["role"] != "user":
+    if openai_request.tools or messages[-1]["role"] != "user":
         raise BadRequest(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
     return agent.as_sent_back(messages[:-1]), messages[-1]["content"]
 

@@ -30,7 +30,7 @@ class FormStream:
         self.is_started: bool = False
         self._wrote = math.inf
 
-    async def piece(self, text: str, kind: Kind) -> None:
+    async def send_piece(self, text: str, kind: Kind) -> None:
         """Send a piece of the answer's text, unless the answer must be whole, or of reasoning."""
         if not text or (self._text_at_end and kind == "output_text"):
             return
@@ -38,16 +38,16 @@ class FormStream:
         new = kind in self._ended_kinds
         self._ended_kinds.discard(kind)
         self._turn_text[kind] = text if new else self._turn_text.get(kind, "") + text
-        await self._write(self._form.piece(text, new, kind))
+        await self._write(self._form.piece_bytes(text, new, kind))
 
-    async def keep(self, *, begins: bool) -> None:
+    async def keep_alive(self, *, begins: bool) -> None:
         """Send a comment if nothing was sent for a while: also events of others come."""
         if self.is_started and time.monotonic() - self._wrote >= SILENT_S - 0.1:
             await self._write(COMMENT)
         elif begins:
             await self._begin()
 
-    async def turn_ended(self) -> None:
+    async def end_turn(self) -> None:
         """Note that the text so far is complete."""
         self._ended_kinds = {*self._turn_text}
         await self._begin()
@@ -57,12 +57,12 @@ class FormStream:
         await self._begin()
         streamed = self._turn_text.get("output_text", "")
         if outcome.text and outcome.text.strip() != streamed.strip():
-            await self._write(self._form.piece(outcome.text, bool(streamed)))
+            await self._write(self._form.piece_bytes(outcome.text, bool(streamed)))
         await self._write(self._form.end(outcome), has_more=False)
 
-    async def failed(self, wrong: BadRequest) -> None:
+    async def send_error(self, wrong: BadRequest) -> None:
         """Send the error of a reply without an answer."""
-        await self._write(self._form.failed(wrong), has_more=False)
+        await self._write(self._form.error_bytes(wrong), has_more=False)
 
     async def _begin(self) -> None:
         if self.is_started:

@@ -56,10 +56,10 @@ class OpenAIRequest:
     previous: str | None = None
     store: bool = True
     body: dict[str, Any] = field(default_factory=dict)
-    renamed: dict[str, str] = field(default_factory=dict)
+    caller_names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        taken_by = {safe_name: name for name, safe_name in self.renamed.items()}
+        taken_by = {safe_name: name for name, safe_name in self.caller_names.items()}
         for call in (call for each in self.messages for call in each.get("tool_calls", ())):
             call["name"] = taken_by.get(call["name"], call["name"])
 
@@ -89,7 +89,7 @@ def chat_completion(body: dict[str, Any]) -> OpenAIRequest:
     """Read a request of chat completions."""
     if body.get("n") not in (None, 1):
         raise BadRequest("n must be 1: an agent gives one answer", "n")
-    none_of(body, "functions", "audio")
+    refuse_unsupported(body, "functions", "audio")
     if body.get("modalities") not in (None, ["text"]):
         raise BadRequest('modalities must be ["text"]: this server gives no sound', "modalities")
     messages = [
@@ -107,11 +107,11 @@ def chat_completion(body: dict[str, Any]) -> OpenAIRequest:
         field_of(body, "stream", bool, False),
         include_usage=options.get("include_usage") is True,
         body=body,
-        renamed=renamed(tools),
+        caller_names=caller_names_of(tools),
     )
 
 
-def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_call_results(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a conversation in which each call is followed by one result; name the results.
 
     Clients cut calls off, send a result twice or late, and lose the call of one: no model takes
@@ -161,7 +161,7 @@ def field_of(body: dict[str, Any], name: str, kind: type, default: Any = None) -
     return value
 
 
-def none_of(body: dict[str, Any], *names: str) -> None:
+def refuse_unsupported(body: dict[str, Any], *names: str) -> None:
     """Refuse a request with a field that would change the answer."""
     for name in names:
         if body.get(name) not in (None, False):
@@ -208,7 +208,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
     return actions
 
 
-def renamed(tools: dict[str, Action]) -> dict[str, str]:
+def caller_names_of(tools: dict[str, Action]) -> dict[str, str]:
     """Return the caller's names of its tools, by those that models take, where they differ."""
     return {each.name: name for name, each in tools.items() if each.name != name}
 
@@ -237,8 +237,8 @@ def chosen(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action
 
 def _function_name(tool: Any) -> str:
     """Return the name of a function, in the form of responses or of chat completions."""
-    its = tool.get("function", tool) if isinstance(tool, dict) else None
-    return str(its.get("name")) if isinstance(its, dict) else ""
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    return str(function.get("name")) if isinstance(function, dict) else ""
 
 
 def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:

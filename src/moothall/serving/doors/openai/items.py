@@ -8,11 +8,11 @@ from moothall.build import json_text
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     call_of,
+    caller_names_of,
     chat_message,
     chosen,
     field_of,
-    none_of,
-    renamed,
+    refuse_unsupported,
     schema_of,
     tools_of,
 )
@@ -29,7 +29,7 @@ def echo_of(body: dict[str, Any]) -> dict[str, Any]:
 
 def response_request(body: dict[str, Any]) -> OpenAIRequest:
     """Read a request of responses."""
-    none_of(body, "background", "conversation", "prompt")
+    refuse_unsupported(body, "background", "conversation", "prompt")
     field_of(body, "metadata", dict, {})
     new = body.get("input")
     if isinstance(new, str):
@@ -51,7 +51,7 @@ def response_request(body: dict[str, Any]) -> OpenAIRequest:
         previous=field_of(body, "previous_response_id", str) if continues else None,
         store=field_of(body, "store", bool, True),
         body=body,
-        renamed=renamed(tools),
+        caller_names=caller_names_of(tools),
     )
 
 
@@ -59,12 +59,12 @@ def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
     """Return the items of a request as chat messages; calls in a row are one message."""
     messages: list[dict[str, Any]] = []
     known_items = [each for each in input_items if isinstance(each, dict)]
-    answered = {_id(each) for each in known_items if kind_of(each).endswith("_output")} - {None}
+    answered = {_id(each) for each in known_items if item_type(each).endswith("_output")} - {None}
     for number, item in enumerate(input_items):
         label = f"input[{number}]"
         if not isinstance(item, dict):
             raise BadRequest(f"{label} must be an object", label)
-        kind = kind_of(item)
+        kind = item_type(item)
         if kind == "message":
             messages.append(chat_message({**item, "tool_calls": None}, label))
         elif kind == "function_call" or (kind.endswith("_call") and _id(item) in answered):
@@ -89,7 +89,7 @@ def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def kind_of(item: dict[str, Any]) -> str:
+def item_type(item: dict[str, Any]) -> str:
     """Return the type of an item; that of a message and of a reference may be left out."""
     is_reference = "id" in item and item.keys() <= {"id", "type"}
     return str(item.get("type") or ("item_reference" if is_reference else "message"))

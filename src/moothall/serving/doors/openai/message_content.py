@@ -40,7 +40,7 @@ def content_of(content: Any, label: str) -> str | list[dict[str, Any]]:
         return content
     if not isinstance(content, list):
         raise BadRequest(f"{label} must have content: a text, or a list of parts", label)
-    parts = [_part(each, label) for each in content]
+    parts = [_block_of_part(each, label) for each in content]
     if not all(parts):
         raise BadRequest(f"{label} has a part that is no text, image, file or sound", label)
     blocks = [each for each in parts if each is not None]
@@ -57,7 +57,7 @@ def text_in(content: Any, label: str) -> str:
         return json_text(content)
     lines: list[str] = []
     for each in content:
-        part = _part(each, label)
+        part = _block_of_part(each, label)
         if part is None:  # such as the thoughts of a model; or a result in a form of its own
             lines += [] if isinstance(each, dict) and "type" in each else [json_text(each)]
         elif part["type"] == "text":
@@ -67,7 +67,7 @@ def text_in(content: Any, label: str) -> str:
     return "\n".join(lines)
 
 
-def _part(part: Any, label: str) -> dict[str, Any] | None:
+def _block_of_part(part: Any, label: str) -> dict[str, Any] | None:
     """Return a part of a message as a block; None for parts of another shape."""
     kind = part.get("type") if isinstance(part, dict) else None
     if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
@@ -77,7 +77,7 @@ def _part(part: Any, label: str) -> dict[str, Any] | None:
     if kind in BLOCKS and BLOCKS[kind].data == "url":
         source = part.get(kind)
         link = source if isinstance(source, dict) else {**part, "url": source}
-        return _linked(kind, link, label)
+        return _linked_block(kind, link, label)
     if kind == "file":
         source = part if part["type"] == "input_file" else part.get("file")
         file = {
@@ -91,7 +91,7 @@ def _part(part: Any, label: str) -> dict[str, Any] | None:
     return None
 
 
-def _linked(kind: str, link: dict[str, Any], label: str) -> dict[str, Any]:
+def _linked_block(kind: str, link: dict[str, Any], label: str) -> dict[str, Any]:
     url, detail = link.get("url"), link.get("detail")
     starts = ("https://", "http://", f"data:{BLOCKS[kind].media}")
     if not isinstance(url, str) or not url.startswith(starts):

@@ -81,7 +81,7 @@ class ChatCompletion:
         """Return the first piece."""
         return self._chunk({"role": "assistant", "content": "", "refusal": None})
 
-    def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
+    def piece_bytes(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
         """Return a piece of text; `new` if it begins another text than the one before."""
         name = "content" if kind == "output_text" else "reasoning_content"
         return self._chunk({name: f"\n\n{text}" if new else text})
@@ -99,7 +99,7 @@ class ChatCompletion:
             chunks += sent_event({**self._fields, "object": kind, "choices": [], "usage": usage})
         return chunks + b"data: [DONE]\n\n"
 
-    def failed(self, wrong: BadRequest) -> bytes:
+    def error_bytes(self, wrong: BadRequest) -> bytes:
         """Return the end of a stream that has failed."""
         return sent_event({"error": wrong.error})
 
@@ -142,11 +142,11 @@ class ResponseForm:
 
     def __init__(self, request: OpenAIRequest, run_id: str, created_at: int | None = None) -> None:
         body, self._run_id = request.body, run_id
-        self.last: dict[str, Any] | None = None  # as it has ended
+        self.final_response: dict[str, Any] | None = None  # as it has ended
         text = body.get("text") or {}
         self._number = -1  # of the last event
         self._output: list[dict[str, Any]] = []  # the items that have ended
-        self._open: dict[str, Any] | None = None  # the message whose text comes
+        self._open_item: dict[str, Any] | None = None  # the message whose text comes
         self._response: dict[str, Any] = {
             "id": f"resp_{run_id}",
             "object": "response",
@@ -192,14 +192,14 @@ class ResponseForm:
         """Return the whole response; `at` is when it was completed, by default now."""
         for thought, text in outcome.turns:
             if thought:
-                self.piece(thought, True, "reasoning_text")
+                self.piece_bytes(thought, True, "reasoning_text")
             if text:
-                self.piece(text, True)
-        if not self._output and self._open is None and not outcome.calls:
-            self.piece("", True)
+                self.piece_bytes(text, True)
+        if not self._output and self._open_item is None and not outcome.calls:
+            self.piece_bytes("", True)
         self.end(outcome, at)
-        assert self.last is not None
-        return self.last
+        assert self.final_response is not None
+        return self.final_response
 
     def first_piece(self) -> bytes:
         """Return the first events."""
@@ -207,26 +207,28 @@ class ResponseForm:
             "response.in_progress", response=self._response
         )
 
-    def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
+    def piece_bytes(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
         """Return the events of a piece of text; `new` if it begins another item."""
         events = b""
-        if self._open is not None and (new or self._part["type"] != kind):
-            if self._open["type"] == "message":  # clients put the texts of all messages together
+        if self._open_item is not None and (new or self._open_part["type"] != kind):
+            if self._open_item["type"] == "message":  # clients join the texts of all
                 events = self._delta("\n\n")
             events += self._close("commentary")
-        if self._open is None:
+        if self._open_item is None:
             item = self._message() if kind == "output_text" else self._thought()
-            self._open = item
+            self._open_item = item
             events += self._item("added", {**item, "content": []})
-            part = {**self._part}
-            events += self._event("response.content_part.added", **self._place, part=part)
+            part = {**self._open_part}
+            events += self._event("response.content_part.added", **self._item_position, part=part)
         return events + self._delta(text)
 
     def _delta(self, text: str) -> bytes:
-        part = self._part
+        part = self._open_part
         part["text"] += text
-        about: dict[str, Any] = {"logprobs": []} if part["type"] == "output_text" else {}
-        return self._event(f"response.{part['type']}.delta", **self._place, delta=text, **about)
+        part_fields: dict[str, Any] = {"logprobs": []} if part["type"] == "output_text" else {}
+        return self._event(
+            f"response.{part['type']}.delta", **self._item_position, delta=text, **part_fields
+        )
 
     def end(self, outcome: ClientOutcome, at: int | None = None) -> bytes:
         """Return the last events; `at` is when the response was completed, by default now."""
@@ -243,7 +245,7 @@ class ResponseForm:
         response = self._final_response(outcome, at)
         return events + self._event(f"response.{response['status']}", response=response)
 
-    def failed(self, wrong: BadRequest) -> bytes:
+    def error_bytes(self, wrong: BadRequest) -> bytes:
         """Return the end of a stream that has failed."""
         return self._event("response.failed", response=self.failure(wrong))
 
@@ -253,32 +255,32 @@ class ResponseForm:
         return {**self._response, "status": "failed", "error": error, "output": self._output}
 
     @property
-    def _place(self) -> dict[str, Any]:
-        assert self._open is not None
+    def _item_position(self) -> dict[str, Any]:
+        assert self._open_item is not None
         return {
-            "item_id": self._open["id"],
+            "item_id": self._open_item["id"],
             "output_index": len(self._output),
             "content_index": 0,
         }
 
     @property
-    def _part(self) -> dict[str, Any]:
-        assert self._open is not None
-        part: dict[str, Any] = self._open["content"][0]
+    def _open_part(self) -> dict[str, Any]:
+        assert self._open_item is not None
+        part: dict[str, Any] = self._open_item["content"][0]
         return part
 
     def _close(self, phase: str) -> bytes:
-        item = self._open
+        item = self._open_item
         if item is None:
             return b""
-        item["status"], part = "completed", self._part
-        about: dict[str, Any] = {"text": part["text"]}
+        item["status"], part = "completed", self._open_part
+        text_fields: dict[str, Any] = {"text": part["text"]}
         if item["type"] == "message":
-            item["phase"], about["logprobs"] = phase, []
-        events = self._event(f"response.{part['type']}.done", **self._place, **about)
-        events += self._event("response.content_part.done", **self._place, part=part)
+            item["phase"], text_fields["logprobs"] = phase, []
+        events = self._event(f"response.{part['type']}.done", **self._item_position, **text_fields)
+        events += self._event("response.content_part.done", **self._item_position, part=part)
         events += self._item("done", item)
-        self._open = None
+        self._open_item = None
         self._output.append(item)
         return events
 
@@ -307,8 +309,8 @@ class ResponseForm:
 
     def _thought(self) -> dict[str, Any]:
         id, part = self._id("rs", "reasoning"), {"type": "reasoning_text", "text": ""}
-        about = {"id": id, "type": "reasoning", "status": "in_progress", "summary": []}
-        return {**about, "content": [part]}
+        item_fields = {"id": id, "type": "reasoning", "status": "in_progress", "summary": []}
+        return {**item_fields, "content": [part]}
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -324,7 +326,7 @@ class ResponseForm:
         usage, cut = outcome.usage, outcome.cut
         reason = "max_output_tokens" if cut == "length" else cut
         at = int(time.time()) if at is None else at
-        self.last = {
+        self.final_response = {
             **self._response,
             "status": "in_progress" if outcome.waits else "incomplete" if cut else "completed",
             "completed_at": None if cut or outcome.waits else at,
@@ -338,4 +340,4 @@ class ResponseForm:
                 "total_tokens": usage.total,
             },
         }
-        return self.last
+        return self.final_response

@@ -22,7 +22,7 @@ ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)
 """The id of an item of a response."""
 _MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
-_MOST_ID: Final = 200
+_MOST_ID_CHARS: Final = 200
 _CONTINUED: Final = "continued"
 """The mark of a run that another one continues."""
 
@@ -36,7 +36,7 @@ class _StoredConversation:
     form: ResponseForm | None = None  # the response that was given
 
 
-class Chain:
+class ResponseChain:
     """Which run continues which: `ROOT.1`, `ROOT.2` and so on; `ROOT.2_BRANCH.1` is a branch.
 
     All runs of one line have one thread. A second answer to the same response begins a branch.
@@ -67,7 +67,11 @@ class Chain:
     def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
         """Return a sender's response, if this process has it."""
         conversation = self._conversation_of(run_id, sender)
-        return None if conversation is None or conversation.form is None else conversation.form.last
+        return (
+            None
+            if conversation is None or conversation.form is None
+            else conversation.form.final_response
+        )
 
     def new_messages_of(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
         """Return the new messages of the request for a response, if this process has it."""
@@ -85,12 +89,12 @@ class Chain:
         if (
             conversation is None
             or conversation.sender != sender
-            or self._is_gone(conversation.agent, [run_id])
+            or self._drop_if_deleted(conversation.agent, [run_id])
         ):
             return None
         return conversation
 
-    def _is_gone(self, agent: str, run_ids: list[str]) -> bool:
+    def _drop_if_deleted(self, agent: str, run_ids: list[str]) -> bool:
         """Drop the last of these runs if one was deleted from the agent's journal; return so."""
         journal = self._served.journal_of(agent)
         if journal is None or journal.deletions.left_of(run_ids) >= {*run_ids}:
@@ -103,13 +107,13 @@ class Chain:
         """Return a new, unique id of a run that continues none."""
         return f"{secrets.token_hex(16)}.1"
 
-    def next(self, agent: ConversationalAgent, previous: str) -> str:
+    def next_id(self, agent: ConversationalAgent, previous: str) -> str:
         """Return a new, unique id of a run that continues another; it writes the file."""
         line, _, number = previous.rpartition(".")
         next_id = f"{line}.{int(number) + 1}"
         if self._is_continued(agent, previous, next_id):
             next_id = f"{previous}_{secrets.token_hex(4)}.1"
-        if len(next_id) > _MOST_ID:
+        if len(next_id) > _MOST_ID_CHARS:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
         return next_id
 
@@ -126,22 +130,22 @@ class Chain:
             # An older moothall, or an import, has left no mark.
             return journal.waits.mark(previous, _CONTINUED) or _is_recorded(journal, next_id)
         except NoSuchRun:
-            raise _unknown(f"resp_{previous}") from None
+            raise _unknown_response(f"resp_{previous}") from None
 
-    def before(
+    def run_and_history(
         self, agent: ConversationalAgent, sender: str, response_id: str
     ) -> tuple[str, list[dict[str, Any]]]:
         """Return the run of a response, and the conversation up to its end; it reads the file."""
         run_id = response_id.removeprefix("resp_")
         if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
-            raise _unknown(response_id)
+            raise _unknown_response(response_id)
         conversation = self._conversations.get(run_id)
         if conversation is not None and (conversation.agent, conversation.sender) == (
             str(agent.id),
             sender,
         ):
-            if self._is_gone(conversation.agent, _up_to(run_id)):
-                raise _unknown(response_id)
+            if self._drop_if_deleted(conversation.agent, _runs_up_to(run_id)):
+                raise _unknown_response(response_id)
             self._conversations.move_to_end(run_id)
             return run_id, conversation.messages
         if conversation is not None or self._served.journal_of(str(agent.id)) is None:
@@ -150,10 +154,10 @@ class Chain:
                 if conversation
                 else " (without a journal, an agent's responses end with its process)"
             )
-            raise _unknown(response_id, more)
+            raise _unknown_response(response_id, more)
         messages: list[dict[str, Any]] = []
-        for each in _up_to(run_id):
-            messages += _recorded(agent, sender, each, response_id)
+        for each in _runs_up_to(run_id):
+            messages += _recorded_messages(agent, sender, each, response_id)
         self.keep(run_id, str(agent.id), sender, messages)
         return run_id, messages
 
@@ -163,7 +167,7 @@ def thread_of(sender: str, run_id: str) -> str:
     return Thread.of_sender(sender, run_id.rpartition(".")[0])
 
 
-def run_of(response_id: str) -> str:
+def run_id_of(response_id: str) -> str:
     """Return the run of a response; refuse an invalid id."""
     run_id = response_id.removeprefix("resp_")
     if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
@@ -180,10 +184,10 @@ def previous_of(run_id: str) -> str | None:
     return f"resp_{line.rpartition('_')[0]}" if "_" in line else None
 
 
-def _up_to(run_id: str) -> list[str]:
+def _runs_up_to(run_id: str) -> list[str]:
     """Return the runs of a conversation, from the first to this one."""
     line, _, number = run_id.rpartition(".")
-    before = _up_to(line.rpartition("_")[0]) if "_" in line else []
+    before = _runs_up_to(line.rpartition("_")[0]) if "_" in line else []
     return [*before, *(f"{line}.{each}" for each in range(1, int(number) + 1))]
 
 
@@ -195,19 +199,21 @@ def _is_recorded(journal: Any, run_id: str) -> bool:
     return True
 
 
-def _recorded(agent: Any, sender: str, run_id: str, response_id: str) -> list[dict[str, Any]]:
+def _recorded_messages(
+    agent: Any, sender: str, run_id: str, response_id: str
+) -> list[dict[str, Any]]:
     """Return the messages of a run in the agent's journal, for a response that is continued."""
     try:
         run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
         waits = agent.journal.waiting(run_id) if run.state in RESTING else []
     except NoSuchRun:
-        raise _unknown(response_id) from None
+        raise _unknown_response(response_id) from None
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
-        raise _unknown(response_id)
+        raise _unknown_response(response_id)
     if run.state in ("running", "stopped", *RESTING):
-        raise _in_progress(f"resp_{run_id}", waiting_text(waits))
+        raise _unfinished_response(f"resp_{run_id}", waiting_text(waits))
     if not Reply.gives_text(agent, run.state):
-        raise _unanswered(response_id, run.state)
+        raise _unanswered_response(response_id, run.state)
     task: Any = None
     text = ""
     for entry in entries:
@@ -230,12 +236,12 @@ def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
 
 
-def _unknown(response_id: str, hint: str = "") -> BadRequest:
+def _unknown_response(response_id: str, hint: str = "") -> BadRequest:
     text = f"Previous response with id '{response_id[:300]}' not found{hint}."
     return BadRequest(text, "previous_response_id", "previous_response_not_found", 400)
 
 
-def _unanswered(response_id: str, state: str) -> BadRequest:
+def _unanswered_response(response_id: str, state: str) -> BadRequest:
     end = "was cancelled" if state == "cancelled" else f"has failed ({state})"
     earlier = previous_of(response_id.removeprefix("resp_"))
     way = f"continue {earlier}, the one before it" if earlier else "leave previous_response_id out"
@@ -243,7 +249,7 @@ def _unanswered(response_id: str, state: str) -> BadRequest:
     return BadRequest(text, "previous_response_id", "response_without_answer")
 
 
-def _in_progress(response_id: str, waiting: str) -> BadRequest:
+def _unfinished_response(response_id: str, waiting: str) -> BadRequest:
     text = (
         f"Previous response with id '{response_id}' is in progress"
         + (f", {waiting}" if waiting else "")

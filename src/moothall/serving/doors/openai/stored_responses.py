@@ -20,10 +20,16 @@ from moothall.serving.doors.openai.client_outcome import (
     waiting_outcome,
     wants_last_text,
 )
-from moothall.serving.doors.openai.items import kind_of, response_request
+from moothall.serving.doors.openai.items import item_type, response_request
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm, send_json
-from moothall.serving.doors.openai.response_chain import ITEM, Chain, previous_of, run_of, thread_of
+from moothall.serving.doors.openai.response_chain import (
+    ITEM,
+    ResponseChain,
+    previous_of,
+    run_id_of,
+    thread_of,
+)
 from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served_agents import Served
 
@@ -50,7 +56,7 @@ class StoredResponses:
         chain: those that this process has kept
     """
 
-    def __init__(self, served: Served, chain: Chain) -> None:
+    def __init__(self, served: Served, chain: ResponseChain) -> None:
         self._served = served
         self._chain = chain
 
@@ -90,10 +96,10 @@ class StoredResponses:
         page_info = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
         await send_json(send, 200, {"object": "list", "data": page, **page_info, **edges})
 
-    async def resolved(self, body: dict[str, Any], caller: str) -> dict[str, Any]:
+    async def resolve_references(self, body: dict[str, Any], caller: str) -> dict[str, Any]:
         """Return a request with the items of the caller's responses that it names by their ids."""
         items = body.get("input")
-        if not isinstance(items, list) or not any(map(_named_by, items)):
+        if not isinstance(items, list) or not any(map(_referenced_item, items)):
             return body
         return {**body, "input": await in_thread(self._resolve, items, caller)}
 
@@ -101,11 +107,11 @@ class StoredResponses:
 
     @_refusing_deleted()
     def _load(self, id: str, caller: str) -> dict[str, Any]:
-        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
+        run_id, sender = run_id_of(id), sender_of(OPENAI.sender, caller)
         stored = self._chain.response(run_id, sender)
         if stored is not None:
             return stored
-        agent, run = self._recorded(run_id, sender)
+        agent, run = self._agent_and_run(run_id, sender)
         waits = agent.journal.waiting(run_id) if run.state in RESTING and not run.held else []
         beginning = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
         run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
@@ -133,7 +139,7 @@ class StoredResponses:
         read_runs = set[str]()
         resolved_items: list[Any] = []
         for item in references:
-            item_id, run_id = _named_by(item) or ("", "")
+            item_id, run_id = _referenced_item(item) or ("", "")
             if run_id and run_id not in read_runs:
                 id = f"resp_{run_id}"
                 read_runs.add(run_id)
@@ -144,9 +150,9 @@ class StoredResponses:
         return resolved_items
 
     def _delete(self, id: str, caller: str) -> None:
-        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
+        run_id, sender = run_id_of(id), sender_of(OPENAI.sender, caller)
         try:
-            agent, run = self._recorded(run_id, sender)
+            agent, run = self._agent_and_run(run_id, sender)
         except BadRequest:
             if not self._chain.drop(run_id, sender):
                 raise
@@ -161,9 +167,9 @@ class StoredResponses:
 
     @_refusing_deleted()
     def _cancel(self, id: str, caller: str) -> dict[str, Any]:
-        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
+        run_id, sender = run_id_of(id), sender_of(OPENAI.sender, caller)
         if self._chain.response(run_id, sender) is None:
-            agent, run = self._recorded(run_id, sender)
+            agent, run = self._agent_and_run(run_id, sender)
             _check_no_doubt(agent, run)
             try:
                 agent.journal.waits.cancel(run_id, "the response was cancelled")
@@ -178,10 +184,10 @@ class StoredResponses:
 
     @_refusing_deleted()
     def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
-        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
+        run_id, sender = run_id_of(id), sender_of(OPENAI.sender, caller)
         messages = self._chain.new_messages_of(run_id, sender)
         if messages is None:
-            agent, _ = self._recorded(run_id, sender)
+            agent, _ = self._agent_and_run(run_id, sender)
             task = next(
                 (e.data["task"] for e in agent.journal.entries(run_id) if e.kind == "begun"), ""
             )
@@ -189,7 +195,7 @@ class StoredResponses:
         items = [item for each in messages for item in _items_of(each)]
         return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]
 
-    def _recorded(self, run_id: str, sender: str) -> tuple[Any, Outline]:
+    def _agent_and_run(self, run_id: str, sender: str) -> tuple[Any, Outline]:
         """Return the agent and the run of a caller's response."""
         for id, agent in self._served.replying().items():
             if (journal := self._served.journal_of(id)) is None:
@@ -235,9 +241,9 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
     return items
 
 
-def _named_by(item: Any) -> tuple[str, str] | None:
+def _referenced_item(item: Any) -> tuple[str, str] | None:
     """Return the id by which a reference names an item, and the run in whose response that is."""
-    id = item.get("id") if isinstance(item, dict) and kind_of(item) == "item_reference" else None
+    id = item.get("id") if isinstance(item, dict) and item_type(item) == "item_reference" else None
     match = ITEM.fullmatch(id) if isinstance(id, str) else None
     return None if match is None else (match[0], match[1])
 

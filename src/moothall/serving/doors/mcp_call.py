@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import Action, MoothallError
 from moothall.build import Thread, json_text
 from moothall.journal import Wait
-from moothall.serving.doors.asks import Ask, OpenAsks, form_of, read_form
+from moothall.serving.doors.asks import Ask, OpenAsks, answer_schema, read_form
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
 from moothall.serving.doors.served_agents import Served
@@ -51,7 +51,7 @@ class MCPCall:
     can_ask: bool  # whether the client can ask its person
     run_id: str | None = None  # that of a reply, which may wait in a journal
     # What happens: an event of a reply, what it asks, or that it has ended, which is None.
-    news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    event_queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[Any] | None = None
     ask: Ask | None = None  # what the client was given to answer
     answers: dict[str, Any] = field(default_factory=dict)  # what it has answered in this process
@@ -59,7 +59,7 @@ class MCPCall:
     asking: OpenAsks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asking = OpenAsks(self._changed, ANSWER_S)
+        self.asking = OpenAsks(self._on_ask_change, ANSWER_S)
 
     def is_call(self, tool: str, args: dict[str, Any], sender: str) -> bool:
         """Return whether it is this call of a client."""
@@ -73,11 +73,11 @@ class MCPCall:
         if self.task is None or not self.task.done():
             text = "this answer was taken: its call goes on in another request"
             raise MCPError(types.INVALID_PARAMS, text)
-        self.news.put_nowait(None)
+        self.event_queue.put_nowait(None)
 
-    def _changed(self, ask: Ask) -> None:
+    def _on_ask_change(self, ask: Ask) -> None:
         if ask.key in self.asking.open:
-            self.news.put_nowait(ask)
+            self.event_queue.put_nowait(ask)
 
 
 async def waits_of(served: Served, job: MCPCall) -> list[Wait]:
@@ -113,9 +113,9 @@ class SessionThreads:
         thread = args.get("thread")
         if session is None:  # a revision without sessions
             if thread is None:
-                thread = self._signed(secrets.token_hex(16))
+                thread = self._sign(secrets.token_hex(16))
             elif not isinstance(thread, str) or not (
-                thread == self._signed(thread.partition(".")[0])
+                thread == self._sign(thread.partition(".")[0])
                 or (_SIGNED.fullmatch(thread) and await self._is_kept(id, base, thread))
             ):
                 return None
@@ -134,10 +134,10 @@ class SessionThreads:
         journal: Any = getattr(self._agents[id], "journal", None)
         if journal is None:
             return False
-        its = Thread.of_sender(sender, thread)
-        return bool(await in_thread(partial(journal.runs, agent=id, thread=its, limit=1)))
+        sender_thread = Thread.of_sender(sender, thread)
+        return bool(await in_thread(partial(journal.runs, agent=id, thread=sender_thread, limit=1)))
 
-    def _signed(self, name: str) -> str:
+    def _sign(self, name: str) -> str:
         """Return a thread's id, signed with this server's key."""
         seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
         return f"{name}.{seal}"
@@ -156,7 +156,7 @@ def has_trace(params: types.CallToolRequestParams) -> bool:
 
 def elicited_form(ask: Ask) -> dict[str, Any]:
     """Return the schema of the form by which a person answers."""
-    return form_of(ask, "permit", title="Permit this call?" if ask.is_approval else "Answer")
+    return answer_schema(ask, "permit", title="Permit this call?" if ask.is_approval else "Answer")
 
 
 def said_in(ask: Ask, result: Any) -> Any:
@@ -166,7 +166,7 @@ def said_in(ask: Ask, result: Any) -> Any:
     return read_form(ask, form, "permit")
 
 
-def required(state: str, ask: Ask) -> types.InputRequiredResult:
+def input_required_result(state: str, ask: Ask) -> types.InputRequiredResult:
     """Return what a client that comes again with the answer is to ask its person."""
     import mcp_types as types
 
@@ -185,11 +185,11 @@ def result_of(value: Any, action: Action, label: str, meta: Any) -> types.CallTo
     """Return the value of a call as its result."""
     import mcp_types as types
 
-    its = gives(action)
-    if its is None:
+    output_schema = gives(action)
+    if output_schema is None:
         structured = value if isinstance(value, dict) else None
     else:
-        structured = its.content(value, label)
+        structured = output_schema.content(value, label)
     return types.CallToolResult(
         content=content_of(value) or [types.TextContent(text=json_text(value))],
         structured_content=structured,
@@ -197,7 +197,7 @@ def result_of(value: Any, action: Action, label: str, meta: Any) -> types.CallTo
     )
 
 
-def failed(text: str) -> types.CallToolResult:
+def failed_result(text: str) -> types.CallToolResult:
     """Return the result of a call that failed."""
     import mcp_types as types
 

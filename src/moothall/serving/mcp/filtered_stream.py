@@ -35,13 +35,13 @@ _CHANGED: Final = {
 }
 """How a server says that a list has changed, and whether that is the list of its tools."""
 _PROGRESS: Final = "notifications/progress"
-_MANY_UNASKED: Final = 1000
+_MANY_UNREQUESTED: Final = 1000
 """From so many messages without an answer on, each hundredth of progress is told."""
-_MOST_NAMED: Final = 5
+_MOST_LOGGED: Final = 5
 """How many of the definitions that are left out the log names."""
 
 
-class Open(Protocol):
+class OpenSession(Protocol):
     """What is known of an open connection."""
 
     client: Any
@@ -51,26 +51,28 @@ class Open(Protocol):
 
 
 @asynccontextmanager
-async def sifted(
-    transport: Any, live: Open, name: str, changed: Callable[[bool], None]
+async def filtered_streams(
+    transport: Any, live: OpenSession, name: str, changed: Callable[[bool], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Yield the streams of a transport of the SDK, where what is received is sifted.
 
     `changed` is called when the server says that a list has changed, with whether it is the tools'.
     """
     async with transport as (received, sent):
-        yield Received(received, live, name, changed), sent
+        yield FilteredStream(received, live, name, changed), sent
 
 
-class Received:
+class FilteredStream:
     """The stream of a server's messages, as the session reads it."""
 
-    def __init__(self, stream: Any, live: Open, name: str, changed: Callable[[bool], None]) -> None:
+    def __init__(
+        self, stream: Any, live: OpenSession, name: str, changed: Callable[[bool], None]
+    ) -> None:
         self._stream = stream
         self._live = live
         self._name = name
-        self._changed = changed
-        self._unasked = 0
+        self._on_list_change = changed
+        self._unrequested_count = 0
 
     @property
     def last_context(self) -> Any:
@@ -115,25 +117,27 @@ class Received:
         message = getattr(item, "message", None)
         method = getattr(message, "method", None)
         if method is not None:
-            self._unasked += 1
-            if self._unasked >= MAX_UNASKED:
+            self._unrequested_count += 1
+            if self._unrequested_count >= MAX_UNASKED:
                 problem = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
                 self._live.fault = problem
                 self._live.at_end.set()
             if method in _CHANGED:
-                self._changed(_CHANGED[method])
+                self._on_list_change(_CHANGED[method])
             is_ignored = method in (_UNUSED, *_CHANGED) or (
-                method == _PROGRESS and self._unasked > _MANY_UNASKED and self._unasked % 100
+                method == _PROGRESS
+                and self._unrequested_count > _MANY_UNREQUESTED
+                and self._unrequested_count % 100
             )
             return None if self._live.fault or is_ignored else item
-        self._unasked = 0
+        self._unrequested_count = 0
         result = getattr(message, "result", None)
         if not isinstance(result, dict):
             return item
         if not isinstance(result.get("tools"), list):
             parts = [each for each in result.values() if isinstance(each, list)]
             if any(len(each) > MAX_PARTS for each in parts):
-                return _refused(item)
+                return _size_error(item)
             for name, convert in _PARTS.items():
                 if isinstance(result.get(name), list):
                     result[name] = [convert(each) for each in result[name]]
@@ -183,7 +187,7 @@ class Received:
             if reason
         ]
         names = ", ".join(
-            [*left_out[:_MOST_NAMED], *(["others"] if len(left_out) > _MOST_NAMED else [])]
+            [*left_out[:_MOST_LOGGED], *(["others"] if len(left_out) > _MOST_LOGGED else [])]
         )
         logger.warning(
             "%s: %s left out, since the protocol does not allow the definition: %s",
@@ -233,7 +237,7 @@ def _blocks() -> Any:
     return TypeAdapter(ContentBlock)
 
 
-def _refused(item: Any) -> Any:
+def _size_error(item: Any) -> Any:
     """Return an error in place of an answer, whose parts would take long to be read."""
     from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
 
