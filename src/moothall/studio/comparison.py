@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall.build import json_line
 from moothall.journal import Entry
-from moothall.studio.run_view import Totals, cut, entry_row
+from moothall.studio.run_view import Totals, cut_value, entry_row
 
 _STEPS: Final = 2_000
 """The most steps of a run that are compared: the first ones."""
@@ -28,8 +28,8 @@ class _ComparedStep:
     @property
     def name(self) -> tuple[str, str, str]:
         """What was called, where, and with what."""
-        about = self.entry.subject
-        target = str(about.get("action", about.get("model")))
+        subject = self.entry.subject
+        target = str(subject.get("action", subject.get("model")))
         return (self.entry.path, target, json_line(self.args))
 
     def is_like(self, other: _ComparedStep) -> bool:
@@ -38,11 +38,11 @@ class _ComparedStep:
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as pages get it."""
-        args, result = cut(self.args), cut(self.result)
+        args, result = cut_value(self.args), cut_value(self.result)
         return {**entry_row(self.entry), "began": self.start, "args": args, "result": result}
 
 
-def compared(first: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
+def compare_runs(first: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
     """Return both runs' totals, and `rows` of `[step, step, same]`; None where one has none.
 
     A step is a call of a model or an action. Steps of the same name and input stand in one row.

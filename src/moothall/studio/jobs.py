@@ -66,8 +66,8 @@ class _BackgroundRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as pages get it."""
-        of = {"run": self.run_id, "command": self.command, "told": [*self.messages]}
-        return {**of, "state": self.state}
+        run_fields = {"run": self.run_id, "command": self.command, "told": [*self.messages]}
+        return {**run_fields, "state": self.state}
 
 
 class Jobs:

@@ -241,12 +241,12 @@ def checked_tab(tab: object) -> Tab:
 def limit_fields() -> list[Field]:
     """Return fields for a run's limits, which an order takes by their names."""
     return [
-        Field(name, f"{_label(each)} at most", _kind(each), hint="no limit", more=True)
+        Field(name, f"{_label(each)} at most", _number_kind(each), hint="no limit", more=True)
         for name, each in RUN_LIMITS.items()
     ]
 
 
-def _kind(limit: Limit) -> Literal["whole", "number"]:
+def _number_kind(limit: Limit) -> Literal["whole", "number"]:
     return "whole" if limit.is_whole_number else "number"
 
 

@@ -78,7 +78,7 @@ class PartialAnswers:
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
         self._guard = guard()
-        self._watched: WeakSet[Threaded] = WeakSet()
+        self._watched_agents: WeakSet[Threaded] = WeakSet()
         self._answers: dict[_AnswerSource, PartialAnswer] = {}
         self._ended_answers: dict[tuple[str, str], PartialAnswer] = {}
 
@@ -86,9 +86,9 @@ class PartialAnswers:
         """Show what an agent's model writes from now on; with `drafts`, also what it thinks."""
         if isinstance(agent, Threaded):
             with self._guard:
-                if agent in self._watched:
+                if agent in self._watched_agents:
                     return
-                self._watched.add(agent)
+                self._watched_agents.add(agent)
             kinds = (TextPiece, ReasoningPiece) if drafts else TextPiece
             agent.watch(partial(self._on_event, agent, kinds))
 
@@ -134,7 +134,7 @@ class PartialAnswers:
             if answer.is_scheduled:
                 return
             answer.is_scheduled = True
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell, answer)
+        asyncio.get_running_loop().call_later(_PAUSE_S, self._publish, answer)
 
     def _turn(self, source: _AnswerSource, event: Event) -> None:
         """Begin anew: what was written is recorded by now."""
@@ -146,9 +146,9 @@ class PartialAnswers:
             elif answer is None or not answer.text:
                 return
             answer.text, answer.sent_chars = "", 0
-        self._tell(answer)
+        self._publish(answer)
 
-    def _tell(self, answer: PartialAnswer) -> None:
+    def _publish(self, answer: PartialAnswer) -> None:
         with self._guard:
             # With the guard: loops of several threads publish, and pieces must keep their order.
             answer.is_scheduled = False

@@ -22,7 +22,7 @@ from moothall.studio.page import (
     non_empty_fields,
     report_page,
 )
-from moothall.studio.run_view import cut
+from moothall.studio.run_view import cut_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ class ResearchTab(Tab):
         """Answer a question from the passages that a report cites, by the run's model if any."""
         from moothall.research import ask
 
-        order = self._ordered(run)
+        order = self._order_of_run(run)
         model = None
         if order is not None and order.model is not None:
             model = made_model(order.model, os.environ.get("MOOTHALL_KEY"))
@@ -134,7 +134,7 @@ class ResearchTab(Tab):
 
     def follow(self, run: str, question: str) -> str:
         """Begin research on a question where another run searched; return its id."""
-        order = self._ordered(run)
+        order = self._order_of_run(run)
         if order is None:
             raise ConfigError(f"run {run!r} was begun by a program: its tools are not known here")
         if not question.strip():
@@ -142,7 +142,7 @@ class ResearchTab(Tab):
         fields: Any = {"title": "", "out": None, "html": None, "sources": None}  # of that report
         return self._hub.jobs.start(replace(order, objectives=[question.strip()], **fields))
 
-    def _ordered(self, run: str) -> ResearchOrder | None:
+    def _order_of_run(self, run: str) -> ResearchOrder | None:
         """Return the order of a run; None if a program of the user's began it."""
         orders = map(order_in, reversed(self._recorded(run)[1]))
         return next((each for each in orders if isinstance(each, ResearchOrder)), None)
@@ -187,7 +187,7 @@ class ResearchTab(Tab):
 def progress_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as pages make the progress of it: with all that was found, each cut."""
     data = {name: each for name, each in entry.data.items() if name != "prompt"}
-    shortened = cut(data, _RESULT_CHARS if entry.kind == "ended" else _MAX_ITEMS, _DEEP)
+    shortened = cut_value(data, _RESULT_CHARS if entry.kind == "ended" else _MAX_ITEMS, _DEEP)
     row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
     if entry.kind == "over":
         reason = data["report"]["stop_reason"] if "report" in data else data["reason"]

@@ -28,11 +28,11 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     row["line"] = shorten(order_line(entry), _LINE)
     if not uncut:
-        row["data"] = cut(data := {k: v for k, v in entry.data.items() if k != "prompt"})
+        row["data"] = cut_value(data := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != data:
             row["cut"] = True
     if spent := entry.spent:
-        row["spent"] = {**asdict(spent), "usd": _plain(spent.usd)}
+        row["spent"] = {**asdict(spent), "usd": _usd_text(spent.usd)}
     if fault := entry.fault:
         row["fault"] = shorten(fault, _LINE)
     if entry.kind == "over":
@@ -114,7 +114,7 @@ class Totals:
         `usd` is None if the price of none of them is known.
         """
         return [
-            {"model": name, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _plain(usd)}
+            {"model": name, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _usd_text(usd)}
             for (name, hour), (calls, tokens, usd) in self._by_model.items()
         ]
 
@@ -122,14 +122,14 @@ class Totals:
         """Return the totals; `unpriced` counts the tokens without a known price."""
         row = {"began": self._first_at, "seconds": self._seconds}
         tools = len(self._tools)
-        return {**row, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
+        return {**row, **self._count, "usd": _usd_text(self._usd), "tool_calls": tools}
 
 
-def _plain(usd: Decimal | None) -> str | None:
+def _usd_text(usd: Decimal | None) -> str | None:
     return None if usd is None else format(usd.normalize(), "f")
 
 
-def cut(value: Any, max_items: int = _VALUES, levels: int = _DEPTH) -> Any:
+def cut_value(value: Any, max_items: int = _VALUES, levels: int = _DEPTH) -> Any:
     """Return a JSON value with long texts, collections of over `max_items` and deep ones cut."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else value[:_TEXT] + " …"
@@ -137,5 +137,5 @@ def cut(value: Any, max_items: int = _VALUES, levels: int = _DEPTH) -> Any:
         return value
     kept_items: Iterable[Any] = islice(value, max_items if levels > 0 else 0)
     if isinstance(value, dict):
-        return {key[:_TEXT]: cut(value[key], max_items, levels - 1) for key in kept_items}
-    return [cut(each, max_items, levels - 1) for each in kept_items]
+        return {key[:_TEXT]: cut_value(value[key], max_items, levels - 1) for key in kept_items}
+    return [cut_value(each, max_items, levels - 1) for each in kept_items]

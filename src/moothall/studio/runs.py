@@ -19,7 +19,7 @@ from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
 from moothall.journal import REASONS, Doubt, Entry, Outline
-from moothall.studio.comparison import compared
+from moothall.studio.comparison import compare_runs
 from moothall.studio.event_feed import as_json
 from moothall.studio.orders.order import order_in, order_line
 from moothall.studio.page import STATIC, Tab, attachment
@@ -86,7 +86,7 @@ class RunsTab(Tab):
         self._summing = guard()
         self._sums_of: dict[str, _RunSums] = {}
         self._closed = threading.Event()
-        self._looks: threading.Thread | None = None
+        self._look_thread: threading.Thread | None = None
 
     @property
     def _journal(self) -> Journal:
@@ -99,10 +99,10 @@ class RunsTab(Tab):
     def watch(self) -> None:
         """Look at the runs in a thread until `close`."""
         self._closed = threading.Event()
-        self._looks = threading.Thread(
+        self._look_thread = threading.Thread(
             target=self._poll, args=(self._closed,), name="moothall-runs", daemon=True
         )
-        self._looks.start()
+        self._look_thread.start()
 
     def _poll(self, closed: threading.Event) -> None:
         looks = itertools.count()
@@ -125,14 +125,14 @@ class RunsTab(Tab):
         with self._looking:
             journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
             if known_outlines is None or read_all or start > self._full_look_at:
-                outlines = self._marked(journal.runs())
+                outlines = self._with_doubt_marked(journal.runs())
                 old = known_outlines or {}
                 outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
                 now = {each.id: each for each in outlines}
                 took = time.monotonic() - start
                 self._full_look_at = start + max(_POLL_INTERVAL_S, 10 * took)
             else:
-                outlines = self._marked(self._worked_on(journal, known_outlines))
+                outlines = self._with_doubt_marked(self._changed_outlines(journal, known_outlines))
                 now = {**known_outlines, **{each.id: each for each in outlines}}
             before, self._outlines = now if known_outlines is None else known_outlines, now
             for id in before.keys() - now.keys():
@@ -143,7 +143,7 @@ class RunsTab(Tab):
         return [*now.values()]
 
     @staticmethod
-    def _worked_on(journal: Journal, outlines: dict[str, Outline]) -> list[Outline]:
+    def _changed_outlines(journal: Journal, outlines: dict[str, Outline]) -> list[Outline]:
         """Return the runs that were worked on since they were looked at, or may rest since."""
         newest = max((each.changed for each in outlines.values()), default=0.0)
         changed = [*journal.runs(since=newest - _SKEW_S)]
@@ -154,7 +154,7 @@ class RunsTab(Tab):
                     changed.append(journal.run(each.id))
         return changed
 
-    def _marked(self, outlines: list[Outline]) -> list[Outline]:
+    def _with_doubt_marked(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines where those in doubt are so: an older moothall left them `stopped`."""
         keys = [(each.id, each.entries) for each in outlines if _may_be_in_doubt(each)]
         for key in [each for each in keys if each not in self._doubtful][:_OLD]:
@@ -169,8 +169,8 @@ class RunsTab(Tab):
     def close(self) -> None:
         """Stop looking."""
         self._closed.set()
-        if self._looks is not None:
-            self._looks.join(_CLOSING_S)  # its look needs the journal, which is closed next
+        if self._look_thread is not None:
+            self._look_thread.join(_CLOSING_S)  # its look needs the journal, which is closed next
         with self._looking:
             self._outlines = None
         with self._summing:
@@ -311,7 +311,7 @@ class RunsTab(Tab):
         journal = self._journal
         pair = (run, other)
         outlines = [outline_row(journal.run(each), journal) for each in pair]
-        return {**compared(*(journal.entries(each) for each in pair)), "runs": outlines}
+        return {**compare_runs(*(journal.entries(each) for each in pair)), "runs": outlines}
 
     def export(self, run: str) -> bytes:
         """Return a run as a file of JSON lines, which `Journal.import_run` reads."""

@@ -63,17 +63,17 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(_agreed)],
+        dependencies=[Depends(_note_agreed_ends)],
     )
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(MoothallError, _failed)
+    app.add_exception_handler(HTTPException, _refusal_response)
+    app.add_exception_handler(MoothallError, _error_response)
     app.add_exception_handler(RequestValidationError, _invalid)
-    _shared(app, hub)
+    _add_shared_routes(app, hub)
 
     def add(tab: Tab) -> None:
         router = APIRouter(prefix=f"/studio/{tab.name}")
         tab.routes(router)
-        _forms(router, tab)
+        _add_form_routes(router, tab)
         app.include_router(router)
 
     tabs = [tab for tab in hub.tabs if hub.add_routes(tab, add)]
@@ -96,7 +96,7 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
     return PageGuard(app, secret, host, routes, is_password=is_password, front=front)
 
 
-def _failed(request: Request, error: Exception) -> JSONResponse:
+def _error_response(request: Request, error: Exception) -> JSONResponse:
     """Return an error in words, `{"error": …}`, with the column of a wrong line."""
     body: dict[str, Any] = {"error": str(error)}
     if isinstance(error, SlashError):
@@ -116,12 +116,12 @@ def _refusal(request: Request, body: dict[str, Any], status: int) -> JSONRespons
     return _Json(body, status)
 
 
-async def _agreed(ends: int = 0) -> None:
+async def _note_agreed_ends(ends: int = 0) -> None:
     """Note what the person at the page has agreed to end."""
     ENDS.set(ends)
 
 
-def _refused(request: Request, error: Exception) -> JSONResponse:
+def _refusal_response(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # of the framework: a body that is no JSON, no route
     return _Json({"error": error.detail}, error.status_code, error.headers)
 
@@ -132,7 +132,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _refusal(request, {"error": "; ".join(faults)}, 422)
 
 
-def _shared(app: FastAPI, hub: Hub) -> None:
+def _add_shared_routes(app: FastAPI, hub: Hub) -> None:
     """Add the routes of the events and of the cards."""
 
     @app.websocket("/studio/events")
@@ -182,7 +182,7 @@ def _scripts(app: FastAPI, scripts: Mapping[str, Path]) -> None:
         return Response(path.read_bytes(), media_type="text/javascript")
 
 
-def _forms(router: APIRouter, tab: Tab) -> None:
+def _add_form_routes(router: APIRouter, tab: Tab) -> None:
     """Add the routes of a tab's forms: `forms`, and `forms/NAME` to begin what one asks for."""
 
     @router.get("/forms")

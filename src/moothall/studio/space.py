@@ -64,15 +64,15 @@ class SpaceTab(Tab):
         self.messages: SpaceMessages = SpaceMessages()
         self._conversations = Conversations(self.user, self.messages)
         self._lines = itertools.count(1)
-        self._observed: WeakSet[Space] = WeakSet()
+        self._observed_spaces: WeakSet[Space] = WeakSet()
         self._asks_at = 0.0
 
     def show_space(self, space: Space) -> None:
         """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
             space.approver = self._hub.cards
-        if space not in self._observed:  # the user may have left it, and come back
-            self._observed.add(space)
+        if space not in self._observed_spaces:  # the user may have left it, and come back
+            self._observed_spaces.add(space)
             space.observe(lambda message: self._on_message(space, message))
 
     def _on_message(self, space: Space, message: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ def extensions_of(group: Group, targets: Mapping[str, str] | None = None) -> dic
     A package that takes another's name, or states its entry points wrongly, is logged and left out.
     """
     by_name = {name: Extension(group, name, target) for name, target in (targets or {}).items()}
-    for each in _installed(group, tuple(sys.path)):
+    for each in _installed_extensions(group, tuple(sys.path)):
         first = by_name.setdefault(each.name, each)
         if first is not each and first.package != each.package:
             logger.error("%s is left out: %s comes first", each.label, first.label)
@@ -88,7 +88,7 @@ def extension_of(group: Group, name: str, targets: Mapping[str, str]) -> Extensi
 
 
 @cache
-def _installed(group: Group, path: tuple[str, ...]) -> tuple[Extension, ...]:
+def _installed_extensions(group: Group, path: tuple[str, ...]) -> tuple[Extension, ...]:
     """Return what the installed packages add; nothing of them is imported."""
     from importlib.metadata import distributions  # late: it takes longer than most commands
 
@@ -112,13 +112,13 @@ def _installed(group: Group, path: tuple[str, ...]) -> tuple[Extension, ...]:
     return tuple(installed)
 
 
-def _kind_of(run: Outline) -> Extension | None:
+def _extension_of_run(run: Outline) -> Extension | None:
     return None if run.is_ours else extensions_of("moothall.kinds").get(run.kind)
 
 
 def has_resume(run: Outline) -> bool:
     """Return whether a package states what resumes runs of this kind; nothing is imported."""
-    return _kind_of(run) is not None
+    return _extension_of_run(run) is not None
 
 
 def resume_of(run: Outline) -> Resume | None:
@@ -126,7 +126,7 @@ def resume_of(run: Outline) -> Resume | None:
 
     None if no package states it; ConfigError if what one states cannot be used.
     """
-    extension = _kind_of(run)
+    extension = _extension_of_run(run)
     if extension is None:
         return None
     with extension.naming():

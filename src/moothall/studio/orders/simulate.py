@@ -98,8 +98,8 @@ class SimulateOrder:
     @property
     def in_words(self) -> str:
         """The settings, in a line."""
-        how = self.model or ("rules, in columns" if self.in_columns else "rules")
-        return f"by {how}{f'; tables in {self.out}' if self.out else ''}"
+        decided_by = self.model or ("rules, in columns" if self.in_columns else "rules")
+        return f"by {decided_by}{f'; tables in {self.out}' if self.out else ''}"
 
 
 def check_simulation(order: SimulateOrder) -> None:

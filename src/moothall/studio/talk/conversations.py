@@ -102,12 +102,12 @@ class Conversations:
         if room <= 0:
             return now[-_TURNS:]
         journal, memory = self._journal(id), self._memory(id)
-        of = Thread.of_sender(str(self._person.id), thread)
+        run_thread = Thread.of_sender(str(self._person.id), thread)
         if journal is not None:
-            return [*self._recorded(journal, id, of, room), *now]
+            return [*self._recorded(journal, id, run_thread, room), *now]
         if memory is not None:
             contents = [each.content for each in now if each.by_person]
-            return [*_earlier_turns(memory.thread(of).newest(_TURNS), contents), *now][-_TURNS:]
+            return [*_earlier_turns(memory.thread(run_thread).newest(_TURNS), contents), *now][-_TURNS:]
         return now
 
     # -- now ---------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Conversations:
                 if run is not None:
                     turn.run = run
                     if waits:
-                        self._tell(turn, id)
+                        self._add_progress(turn, id)
                 turns.append(turn)
             elif head.to == me and head.action in ANSWERS and self._is_from(message, id):
                 if request is None:
@@ -142,7 +142,7 @@ class Conversations:
                 if is_here:
                     turn = _answer(message, None if request is None else runs.get(request.number))
                     turn.author = "" if head.sender == id else head.sender
-                    self._tell(turn, id)
+                    self._add_progress(turn, id)
                     turns.append(turn)
             if len(turns) == _TURNS:
                 break
@@ -176,7 +176,7 @@ class Conversations:
                 break
         return run_ids
 
-    def _tell(self, turn: TalkTurn, id: str) -> None:
+    def _add_progress(self, turn: TalkTurn, id: str) -> None:
         """Say in a turn what its run of an agent has done so far."""
         journal = self._journal(id)
         if journal is None or turn.run is None:

@@ -215,7 +215,7 @@ class SpaceMessages:
         """
         with self._guard:
             messages, last, heads = [*self._messages], self._last, [*self._heads]
-        passing = _passing(messages, heads, filter)
+        passing = _filtered(messages, heads, filter)
         first = bisect_right(passing, after, key=_number) if after else 0
         end = bisect_left(passing, before, key=_number) if before else len(passing)
         page_messages = passing[max(first, end - _PAGE) : end]
@@ -223,7 +223,7 @@ class SpaceMessages:
         return {"messages": [each.to_json() for each in page_messages], **counts}
 
 
-def _passing(messages: list[SeenMessage], heads: list[Head], filter: str) -> list[SeenMessage]:
+def _filtered(messages: list[SeenMessage], heads: list[Head], filter: str) -> list[SeenMessage]:
     """Return the messages that pass a filter."""
     if match := _PART.fullmatch(filter):
         part, name, more = match[1].lower(), match[2], ""
@@ -231,7 +231,7 @@ def _passing(messages: list[SeenMessage], heads: list[Head], filter: str) -> lis
             name, _, word = name.rpartition(" ")  # a name may have several words
             more = f"{word} {more}"
         matching = [each for each in messages if each.head in good]
-        return _passing(matching, heads, more) if more else matching
+        return _filtered(matching, heads, more) if more else matching
     needle = filter.strip().casefold()
     if not needle:
         return messages
@@ -267,13 +267,13 @@ def _short(args: dict[str, Any]) -> str:
         return text
     items = list(args.items())[:100]
     share = _CHARACTERS // len(items)
-    return _text({name[:share]: _cut(value, share) for name, value in items})
+    return _text({name[:share]: _cut_value(value, share) for name, value in items})
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _cut(value: Any, max_chars: int) -> Any:
+def _cut_value(value: Any, max_chars: int) -> Any:
     text = value if isinstance(value, str) else _text(value)
     return value if len(text) <= max_chars else f"{text[:max_chars]} … ({len(text):,} characters)"

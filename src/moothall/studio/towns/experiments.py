@@ -112,8 +112,8 @@ class ExperimentRuns:
         if not jobs:
             raise ConfigError("“Processes” must be 1 or more")
         path = Path(os.path.expanduser(file.strip())).absolute()
-        instead: dict[str, Any] = {"seeds": seeds} if seeds else {}
-        experiment = Experiment.from_yaml(path, **instead)
+        replacements: dict[str, Any] = {"seeds": seeds} if seeds else {}
+        experiment = Experiment.from_yaml(path, **replacements)
         if is_unbounded(experiment):
             problem = (
                 "a model on a server needs a limit: set society.max_calls or max_usd in the file"
@@ -139,7 +139,7 @@ class ExperimentRuns:
             for number in before:  # it continues these
                 del self._experiments[number]
             self._experiments[run.number] = run
-        self._tell(run)
+        self._publish(run)
 
     async def _run_experiment(
         self, run: _ExperimentRun, experiment: Experiment, jobs: int, started: Future[None]
@@ -154,15 +154,15 @@ class ExperimentRuns:
         except Exception as error:  # pages show it
             run.state = "failed"
             run.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
-        self._tell(run)
+        self._publish(run)
 
     def _on_progress(self, run: _ExperimentRun, progress: SweepProgress) -> None:
         run.cells_ended, run.seconds_left = progress.ended, progress.seconds_left
         run.part = progress.lived / progress.steps if progress.steps else 1.0
         if time.monotonic() - run.shown_at >= _PROGRESS_S:
-            self._tell(run)
+            self._publish(run)
 
-    def _tell(self, run: _ExperimentRun) -> None:
+    def _publish(self, run: _ExperimentRun) -> None:
         run.shown_at = time.monotonic()
         self._hub.feed.publish("experiment", run.to_json())
 
@@ -182,7 +182,7 @@ class ExperimentRuns:
             raise ConfigError(f"experiment {run.name!r} is not running")
         run.state = "stopping"
         self._cancel(run)
-        self._tell(run)
+        self._publish(run)
 
     def _cancel(self, run: _ExperimentRun) -> None:
         with suppress(RuntimeError):  # it has just ended

@@ -46,9 +46,9 @@ class TownMap:
             if place.node is None:  # roads lead to the place itself
                 self._nodes[place.id] = len(self._at)
                 self._at.append((place.x, place.y))
-        self._ends = [(self._nodes[road.a], self._nodes[road.b]) for road in city.roads]
+        self._road_ends = [(self._nodes[road.a], self._nodes[road.b]) for road in city.roads]
         self._roads_at: dict[int, list[int]] = defaultdict(list)
-        for number, ends in enumerate(self._ends):
+        for number, ends in enumerate(self._road_ends):
             for node in ends:
                 self._roads_at[node].append(number)
         if city.is_generated:
@@ -81,7 +81,7 @@ class TownMap:
                 for each in city.places
             ],
             "nodes": self._at,
-            "roads": [[*ends, classes[number]] for number, ends in enumerate(self._ends)],
+            "roads": [[*ends, classes[number]] for number, ends in enumerate(self._road_ends)],
             "quarters": self._quarters(),
         }
 
@@ -89,14 +89,14 @@ class TownMap:
 
     def _direction(self, road: int, node: int) -> tuple[float, float, float]:
         """Return the unit vector of a road away from a node, and its length in metres."""
-        a, b = self._ends[road]
+        a, b = self._road_ends[road]
         (ax, ay), (bx, by) = (self._at[each] for each in ((a, b) if node == a else (b, a)))
         length = math.hypot(bx - ax, by - ay) or 1.0
         return (bx - ax) / length, (by - ay) / length, length
 
     def _streets(self) -> list[int]:
         """Return the street of each road: roads that go on straight over crossings are one."""
-        street = [*range(len(self._ends))]
+        street = [*range(len(self._road_ends))]
 
         def root(road: int) -> int:
             while street[road] != road:
@@ -161,9 +161,9 @@ class TownMap:
             ux, uy, length = self._direction(road, node)
             row = max(int((length / 2 - _SETBACK) // _PLOT), -(-len(places) // _ROWS), 1)
             for number, (_, place_id) in enumerate(sorted(places)):
-                behind, at = divmod(number, row)
-                in_row = min(row, len(places) - behind * row)
-                begin = _SETBACK + behind * _PLOT  # a corner is not of two streets
+                row_count, at = divmod(number, row)
+                in_row = min(row, len(places) - row_count * row)
+                begin = _SETBACK + row_count * _PLOT  # a corner is not of two streets
                 far = begin + max(_PLOT, length / 2 - begin) * (at + 0.5) / in_row
                 off = side * begin
                 x, y = self._at[node]

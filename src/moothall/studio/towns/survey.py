@@ -40,7 +40,7 @@ class CitizenQuestion(ByModel):
     question: str = Checked(min_length=1, max_length=2_000)
 
 
-class AskedAll(ByModel):
+class SurveyOfAll(ByModel):
     """A survey of one question that a page requests."""
 
     text: str = Checked(min_length=1, max_length=2_000)
@@ -87,7 +87,7 @@ class AskedAll(ByModel):
         }
 
 
-def _rule(survey: AskedAll, by_share: Callable[[float], Any]) -> Callable[[Respondent], Any] | None:
+def _rule(survey: SurveyOfAll, by_share: Callable[[float], Any]) -> Callable[[Respondent], Any] | None:
     """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
     kind, _, name = survey.by.partition(" ")
     low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(kind, (0, 0))

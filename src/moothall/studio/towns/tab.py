@@ -24,7 +24,7 @@ from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
 from moothall.studio.towns.frame import with_head
 from moothall.studio.towns.shown import ShownRun
-from moothall.studio.towns.survey import AskedAll, CitizenQuestion
+from moothall.studio.towns.survey import SurveyOfAll, CitizenQuestion
 from moothall.studio.towns.town import MAX_CITIZENS, Town
 
 if TYPE_CHECKING:
@@ -189,18 +189,18 @@ class SocietyTab(Tab):
 
     def _recorded(self) -> list[tuple[str, str]]:
         """Return the runs of societies, the newest first, as (id, label)."""
-        mine = None if self.town is None else self.town.run_id
+        run_id = None if self.town is None else self.town.run_id
 
         rows = []
         for run in reversed(self._hub.journal.runs(kind="Society")):
             start_text = f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
-            stands = "here" if run.id == mine else run.state
+            stands = "here" if run.id == run_id else run.state
             rows.append((run.id, f"{start_text} · {run.task} · {stands} · {run.id}"))
         return rows
 
     # -- what pages ask ----------------------------------------------------------------------------
 
-    def _living(self) -> tuple[Town, Society]:
+    def _ready_town(self) -> tuple[Town, Society]:
         if self.town is None:
             raise ConfigError("there is no town: set one up, or resume a recorded one")
         return self.town, self.town.living()
@@ -209,18 +209,18 @@ class SocietyTab(Tab):
         """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
-        of, other = (self.second_town, None) if second else (self.town, self.second_town)
-        if of is None:
+        shown_town, other = (self.second_town, None) if second else (self.town, self.second_town)
+        if shown_town is None:
             frame = with_head({"town": 0, "state": "none"})
         else:
             other_number = None if other is None else other.number
-            frame = of.frame(max(0, after) if town == of.number else 0, layer, other_number)
+            frame = shown_town.frame(max(0, after) if town == shown_town.number else 0, layer, other_number)
         return Response(frame, media_type="application/octet-stream")
 
     def map(self, second: bool = False) -> dict[str, Any]:
         """Return bounds, places and roads."""
         if not second:
-            return self._living()[0].plan()
+            return self._ready_town()[0].plan()
         if self.second_town is None:
             raise ConfigError("there is no town beside the present one")
         return self.second_town.plan()
@@ -232,7 +232,7 @@ class SocietyTab(Tab):
 
     def put_beside(self, body: SecondRun) -> None:
         """Have a recorded run live beside the present town; the one that does so now ends."""
-        town = self._living()[0]
+        town = self._ready_town()[0]
         if body.run == town.run_id:
             raise ConfigError("this town is shown already: choose another, or branch it")
         order = self._recorded_order(body.run) if body.run else None
@@ -264,7 +264,7 @@ class SocietyTab(Tab):
 
     def citizen(self, id: str) -> dict[str, Any]:
         """Return what the card of a citizen shows."""
-        town, society = self._living()
+        town, society = self._ready_town()
         respondent = society.respondent(id)
         relations = sorted(
             respondent.status.get("relations", {}).items(), key=lambda each: -each[1]
@@ -283,7 +283,7 @@ class SocietyTab(Tab):
         """Return the citizens whose names begin with `name`, as [id, name, home]."""
         from moothall.society import CitizenAgent
 
-        agents = self._living()[1].agents
+        agents = self._ready_town()[1].agents
         prefix = name.strip().casefold()
         matches = (
             [str(agent.id), agent.name or "", agent.memory.status.get("home") or ""]
@@ -296,7 +296,7 @@ class SocietyTab(Tab):
 
     def checkpoints(self) -> list[dict[str, int]]:
         """Return the checkpoints, from which a fork may continue: step and number of each."""
-        entries = self._hub.journal.entries(self._living()[0].run_id)
+        entries = self._hub.journal.entries(self._ready_town()[0].run_id)
         return [
             {"step": int(each.data["state"]["step"]), "entry": each.sequence}
             for each in entries
@@ -305,17 +305,17 @@ class SocietyTab(Tab):
 
     def events(self, town: int = 0, after: int = 0) -> dict[str, Any]:
         """Return what has happened in the town after an event: the last of it."""
-        now, _ = self._living()
+        now, _ = self._ready_town()
         return now.events(max(0, after) if town == now.number else 0)
 
     def table(self) -> Response:
         """Return the charts of the town's steps, to be kept as a file."""
-        town, _ = self._living()
+        town, _ = self._ready_town()
         return attachment(town.as_csv(), f"town-{town.run_id}", "csv", "text/csv")
 
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
-        town, society = self._living()
+        town, society = self._ready_town()
         failed = [
             [step, reason]
             for step, author, reason in [*society.failures]
@@ -337,25 +337,25 @@ class SocietyTab(Tab):
 
     def control(self, body: RunControl) -> None:
         """Play, pause, live one step, or set the speed."""
-        self._living()[0].control(body.do, body.speed)
+        self._ready_town()[0].control(body.do, body.speed)
 
     async def interview(self, body: CitizenQuestion) -> None:
         """Ask one citizen, between two steps."""
-        town, society = await asyncio.to_thread(self._living)
+        town, society = await asyncio.to_thread(self._ready_town)
         answer = await society.interview(body.citizen, body.question, model=body.chosen())
         answer_data = {"answer": str(answer), "source": answer.source, "reason": answer.reason}
         town.note({"kind": "interview", **body.model_dump(), **answer_data})
 
-    async def survey(self, body: AskedAll) -> None:
+    async def survey(self, body: SurveyOfAll) -> None:
         """Ask several citizens one question, between two steps."""
-        town, society = await asyncio.to_thread(self._living)
+        town, society = await asyncio.to_thread(self._ready_town)
         town.note(await body.answered(society, town.order.model is not None))
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
         from moothall.society import Intervention
 
-        town, society = self._living()
+        town, society = self._ready_town()
         at = town.intervene(**change.checked(society))
         opens = at + math.ceil(change.hours * 3600 / society.clock.step_s)
         if change.close and at < opens < town.order.steps:

@@ -79,7 +79,7 @@ class Town:
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop | None = None  # the society's, from its first step on
-        self._fellow: Town | None = None  # which it leads or follows
+        self._paired_town: Town | None = None  # which it leads or follows
         self._follows = False
         self._bell = asyncio.Event()  # set when a person has pressed something
         self._is_between_steps = self._steps = False  # is between two steps; is to live one more
@@ -89,7 +89,7 @@ class Town:
         self._positions: Whereabouts | None = None
         self._is_made = threading.Event()  # set when pages can be shown it, or it has failed
         self._plan: TownMap | ModelMap | None = None
-        self._measured: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
+        self._own_metrics: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
         self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
         self._changes = 0
         self._changing = guard()
@@ -138,10 +138,10 @@ class Town:
         self._acts[row["step"]] = self.society.act_counts()
         if isinstance(self.order, ShownRun):
             measured = {name: float(of(self.society)) for name, of in self.order.metrics.items()}
-            self._measured[row["step"]] = measured
+            self._own_metrics[row["step"]] = measured
         for step, citizen_id, problem in [*self.society.failures]:
             if step == row["step"]:
-                self._happened("failure", citizen_id, problem[:300], step)
+                self._log_event("failure", citizen_id, problem[:300], step)
         took = time.monotonic() - self._resumed_at
         self._took = 0.7 * self._took + 0.3 * took if self._took else took
         due_at = self._resumed_at + (1 / self.speed if self.speed else 0)
@@ -149,8 +149,8 @@ class Town:
         remaining_s = self._waits(due_at)
         if remaining_s is None or remaining_s > 0 or time.monotonic() - self._shown_at >= _FRAME_S:
             self._show(self.society)
-        elif self._fellow is not None:
-            self._fellow.ring()
+        elif self._paired_town is not None:
+            self._paired_town.ring()
         while not self._steps and self.step < self.order.steps:
             if (remaining_s := self._waits(due_at)) is not None and remaining_s <= 0:
                 break
@@ -164,7 +164,7 @@ class Town:
 
     def _waits(self, due_at: float) -> float | None:
         """Return how many seconds it waits before the next step; None: until somebody rings."""
-        fellow, mine = self._fellow, self.step
+        fellow, mine = self._paired_town, self.step
         if self._follows:
             return 0 if fellow is not None and fellow.step > mine else None
         if self.state != "playing" or (fellow is not None and fellow.is_behind(mine)):
@@ -182,9 +182,9 @@ class Town:
 
     def leads(self, other: Town | None) -> None:
         """Have another town follow this one, or none."""
-        self._fellow, self._follows = other, False
+        self._paired_town, self._follows = other, False
         if other is not None:
-            other._fellow, other._follows = self, True
+            other._paired_town, other._follows = self, True
             other.ring()
         self.ring()
 
@@ -200,9 +200,9 @@ class Town:
         if not isinstance(text, str):
             text = json.dumps(action["args"], ensure_ascii=False, default=str)
         kind = "message" if action["name"] == "say" else action["name"]
-        self._happened(kind, message["from"], text[:500], to=message["to"])
+        self._log_event(kind, message["from"], text[:500], to=message["to"])
 
-    def _happened(
+    def _log_event(
         self, kind: str, author: str, text: str, step: int | None = None, to: str = ""
     ) -> None:
         """Add an event to the log; a message is `to` somebody."""
@@ -271,18 +271,18 @@ class Town:
                     raise
                 continue  # a step has begun meanwhile
             description = "; ".join(f"{name}: {value}" for name, value in change.items())
-            self._happened("change", "you", description, at)
-            self._changed()
+            self._log_event("change", "you", description, at)
+            self._publish_state()
             return at
 
     def note(self, data: dict[str, Any]) -> None:
         """Keep an interview or a survey, and tell all pages."""
         self.notes.append({"step": self.living().number, **data})
-        whom = f"citizen {data['citizen']}" if "citizen" in data else f"{data['asked']} citizens"
-        self._happened(data["kind"], "you", f"asked {whom}: {data['question']}")
-        self._changed()
+        subject = f"citizen {data['citizen']}" if "citizen" in data else f"{data['asked']} citizens"
+        self._log_event(data["kind"], "you", f"asked {subject}: {data['question']}")
+        self._publish_state()
 
-    def _changed(self) -> None:
+    def _publish_state(self) -> None:
         self._changes += 1
         self.tell()
 
@@ -307,8 +307,8 @@ class Town:
             if state is not None or self.state == "making":
                 self.state = state or "paused"
         self.tell()
-        if self._fellow is not None:
-            self._fellow.ring()
+        if self._paired_town is not None:
+            self._paired_town.ring()
 
     def tell(self) -> None:
         """Tell all pages that there is something new."""
@@ -395,7 +395,7 @@ class Town:
                 }
             level, level_data = self._level(layer)
             positions += level
-            columns, rows, own = self._table(max(after, len(society.metrics) - _ROWS))
+            columns, rows, own_columns = self._table(max(after, len(society.metrics) - _ROWS))
             head |= {
                 "step": society.number,
                 "time": society.clock.moment.isoformat(),
@@ -407,10 +407,10 @@ class Town:
                 "closed": sorted(society.changed.closed),
                 "columns": columns,
                 "charts": charts(),
-                "own": own,
+                "own": own_columns,
                 "metrics": [
                     *([each.name, each.label or each.name, each.scale] for each in METRICS),
-                    *([name, name, 1] for name in own),
+                    *([name, name, 1] for name in own_columns),
                 ],
                 "layers": [*self._layers.items()],
                 "level": level_data or None,
@@ -435,7 +435,7 @@ class Town:
         unknown = [None] * len(acts)  # of steps before the studio resumed the run
         rows = [
             [
-                *map({**row, **self._measured.get(row["step"], {})}.get, columns),
+                *map({**row, **self._own_metrics.get(row["step"], {})}.get, columns),
                 *self._acts.get(row["step"], unknown),
             ]
             for row in society.metrics[first:]
