@@ -160,13 +160,13 @@ class Kept(list[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._publish_state = threading.Condition()
+        self._changed = threading.Condition()
 
     def add(self, item: T) -> None:
         """Add an item and wake who waits."""
-        with self._publish_state:
+        with self._changed:
             self.append(item)
-            self._publish_state.notify_all()
+            self._changed.notify_all()
 
     def wait_for(self, what: int | Callable[[list[T]], Any], timeout: float = WAIT_S) -> list[T]:
         """Wait until there are `what` items, or until `what(items)` is true; gives the items.
@@ -177,8 +177,8 @@ class Kept(list[T]):
         enough: Callable[[], Any] = (
             (lambda: len(self) >= what) if isinstance(what, int) else (lambda: what(self))
         )
-        with self._publish_state:
-            if not self._publish_state.wait_for(enough, timeout):
+        with self._changed:
+            if not self._changed.wait_for(enough, timeout):
                 raise AssertionError(f"{what} did not come in {timeout} s; there is {list(self)}")
             return list(self)
 

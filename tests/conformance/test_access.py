@@ -59,19 +59,19 @@ class Gate:
     def __init__(self):
         self.asked: Kept[Any] = Kept()
         self.answers: dict[str, Any] = {}
-        self._publish_state = threading.Condition()
+        self._changed = threading.Condition()
 
     def approve(self, request):
         self.asked.add(request)
         path = request.args["path"]
-        with self._publish_state:
-            assert self._publish_state.wait_for(lambda: path in self.answers, 10)
+        with self._changed:
+            assert self._changed.wait_for(lambda: path in self.answers, 10)
         return self.answers[path]
 
     def answer(self, path, permit=True):
-        with self._publish_state:
+        with self._changed:
             self.answers[path] = permit
-            self._publish_state.notify_all()
+            self._changed.notify_all()
 
 
 @pytest.fixture

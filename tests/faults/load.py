@@ -66,7 +66,7 @@ class Load:
         self._random = random.Random(seed)
         self._width = window
         self._window = threading.Semaphore(window)
-        self._publish_state = threading.Condition()
+        self._changed = threading.Condition()
         self._enough = threading.Event()
         self._asked: list[Future[None]] = []
         self._agent = space.add(Sender(self))
@@ -82,17 +82,17 @@ class Load:
 
     def reach(self, number: int, in_flight: int = 0) -> None:
         """Wait until so many have an outcome, and so many have none."""
-        with self._publish_state:
-            assert self._publish_state.wait_for(
+        with self._changed:
+            assert self._changed.wait_for(
                 lambda: len(self.outcomes) >= number and self.in_flight >= in_flight, WAIT_S
             ), f"{len(self.outcomes)} of {self.sent} ended, not {number}"
 
     def goes_on(self) -> float:
         """Wait until messages that are sent from now on have outcomes; gives how many seconds."""
         begun = time.monotonic()
-        with self._publish_state:
+        with self._changed:
             after = self.sent
-            assert self._publish_state.wait_for(lambda: self._latest > after, WAIT_S), "it does not go on"
+            assert self._changed.wait_for(lambda: self._latest > after, WAIT_S), "it does not go on"
         return time.monotonic() - begun
 
     def block(self, seconds: float) -> None:
@@ -121,10 +121,10 @@ class Load:
             self._loop.close()
 
     def ended(self, key: int, outcome: Any) -> None:
-        with self._publish_state:
+        with self._changed:
             self.outcomes[key].append(outcome)
             self._latest = max(self._latest, key)
-            self._publish_state.notify_all()
+            self._changed.notify_all()
         self._window.release()
 
     def _send(self) -> None:

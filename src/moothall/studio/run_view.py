@@ -114,7 +114,13 @@ class Totals:
         `usd` is None if the price of none of them is known.
         """
         return [
-            {"model": name, "at": 3600 * hour, "calls": calls, "tokens": tokens, "usd": _usd_text(usd)}
+            {
+                "model": name,
+                "at": 3600 * hour,
+                "calls": calls,
+                "tokens": tokens,
+                "usd": _usd_text(usd),
+            }
             for (name, hour), (calls, tokens, usd) in self._by_model.items()
         ]
 

@@ -107,7 +107,9 @@ class Conversations:
             return [*self._recorded(journal, id, run_thread, room), *now]
         if memory is not None:
             contents = [each.content for each in now if each.by_person]
-            return [*_earlier_turns(memory.thread(run_thread).newest(_TURNS), contents), *now][-_TURNS:]
+            return [*_earlier_turns(memory.thread(run_thread).newest(_TURNS), contents), *now][
+                -_TURNS:
+            ]
         return now
 
     # -- now ---------------------------------------------------------------------------------------

@@ -87,7 +87,9 @@ class SurveyOfAll(ByModel):
         }
 
 
-def _rule(survey: SurveyOfAll, by_share: Callable[[float], Any]) -> Callable[[Respondent], Any] | None:
+def _rule(
+    survey: SurveyOfAll, by_share: Callable[[float], Any]
+) -> Callable[[Respondent], Any] | None:
     """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
     kind, _, name = survey.by.partition(" ")
     low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(kind, (0, 0))

@@ -24,7 +24,7 @@ from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
 from moothall.studio.towns.frame import with_head
 from moothall.studio.towns.shown import ShownRun
-from moothall.studio.towns.survey import SurveyOfAll, CitizenQuestion
+from moothall.studio.towns.survey import CitizenQuestion, SurveyOfAll
 from moothall.studio.towns.town import MAX_CITIZENS, Town
 
 if TYPE_CHECKING:
@@ -214,7 +214,9 @@ class SocietyTab(Tab):
             frame = with_head({"town": 0, "state": "none"})
         else:
             other_number = None if other is None else other.number
-            frame = shown_town.frame(max(0, after) if town == shown_town.number else 0, layer, other_number)
+            frame = shown_town.frame(
+                max(0, after) if town == shown_town.number else 0, layer, other_number
+            )
         return Response(frame, media_type="application/octet-stream")
 
     def map(self, second: bool = False) -> dict[str, Any]:
