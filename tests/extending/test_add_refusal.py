@@ -21,7 +21,7 @@ from moothall import MailboxFull
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import faults
 from moothall.serving.doors.mcp import refusals
-from moothall.serving.doors.openai.client_outcome import wrong_of
+from moothall.serving.doors.openai.client_outcome import bad_request_of
 
 full = MailboxFull("agent 'a' is busy")
 try:
@@ -34,7 +34,7 @@ try:
         raise full
 except MCPError as refused:
     assert (refused.error.code, refused.error.message) == (-32029, str(full))
-told = wrong_of(full)
+told = bad_request_of(full)
 assert (told.error["code"], told.status) == ("busy", 429)
 """
 
