@@ -82,7 +82,7 @@ CEILINGS = {
     "actions": 18,
     "agents": 95,
     "budget": 2,
-    "cli": 11,
+    "cli": 5,
     "foundation": 9,
     "journal": 8,
     "memory": 1,

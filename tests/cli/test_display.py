@@ -37,7 +37,7 @@ def seen(*events: Any, seconds: float | None = 2.0, **options: Any) -> list[str]
         for each in events:
             display.event(each, seconds)
         if not (events and isinstance(events[-1], Done)):
-            display.interrupted(2.0)
+            display.show_interrupted(2.0)
     return out.getvalue().splitlines()
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from moothall.cli.chat.transcript import Transcript, help_table
-from moothall.cli.screen import Screen, folded
+from moothall.cli.screen import Screen, fold_text
 from moothall.foundation.text import escaped
 from pseudo_terminal import Written
 
@@ -65,12 +65,12 @@ def test_transcript_has_each_answer_once(steps: list[tuple[str, str]], dumb: boo
             screen.hold()
         elif what == "release" and screen.open_questions:
             screen.release()
-            transcript.go_on()
+            transcript.write_answers()
         else:
             screen.status(f"A, B are at work, {text} s")
     while screen.open_questions:
         screen.release()
-    transcript.go_on()
+    transcript.write_answers()
     for id, text in said.items():
         transcript.write_answer(id, text.strip())
     screen.status("")
@@ -91,7 +91,7 @@ def test_transcript_has_each_answer_once(steps: list[tuple[str, str]], dumb: boo
 @given(st.text(st.sampled_from("abab字  \n"), min_size=30, max_size=80), st.integers(12, 30))
 @example("aaaa bbbb cccc dddd", 16)
 def test_transcript_has_no_line_too_wide_and_no_word_broken(text: str, width: int) -> None:
-    lines, _ = folded(text, 3, width)
+    lines, _ = fold_text(text, 3, width)
     assert lines.replace("字", " 字 ").split() == text.replace("字", " 字 ").split()
     for number, line in enumerate(lines.split("\n")):
         assert number == 0 or not line.strip() or line.startswith("  ")
@@ -137,7 +137,7 @@ def test_status_is_the_last_line_until_something_is_shown() -> None:
     screen.status("")
     assert written.new() == "\r\x1b[K"
     screen.release()
-    transcript.go_on()
+    transcript.write_answers()
     assert written.new() == "C: Later.\n"
     screen.status("字" * 60)
     assert (

@@ -67,8 +67,8 @@ def command(journal: str | None, as_json: bool) -> int:
         _weights(),
         _keys(),
         _sandbox(),
-        _checked("journal", lambda: _journal(journal)),
-        _checked("settings", _settings),
+        _finding_of("journal", lambda: _journal(journal)),
+        _finding_of("settings", _settings),
         _certificates(),
         _network(),
     ]
@@ -192,7 +192,7 @@ def _settings() -> Finding:
     return Finding("settings", "ok", f"{SETTINGS_FILE} is right")
 
 
-def _checked(name: str, check: Callable[[], Finding]) -> Finding:
+def _finding_of(name: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except (click.ClickException, MoothallError) as error:

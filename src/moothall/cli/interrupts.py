@@ -40,12 +40,14 @@ def listen() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     # Only Ctrl-C is also for a line that a person is writing: all else ends the command.
-    able = [n for n, (_, again) in enumerate(_acts) if number == signal.SIGINT or not again]
+    able = [
+        n for n, (_, every_time) in enumerate(_acts) if number == signal.SIGINT or not every_time
+    ]
     if not able:
         _write_error(_END_LINE)
         _exit()
-    act, again = _acts[able[-1]]
-    if not again:
+    act, every_time = _acts[able[-1]]
+    if not every_time:
         _acts[able[-1]] = _EXIT_AT_ONCE
     act()
 
@@ -112,7 +114,7 @@ def interruptible(main: Coroutine[Any, Any, T]) -> T:
             _write_error(_STOPPING)
             loop.call_soon_threadsafe(task.cancel)
 
-        with waking(loop), on_interrupt(stop):
+        with waking_on_signal(loop), on_interrupt(stop):
             return await main
 
     try:
@@ -124,7 +126,7 @@ def interruptible(main: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def waking_on_signal(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Have a signal wake the loop: one that comes just before it sleeps would wait with it."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -87,13 +87,13 @@ _EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
 """What the help of a command ends with, unless it says it more exactly."""
 
 
-def _fitting(command: click.Command, codes: str = "") -> click.Command:
+def _with_fitting_help(command: click.Command, codes: str = "") -> click.Command:
     """Have the help of a command, and of those below it, fit the terminal and name exit codes."""
     command.context_class = HelpContext
     if codes and "Exit codes:" not in (command.help or ""):
         command.help = f"{inspect.cleandoc(command.help or '')}\n\n{codes}"
     for each in command.commands.values() if isinstance(command, click.Group) else ():
-        _fitting(each, codes)
+        _with_fitting_help(each, codes)
     return command
 
 
@@ -144,7 +144,7 @@ class _Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS and cmd_name in self.commands:  # by `add_command`
-            return _fitting(self.commands[cmd_name])
+            return _with_fitting_help(self.commands[cmd_name])
         added = extension_of("moothall.commands", cmd_name, _TARGETS)
         if added is None:
             return None
@@ -154,7 +154,7 @@ class _Lazy(click.Group):
             if ctx.resilient_parsing:  # a shell completes what can be used
                 return None
             raise
-        return _fitting(command, _EXIT_CODES)
+        return _with_fitting_help(command, _EXIT_CODES)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

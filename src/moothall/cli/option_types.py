@@ -27,7 +27,7 @@ class NumberType(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        return _converted(self, click.FLOAT, self._description, value, param, ctx)
+        return _convert_value(self, click.FLOAT, self._description, value, param, ctx)
 
 
 class WholeNumberType(click.IntRange):
@@ -35,7 +35,7 @@ class WholeNumberType(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        return _converted(self, click.INT, "a whole number", value, param, ctx)
+        return _convert_value(self, click.INT, "a whole number", value, param, ctx)
 
 
 class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
@@ -55,9 +55,9 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Return the error text."""
-        *most, last = names = [*map(str, self.choices)]
+        *leading, last = names = [*map(str, self.choices)]
         near = nearest(str(value), names)
-        return f"must be {', '.join(most)} or {last}, got {str(value)!r:.80}{near}"
+        return f"must be {', '.join(leading)} or {last}, got {str(value)!r:.80}{near}"
 
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -121,9 +121,9 @@ def above_0(unit: str = "seconds") -> NumberType:
     return NumberType(unit, min=0, min_open=True)
 
 
-def _converted(
+def _convert_value(
     kind: click.IntRange | click.FloatRange,
-    simple: click.ParamType[Any],
+    number_type: click.ParamType[Any],
     description: str,
     value: Any,
     param: click.Parameter | None,
@@ -131,7 +131,7 @@ def _converted(
 ) -> Any:
     low, high = kind.min, kind.max
     try:
-        number = simple.convert(value, param, ctx)
+        number = number_type.convert(value, param, ctx)
         at_least = low is None or (number > low if kind.min_open else number >= low)
         if math.isfinite(number) and at_least and (high is None or number <= high):
             return number

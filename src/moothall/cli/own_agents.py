@@ -171,5 +171,5 @@ def add_agent(space: Space, agent: Agent, **options: Any) -> None:
     except MoothallError:
         raise
     except Exception as error:
-        why = f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
-        raise DefinitionError(why) from error
+        fault = f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
+        raise DefinitionError(fault) from error

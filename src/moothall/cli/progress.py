@@ -24,20 +24,20 @@ class ProgressLine:
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._interval_s = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
-        self._last = time.perf_counter()
-        self._open = False
+        self._last_shown_at = time.perf_counter()
+        self._is_open = False
 
     def is_due(self, *, last: bool) -> bool:
         """Return whether to show a line now; the last one is always shown."""
         now = time.perf_counter()
-        if now - self._last < self._interval_s and not last:
+        if now - self._last_shown_at < self._interval_s and not last:
             return False
-        self._last = now
+        self._last_shown_at = now
         return True
 
     def show(self, line: str) -> None:
         """Show a line, in place of the one before."""
-        self._open = self._terminal
+        self._is_open = self._terminal
         with suppress(OSError):  # the terminal has gone: what it shows goes on
             if self._terminal:  # a line that wrapped would not be written over
                 columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
@@ -48,10 +48,10 @@ class ProgressLine:
 
     def close(self) -> None:
         """End the line."""
-        if self._open:
+        if self._is_open:
             with suppress(OSError):
                 print(file=sys.stderr, flush=True)
-        self._open = False
+        self._is_open = False
 
 
 class Warnings(logging.Handler):

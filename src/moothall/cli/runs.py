@@ -44,12 +44,12 @@ class _RunsCommand(click.Group):
         if name in self.commands:
             click.Command.parse_args(self, ctx, args[: len(args) - len(rest) - 1])
             ctx.invoked_subcommand = name
-            ctx.args = [name, *self._passed_on(ctx, name), *rest]
+            ctx.args = [name, *self._options_passed_on(ctx, name), *rest]
             return ctx.args
         ctx.allow_interspersed_args, ctx.allow_extra_args = True, False
         return click.Command.parse_args(self, ctx, args)
 
-    def _passed_on(self, ctx: click.Context, name: str) -> Iterator[str]:
+    def _options_passed_on(self, ctx: click.Context, name: str) -> Iterator[str]:
         """Yield the options that are typed before the name of a command, which takes them, too."""
         option_names = {each.name for each in self.commands[name].params}
         for each in self.params:
@@ -371,19 +371,19 @@ def _print_calls(calls: list[dict[str, Any]]) -> None:
             click.echo(f"step {step}{at}")
         click.echo(f"  {escaped(call['model'])}")
         for message in call["messages"]:
-            _tell(str(message.get("role")), message.get("content"))
-        _tell("failed" if call["failed"] else "answer", call["failed"] or call["answer"])
+            _print_field(str(message.get("role")), message.get("content"))
+        _print_field("failed" if call["failed"] else "answer", call["failed"] or call["answer"])
         if call["unused"] or not call["failed"]:
             reason = f"not by this answer: {call['unused']}" if call["unused"] else "by this answer"
-            _tell("decided", reason)
+            _print_field("decided", reason)
         if call["reason"] and call["reason"] != call["unused"]:
-            _tell("reason", call["reason"])
+            _print_field("reason", call["reason"])
         if call["tokens"]:
             usd = "" if call["usd"] is None else f", {call['usd']:.6f} US dollars"
-            _tell("cost", f"{call['tokens']:,} tokens{usd}")
+            _print_field("cost", f"{call['tokens']:,} tokens{usd}")
 
 
-def _tell(name: str, text: Any) -> None:
+def _print_field(name: str, text: Any) -> None:
     lines = str("nothing" if text is None else text).splitlines() or [""]
     click.echo(f"    {escaped(name):<9} {escaped(lines[0])}")
     for line in lines[1:]:

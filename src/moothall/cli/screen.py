@@ -56,7 +56,7 @@ class Screen:
         self.open_questions: int = 0  # how many questions to a person are open
         self.is_open: bool = False  # whether the cursor is behind a text
         self._status = ""
-        self._marked = False  # whether the status is on the screen
+        self._shows_status = False  # whether the status is on the screen
         self._describe: Callable[[float], str] | None = None
         self._wait_start = 0.0
         self._tick: asyncio.TimerHandle | None = None
@@ -87,8 +87,8 @@ class Screen:
         column, parts, width = width_of(_STYLES.sub("", head)), [], self.columns
         for text, style in spans:
             if width and chops:
-                text = _LONG.sub(partial(_chopped, max(width - len(indent), 10)), text)
-            text, column = folded(text, column, width, indent)
+                text = _LONG.sub(partial(_chop_word, max(width - len(indent), 10)), text)
+            text, column = fold_text(text, column, width, indent)
             parts.append(self.styled(text, style))
         return f"{head}{''.join(parts)}"
 
@@ -101,7 +101,7 @@ class Screen:
     def write(self, text: str) -> None:
         """Write a text at the cursor."""
         self._unmark()
-        self._put(text)
+        self._write(text)
         self.is_open = not text.endswith("\n")
 
     def end(self) -> None:
@@ -109,7 +109,7 @@ class Screen:
         if self.is_open:
             self.write("\n")
 
-    def _put(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         print(text, end="", file=self._to, flush=True)
 
     # -- the status --------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ class Screen:
     def status(self, text: str) -> None:
         """Show a text in the last line while no other text is open; erase it if it is empty."""
         self._status = escaped(text)
-        if text and self._marked:
-            self._marked = False  # the new text is written over it
+        if text and self._shows_status:
+            self._shows_status = False  # the new text is written over it
         self._unmark()
         self.mark()
 
@@ -164,21 +164,21 @@ class Screen:
         if (
             self.can_erase
             and self._status
-            and not (self._marked or self.is_open or self.open_questions)
+            and not (self._shows_status or self.is_open or self.open_questions)
         ):
             from rich.cells import set_cell_size
 
             status = set_cell_size(self._status, self._console.width - 1).rstrip()
-            self._put(f"{_ERASE}{self.styled(status, 'dim')}")
-            self._marked = True
+            self._write(f"{_ERASE}{self.styled(status, 'dim')}")
+            self._shows_status = True
 
     def _unmark(self) -> None:
-        if self._marked:
-            self._marked = False
-            self._put(_ERASE)
+        if self._shows_status:
+            self._shows_status = False
+            self._write(_ERASE)
 
 
-def folded(text: str, column: int, width: int | None, indent: str = INDENT) -> tuple[str, int]:
+def fold_text(text: str, column: int, width: int | None, indent: str = INDENT) -> tuple[str, int]:
     """Return a text that starts at a column, folded between words, and the column after it."""
     pieces, before, new = [], "", False
     for part in _PARTS.findall(text):
@@ -200,7 +200,7 @@ def folded(text: str, column: int, width: int | None, indent: str = INDENT) -> t
     return "".join(pieces), column
 
 
-def _chopped(width: int, word: re.Match[str]) -> str:
+def _chop_word(width: int, word: re.Match[str]) -> str:
     from rich.cells import chop_cells
 
     word_text = escaped(word[0])

@@ -53,19 +53,19 @@ def settings(command: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise click.UsageError(f"{SETTINGS_FILE} is not TOML: {error}") from error
     tables = {name: data.pop(name) for name in _COMMANDS if name in data}
-    own_settings = _checked(data, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
+    own_settings = _checked_options(data, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise click.UsageError(
                 f"{SETTINGS_FILE}: {name!r} must be a table, [{name}], got {table!r:.80}"
             )
-        own_table = _checked(table, f"{name}.", _COMMANDS[name])
+        own_table = _checked_options(table, f"{name}.", _COMMANDS[name])
         if name == command:
             own_settings |= own_table
     return own_settings
 
 
-def _checked(table: dict[str, Any], prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _checked_options(table: dict[str, Any], prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
     for key, value in table.items():
         if key not in names:
             there = ", ".join(names)
@@ -287,14 +287,14 @@ def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     from moothall.models import LISTED_WEIGHTS
 
     names = ["local", *(f"local:{each.name}" for each in LISTED_WEIGHTS)]
-    return _beginning(incomplete, [*names, "openai:", "http://", "gguf:"])
+    return _completions(incomplete, [*names, "openai:", "http://", "gguf:"])
 
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of weights that can be fetched."""
     from moothall.models import LISTED_WEIGHTS
 
-    return _beginning(incomplete, [each.name for each in LISTED_WEIGHTS])
+    return _completions(incomplete, [each.name for each in LISTED_WEIGHTS])
 
 
 def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
@@ -302,7 +302,7 @@ def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="dir")]
 
 
-def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
+def _completions(incomplete: str, names: list[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 

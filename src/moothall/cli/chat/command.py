@@ -84,12 +84,14 @@ def command(
     chat.notes += participants.notes
     try:
         with recording_agents(participants.members, journal, "everybody whom you bring"):
-            return interruptible(_run(chat, participants.members, not no_history, broker))
+            return interruptible(_run_session(chat, participants.members, not no_history, broker))
     finally:
         participants.close()
 
 
-async def _run(chat: Session, members: list[Agent], history: bool, broker: BrokerOptions) -> int:
+async def _run_session(
+    chat: Session, members: list[Agent], history: bool, broker: BrokerOptions
+) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         history_path = None

@@ -112,7 +112,7 @@ class TerminalConsole:
         self._questions: PromptSession[str] = PromptSession()
         self._interrupt = interrupt
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()  # held by a question
+        self._question_lock = asyncio.Lock()  # held by a question
         self.approver: Approver = _ConsoleApprover(self)
 
     def _usable(self, history: Path | None) -> bool:
@@ -132,7 +132,7 @@ class TerminalConsole:
     async def line(self) -> str | None:
         """Return the line that the person writes; None for Ctrl-D. Ctrl-C clears the line."""
         while True:
-            async with self._turn:  # a question that is open comes first
+            async with self._question_lock:  # a question that is open comes first
                 pass
             try:
                 line: str = await self._session.prompt_async("> ", **_NO_SIGINT)
@@ -160,9 +160,9 @@ class TerminalConsole:
             self.screen.renew()
         else:
             self._echo(not ids)
-            self.screen.wait(self._working if ids else None)
+            self.screen.wait(self._working_line if ids else None)
 
-    def _working(self, seconds: float) -> str:
+    def _working_line(self, seconds: float) -> str:
         if seconds < QUICK_S:
             return ""
         verb = "are" if len(self._working_ids) > 1 else "is"
@@ -196,7 +196,7 @@ class TerminalConsole:
         from prompt_toolkit.application import get_app_or_none, in_terminal
 
         *lines, prompt = text.split("\n")
-        async with self._turn:
+        async with self._question_lock:
             # A line that has ended still holds the terminal until its application is gone.
             while (app := get_app_or_none()) is not None and not app.is_running:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
@@ -215,7 +215,7 @@ class TerminalConsole:
                     return ""
                 finally:
                     self.screen.release()
-                    self._transcript.go_on()
+                    self._transcript.write_answers()
 
     def _forget_typed(self) -> None:
         """Drop what was typed before a question was shown: it is no answer."""

@@ -61,7 +61,7 @@ class Session:
         for agent in [*members, self._you]:
             await asyncio.to_thread(add_agent, space, agent)
         self._loop = asyncio.get_running_loop()
-        space.observe(self._observed)
+        space.observe(self._on_observed)
         if console.interactive:
             for agent in members:
                 if isinstance(agent, Threaded):
@@ -119,12 +119,14 @@ class Session:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(function, *args)
 
-    def _observed(self, message: dict[str, Any]) -> None:
+    def _on_observed(self, message: dict[str, Any]) -> None:
         self._call_on_loop(self._you.note_sender, message)
         if not self._is_quiet(message):
-            self._call_on_loop(self._put, shown_message(self._console.screen, message, self._name))
+            self._call_on_loop(
+                self._put_line, shown_message(self._console.screen, message, self._name)
+            )
 
-    def _put(self, line: str) -> None:
+    def _put_line(self, line: str) -> None:
         with suppress(OSError):  # a closed output ends the chat at its own next write
             self._console.show(line)
 

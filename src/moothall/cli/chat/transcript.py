@@ -11,7 +11,7 @@ import click
 
 from moothall import InvalidMessage, SlashError, format_slash
 from moothall.build import escaped, json_line
-from moothall.cli.screen import INDENT, Screen, folded, width_of
+from moothall.cli.screen import INDENT, Screen, fold_text, width_of
 
 MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""
@@ -153,13 +153,13 @@ class Transcript:
         if self._screen.can_erase:
             answer = self._incomplete.get(id) or self._begin_answer(id)
             answer.text = answer.text + text if answer.text else text.lstrip()
-            self.go_on()
+            self.write_answers()
 
     def end_answer(self, id: str) -> None:
         """Mark the answer of an agent as complete."""
         if (answer := self._incomplete.pop(id, None)) is not None:
             answer.is_complete = True
-            self.go_on()
+            self.write_answers()
 
     def write_answer(self, id: str, text: str) -> None:
         """Write a whole answer, once; pieces of it may be written already."""
@@ -172,7 +172,7 @@ class Transcript:
         answer.text = stripped or "(nothing)"
         self.end_answer(id)
 
-    def go_on(self) -> None:
+    def write_answers(self) -> None:
         """Write complete answers, and what there is of the first incomplete one."""
         screen = self._screen
         while self._answers and not screen.open_questions:
@@ -183,7 +183,7 @@ class Transcript:
                     screen.write(speaker_prefix(screen, answer.agent_id))
                     answer.column = width_of(f"{escaped(answer.agent_id)}: ")
                     new = f"…{new.lstrip()}" if before else new
-                text, answer.column = folded(new, answer.column, screen.columns)
+                text, answer.column = fold_text(new, answer.column, screen.columns)
                 screen.write(text)
             if not answer.is_complete:
                 break

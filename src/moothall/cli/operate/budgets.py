@@ -56,7 +56,7 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
         click.echo("There are no budgets.")
 
 
-def _changed(
+def _change_budget(
     group_journal: str | None, journal: str | None, change: Callable[[Any], StoredBudget]
 ) -> None:
     with open_journal(chosen_journal(group_journal, journal)) as books, as_usage_error():
@@ -78,7 +78,7 @@ def _names(runs: Sequence[Outline]) -> str:
 @click.pass_obj
 def reset(group_journal: str | None, name: str, journal: str | None) -> None:
     """Have nothing be spent of the budget NAME; what living processes have reserved stays so."""
-    _changed(group_journal, journal, lambda books: books.budgets.reset(name))
+    _change_budget(group_journal, journal, lambda books: books.budgets.reset(name))
 
 
 @command.command(short_help="Give back what dead processes had reserved.")
@@ -90,7 +90,7 @@ def release(group_journal: str | None, name: str, journal: str | None) -> None:
 
     Their last calls may have reached a provider and cost something all the same.
     """
-    _changed(group_journal, journal, lambda books: books.budgets.release(name))
+    _change_budget(group_journal, journal, lambda books: books.budgets.release(name))
 
 
 @command.command(short_help="Set limits of a budget.")
@@ -110,7 +110,7 @@ def limit(
     if not new_limits and not clear:
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
     cleared: dict[str, Any] = dict.fromkeys(_BY_NAME) if clear else {}
-    _changed(
+    _change_budget(
         group_journal, journal, lambda books: books.budgets.limit(name, **{**cleared, **new_limits})
     )
 

@@ -381,7 +381,7 @@ class ResearchDisplay(RunDisplay):
     def print_next_commands(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         super()._show_next_commands(stop_reason)
-        if self._recorded is None and stop_reason not in REASONS.final:
+        if self._recorded_run is None and stop_reason not in REASONS.final:
             self._line("with --journal FILE it would be recorded and could be resumed")
 
 

@@ -35,7 +35,7 @@ class PlanReview:
         screen = self._permission.screen
         screen.hold()
         try:
-            async with self._permission.turn:
+            async with self._permission.question_lock:
                 return await self._answer(plan)
         finally:
             screen.release()

@@ -57,7 +57,7 @@ class RunDisplay:
         self._uncut_actions = frozenset(uncut_actions)
         self._reviewed = reviewed
         self._to_a_person = to_a_person
-        self._recorded = recorded
+        self._recorded_run = recorded
         self._is_begun = False
         self._showed_past = False  # whether the last shown event is from before this process
         self._running_actions: dict[str, str] = {}
@@ -66,7 +66,7 @@ class RunDisplay:
         self._count = 0  # of ended calls
         self._partial_line = ""  # the line that a model is writing
         self._written_kind = ""
-        self._answered = False  # whether the last answer was shown as it was written
+        self._answer_was_shown = False  # whether the last answer was shown as it was written
         self._model = model
         self.is_loaded: Callable[[], bool] = lambda: True
         self._waits = False  # whether a run is under way
@@ -95,7 +95,7 @@ class RunDisplay:
             self._screen.wait(self._status)
         self._screen.release()
 
-    def unanswered(self, action: str) -> None:
+    def forget_call(self, action: str) -> None:
         """Forget a call that was never executed: its question was cut off."""
         call_id = next((id for id, name in self._running_actions.items() if name == action), "")
         self._running_actions.pop(call_id, None)
@@ -112,12 +112,12 @@ class RunDisplay:
                 self._screen.renew()
 
     def _show(self, event: Event, seconds: float | None) -> None:
-        if self._recorded is not None and not self._is_begun:
+        if self._recorded_run is not None and not self._is_begun:
             self._is_begun = True
-            run_id, path = self._recorded.run_id, self._recorded.journal.path
+            run_id, path = self._recorded_run.run_id, self._recorded_run.journal.path
             self._line(f"run {run_id}, recorded in {path}", "dim")
-            if self._recorded.about:
-                self._line(self._recorded.about)
+            if self._recorded_run.about:
+                self._line(self._recorded_run.about)
         if self._shows(event):
             is_past = getattr(event, "past", False)
             if is_past is not self._showed_past and event.kind != "done":
@@ -152,7 +152,7 @@ class RunDisplay:
 
     def _on_call_started(self, event: CallStarted) -> None:
         self._flush()
-        self._answered = False
+        self._answer_was_shown = False
         if not event.past:
             self._running_actions[event.call_id] = event.action
         self._show_call(event)
@@ -175,7 +175,7 @@ class RunDisplay:
 
     def _ignore(self, event: Event) -> None: ...
 
-    def interrupted(self, seconds: float) -> None:
+    def show_interrupted(self, seconds: float) -> None:
         """Say what was done until the run was interrupted."""
         self.finish()
         self._flush()
@@ -210,17 +210,17 @@ class RunDisplay:
             self._written_kind = kind
         *lines, self._partial_line = (self._partial_line + text).split("\n")
         for line in lines:
-            self._writing(line)
+            self._show_writing(line)
 
     def _flush(self) -> None:
         if self._partial_line.strip():
-            self._writing(self._partial_line)
+            self._show_writing(self._partial_line)
         self._partial_line = ""
 
-    def _writing(self, line: str) -> None:
+    def _show_writing(self, line: str) -> None:
         self._line(line.expandtabs(4), "dim italic" if self._written_kind == "reasoning" else "")
         if self._written_kind == "text":
-            self._answered = True
+            self._answer_was_shown = True
 
     def _show_call(self, event: CallStarted) -> None:
         args = ", ".join(f"{escaped(k)}={_argument(v)}" for k, v in event.args.items())
@@ -260,7 +260,9 @@ class RunDisplay:
         self._line(f"{meaning.announcement}: {words}" if words else meaning.announcement, "magenta")
 
     def _show_end(self, reply: Reply, seconds: float | None) -> None:
-        if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
+        if reply.text and not (
+            self._answer_was_shown or self._reviewed or reply.stop_reason == "terminal"
+        ):
             self._line(reply.text.expandtabs(4))
         shown_on = self._out
         if exit_code(reply):  # standard output is for the answer
@@ -285,7 +287,7 @@ class RunDisplay:
     def _show_next_commands(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         for words, command in (
-            () if self._recorded is None else self._recorded.next_commands(stop_reason)
+            () if self._recorded_run is None else self._recorded_run.next_commands(stop_reason)
         ):
             # In one line, so that it can be copied.
             self._screen.show(f"{words}: {escaped(command)}")

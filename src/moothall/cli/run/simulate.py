@@ -167,11 +167,11 @@ def command(
         for name in click.get_current_context().params:
             if name not in _OF_EXPERIMENTS and is_on_command_line(name):
                 raise click.UsageError(_town_option_error(name, experiment))
-        instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+        replacements: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         if odd is not None:
             return _describe(experiment, odd)
         folder = Path(values["out"] or f"{Path(experiment).stem}-results")
-        return _experiment(experiment, instead, sweep, jobs or 1, folder, yes, as_json)
+        return _experiment(experiment, replacements, sweep, jobs or 1, folder, yes, as_json)
     if sweep or seeds is not None or jobs is not None or odd is not None:
         raise click.UsageError(
             "--sweep, --seeds, --jobs and --odd are for an EXPERIMENT: name its file"
@@ -184,12 +184,12 @@ def command(
         calls, tokens = order.expected
         text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
         yes = yes or order.max_usd is not None or order.max_calls is not None
-        if not _confirmed(text, yes, "--max-usd, --max-calls or --yes"):
+        if not _confirm_plan(text, yes, "--max-usd, --max-calls or --yes"):
             return 1
     return execute_order(run_simulation, order, journal, run_id, as_json)
 
 
-def _confirmed(text: str, yes: bool, give: str) -> bool:
+def _confirm_plan(text: str, yes: bool, give: str) -> bool:
     """Print what is planned, and ask whether to go on, unless `yes`; return the answer."""
     lines = keyboard()
     if not yes and lines is None:
@@ -241,7 +241,7 @@ def _experiment(
         if size["model_calls"]:
             text += f", and the model asked about {size['model_calls']:,} times"
         less = "set society.max_calls or max_usd" if unbounded else "sweep less"
-        if not _confirmed(text, yes, f"--yes, or {less}"):
+        if not _confirm_plan(text, yes, f"--yes, or {less}"):
             return 1
     progress = ProgressLine()
 

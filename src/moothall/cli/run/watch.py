@@ -84,20 +84,20 @@ class Permission:
         )
         self._notes = notes or {}
         self.screen = screen
-        self.turn: asyncio.Lock = asyncio.Lock()  # held by a question, or by what is shown
+        self.question_lock: asyncio.Lock = asyncio.Lock()  # held by a question, or by what is shown
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the person; return whether the action is permitted."""
         self.screen.hold()
         try:
-            async with self.turn:
+            async with self.question_lock:
                 if self._lines is not None:
                     forget_keys()
                 if note := self._notes.get(request.action):
                     print(note, file=sys.stderr, flush=True)
                 return await approve(self._approver, request)
         except asyncio.CancelledError:
-            self.screen.unanswered(request.action)
+            self.screen.forget_call(request.action)
             raise
         finally:
             self.screen.release()
@@ -112,11 +112,11 @@ async def stream_to_screen(
     try:
         async with agent.stream(task, run_id=run_id, **options) as events:
             async for event in events:
-                async with permission.turn:
+                async with permission.question_lock:
                     screen.event(event, time.monotonic() - start)
     except asyncio.CancelledError:
         # By now all calls have ended, a command with all of its process group.
-        screen.interrupted(time.monotonic() - start)
+        screen.show_interrupted(time.monotonic() - start)
         raise
     finally:
         screen.finish()
@@ -158,7 +158,7 @@ class JSONLines:
     def release(self) -> None:
         """Do nothing."""
 
-    def unanswered(self, action: str) -> None:
+    def forget_call(self, action: str) -> None:
         """Do nothing: a program knows the calls that have ended."""
 
     def event(self, event: Event, seconds: float | None) -> None:
@@ -183,7 +183,7 @@ class JSONLines:
         }
         self._end("done", fields, seconds, reply.stop_reason)
 
-    def interrupted(self, seconds: float) -> None:
+    def show_interrupted(self, seconds: float) -> None:
         """Print that the run was interrupted: there is no reply."""
         self._end("interrupted", {}, seconds, "cancelled")
 
@@ -218,14 +218,14 @@ def _short_result(event: Any) -> dict[str, Any]:
     return {"result": cut(text, MAX_CHARS)}
 
 
-def _bounded(name: str, value: dict[str, Any]) -> dict[str, Any]:
+def _bounded_field(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return {name: {k: cut(v, MAX_CHARS) if isinstance(v, str) else v for k, v in value.items()}}
 
 
 _SHORT_FIELDS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "call_ended": _short_result,
-    "decision": lambda event: _bounded("decision", event.decision.to_json()),
-    "conclusion": lambda event: _bounded("conclusion", event.conclusion.to_json()),
-    "message": lambda event: _bounded("message", event.message),
+    "decision": lambda event: _bounded_field("decision", event.decision.to_json()),
+    "conclusion": lambda event: _bounded_field("conclusion", event.conclusion.to_json()),
+    "message": lambda event: _bounded_field("message", event.message),
 }
 """The fields that are not printed as they are."""

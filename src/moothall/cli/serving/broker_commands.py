@@ -247,7 +247,7 @@ def dead_letters(ctx: click.Context, broker: BrokerOptions) -> None:
     ctx.obj = broker
     if ctx.invoked_subcommand is not None:
         return
-    with _opened(broker) as dead:
+    with _dead_letters_of(broker) as dead:
         letters, more = dead.look()
     for letter in letters:
         _print_letter(letter)
@@ -272,7 +272,7 @@ def resend(group: BrokerOptions, key: str | None, all_: bool, broker: BrokerOpti
     if (key is None) is not all_:
         raise click.UsageError("give either a KEY or --all")
     sent = stay = 0
-    with _opened(broker.within(group)) as dead:
+    with _dead_letters_of(broker.within(group)) as dead:
         for letter, reason in dead.resend(key):
             if reason is None:
                 sent += 1
@@ -291,7 +291,7 @@ def resend(group: BrokerOptions, key: str | None, all_: bool, broker: BrokerOpti
     return int(stay > 0)
 
 
-def _opened(broker: BrokerOptions) -> DeadLetters:
+def _dead_letters_of(broker: BrokerOptions) -> DeadLetters:
     """Return the dead letters of an exchange."""
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces import DeadLetters

@@ -20,10 +20,14 @@ _META: Final = f"{__name__}.options"
 def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how a command logs; `log_to_stderr` reads them."""
 
-    def keep(context: click.Context, option: click.Parameter, value: str) -> None:
+    def note_option(context: click.Context, option: click.Parameter, value: str) -> None:
         context.meta.setdefault(_META, {})[option.name] = value
 
-    shared: dict[str, Any] = {"show_default": True, "expose_value": False, "callback": keep}
+    settings: dict[str, Any] = {
+        "show_default": True,
+        "expose_value": False,
+        "callback": note_option,
+    }
     level = click.option(
         "--log-level",
         metavar="LEVEL",
@@ -31,7 +35,7 @@ def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
         type=OneOf(("debug", "info", "warning", "error")),
         default="info",
         help="Log from this level on; debug adds tracebacks (MOOTHALL_LOG_LEVEL).",
-        **shared,
+        **settings,
     )
     form = click.option(
         "--log-format",
@@ -40,7 +44,7 @@ def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
         type=OneOf(("text", "json")),
         default="text",
         help="Log lines of text, or of JSON (MOOTHALL_LOG_FORMAT).",
-        **shared,
+        **settings,
     )
     return level(form(function))
 

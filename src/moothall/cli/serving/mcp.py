@@ -77,7 +77,7 @@ def tools(
       moothall mcp tools uvx mcp-server-time
       moothall mcp tools --json https://example.com/mcp
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    offered = _read("server", target, env, header, timeout).offer
+    offered = _read_server("server", target, env, header, timeout).offer
     if as_json:
         print_json(tools=[each.data for each in offered.tools.values()])
         return
@@ -128,7 +128,7 @@ def lock(
 
     Exit codes: 0 done, 1 not accepted, or with --check changed, 2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    agent = _read(id, target, env, header, timeout, lock=path)
+    agent = _read_server(id, target, env, header, timeout, lock=path)
     changes = agent.definition_changes()
     for name, difference in changes.items():
         click.echo(one_line(name, 255))
@@ -148,7 +148,7 @@ def lock(
     return 0
 
 
-def _read(
+def _read_server(
     id: str,
     target: tuple[str, ...],
     env: tuple[str, ...],

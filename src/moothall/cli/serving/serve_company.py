@@ -36,10 +36,10 @@ def serve_company(names: tuple[str, ...]) -> int:
 
         company = Company.from_yaml(names[0])
     log_to_stderr()
-    return asyncio.run(_served(company))
+    return asyncio.run(_serve_until_end(company))
 
 
-async def _served(company: object) -> int:
+async def _serve_until_end(company: object) -> int:
     from moothall.serving import Company
 
     assert isinstance(company, Company)
