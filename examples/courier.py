@@ -53,7 +53,8 @@ async def deliver(journal: Journal, run_id: str, places: str = "") -> str:
                     return place
 
                 key = f"ring.{len(state.delivered)}"
-                state.delivered.append(await record.step(key, ring, outcome="ask", action="ring"))
+                rung = await record.step(key, ring, outcome="ask", action="ring")
+                state.delivered.append(rung or f"{place}?")  # None: a person skipped it
                 record.save(state)
             return Outcome("done", f"{len(state.delivered)} delivered")
 

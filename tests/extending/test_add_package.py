@@ -132,6 +132,14 @@ def test_command_of_a_package_is_listed_runs_and_goes_on_after_a_kill(tmp_path: 
     assert run(*places, **how).stdout == "round r1: done\n"
 
 
+def test_step_of_a_package_that_is_skipped_lets_its_run_go_on(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"cwd": tmp_path, "env": with_packages(COURIER)}
+    book = ("--journal", "runs.db")
+    run("courier", "r1", "shop", "farm", *book, cwd=tmp_path, env=how["env"] | {"DIES_AT": "shop"})
+    resumed = run("resume", "r1", "--skip", *book, **how)
+    assert (resumed.returncode, resumed.stdout) == (0, "rang at farm\nNone farm\n")
+
+
 def test_run_of_a_package_that_waits_is_told_in_one_line_and_goes_on(tmp_path: Path) -> None:
     how: dict[str, Any] = {"cwd": tmp_path, "env": with_packages(COURIER)}
     book = ("--journal", "runs.db")

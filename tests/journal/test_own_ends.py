@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from journal.crash import crash, on_a_loop, settled
-from moothall import ConfigError, InDoubt, Journal, Later, NobodyToAsk, RunMismatch
+from moothall import ConfigError, InDoubt, Journal, Later, NobodyToAsk, RunMismatch, StateError
 from moothall.build import APPENDED, Record, StepHandle, Stop, recorded
 from moothall.journal import Done
 
@@ -208,16 +209,67 @@ async def test_step_that_ended_is_not_called_again_by_the_same_process(tmp_path:
         assert called == ["ring", "open", "open", "open"]
 
 
-def test_call_that_was_skipped_says_how_to_decide_anew(tmp_path: Path) -> None:
+async def ring_at(journal: Journal, *, skipped: str = "") -> str:
+    """Ring, and take what a person decided; `skipped` is raised for a step that is skipped."""
+
+    def decided(past_step: object) -> Outcome:
+        raise ConfigError(skipped)
+
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+
+        async def ring(step: StepHandle) -> Outcome:
+            raise AssertionError("it runs again")
+
+        async def go() -> Outcome:
+            takes = decided if skipped else None
+            rung: Outcome | None = await record.step(
+                "ring.c", ring, of=Outcome, outcome="ask", action="ring", decided=takes
+            )
+            return Outcome("done", "nobody knows" if rung is None else rung.text)
+
+        ended = await record.run_to_end(
+            go, lambda ended: {"text": ended.text}, lambda stop: Outcome(stop.reason, stop.detail)
+        )
+        return ended.text
+
+
+def test_step_that_is_skipped_returns_none_and_the_run_goes_on(tmp_path: Path) -> None:
     with cut_off_at_c(tmp_path, "c") as journal:
         journal.decide("r", "skip")
-        with pytest.raises(
-            InDoubt, match=r"no decided=.*`moothall resume r --repeat` or --done 1="
-        ):
-            asyncio.run(deliver(journal, "c"))
-        journal.decide("r", {1: Done("d")})
-        asyncio.run(deliver(journal, "c"))
-        assert journal.replay("r")["over"] == {"reason": "done", "text": "d"}
+        assert asyncio.run(ring_at(journal)) == "nobody knows"
+        assert journal.replay("r")["over"] == {"reason": "done", "text": "nobody knows"}
+        assert journal.in_doubt("r") == []
+
+
+def test_step_that_was_skipped_returns_none_at_each_later_call(tmp_path: Path) -> None:
+    with cut_off_at_c(tmp_path, "c") as journal:
+        journal.decide("r", "skip")
+        for _ in range(2):
+
+            async def ring(step: StepHandle) -> Outcome:
+                raise AssertionError("it runs again")
+
+            async def once() -> object:
+                async with recorded(journal, "r", "Courier", "bo", Round) as record:
+                    return await record.step("ring.c", ring, of=Outcome, outcome="ask")
+
+            assert asyncio.run(once()) is None
+
+
+@pytest.mark.parametrize("decision", ("skip", Done("no outcome")))
+def test_decision_that_the_program_refuses_leaves_the_run_in_doubt(
+    tmp_path: Path, decision: Any
+) -> None:
+    with cut_off_at_c(tmp_path, "c") as journal:
+        for _ in range(2):
+            journal.decide("r", decision)
+            with pytest.raises((ConfigError, TypeError, AttributeError, StateError)):
+                asyncio.run(ring_at(journal, skipped="it must ring"))
+            assert journal.run("r").state == "in_doubt"
+            (wait,) = journal.waiting("r")
+            assert (wait.kind, wait.args) == ("doubt", {"place": "c"})
+        journal.decide("r", {1: Done({"stop_reason": "done", "text": "rung"})})
+        assert asyncio.run(ring_at(journal)) == "rung"
 
 
 @dataclass

@@ -316,8 +316,8 @@ class Journal:
         Args:
             run_id: the run's id
             decisions: for the number of each call, as `in_doubt` has it, `"repeat"` to execute it
-                again, `"skip"` not to, which the model is told, or `Done(value)`, its result; or
-                one decision for all
+                again, `"skip"` not to, which the model is told and a step of your own returns as
+                None, or `Done(value)`, its result; or one decision for all
             by: the name of who decides
 
         Returns:

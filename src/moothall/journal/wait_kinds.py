@@ -307,7 +307,7 @@ DECISIONS: Final = DoubtDecisions(
             "skip {}",
             "is skipped",
             "Skip",
-            "it does not run, and the model is told that its outcome is unknown",
+            "it does not run, and the run goes on without its result",
             failure="skipped",
             error="skipped: the run was cut off while it was executed, and a person has decided "
             "not to execute it again; whether it had an effect is not known",

@@ -90,6 +90,11 @@ class PastStep:
         return has_no_end and (self.decision is None or self.decision.is_final)
 
     @property
+    def is_skipped(self) -> bool:
+        """Return whether a person decided that it is not called again, and stated no result."""
+        return self.decision is not None and bool(self.decision.error)
+
+    @property
     def is_over(self) -> bool:
         """Return whether its call is not made again: it has ended, or its result comes later."""
         return self.state == "ended" or self.is_decided or self.later is not None

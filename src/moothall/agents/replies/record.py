@@ -115,7 +115,7 @@ class Record(ReadRecord[S]):
                 person decide
             beside: whether other steps run at the same time: one commit then covers all that begin
             decided: makes the result from a person's decision `skip` or `done`; without it, `done`
-                returns the value, and `skip` raises InDoubt
+                returns the value, and `skip` returns None
             goes_on: whether the call itself takes what a `Later` that it returned has come to, and
                 what a person decided, from `Step.past`; else that is the result
             anew: whether it is called although it waits: it may have its result from elsewhere
@@ -131,6 +131,8 @@ class Record(ReadRecord[S]):
         past_step = self.past_steps.get(key) or PastStep(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
         if past_step.state == "ended":
+            if past_step.is_skipped and decided is None:
+                return cast(T, None)
             if past_step.result_hash is not None:
                 return cast(T, self.stored_value(past_step.result_hash))
             try:
@@ -147,8 +149,16 @@ class Record(ReadRecord[S]):
         if past_step.state == "started" and past_step.is_decided:
             step.tell(decided=None if past_step.decision is None else past_step.decision.word)
             if past_step.decision is None or not goes_on:
-                decided_result = self._decided(past_step, decided, of)
-                step.end("ended", {"result": codec.dump(decided_result)})
+                try:
+                    decided_result = self._decided(past_step, decided, of)
+                except Exception:
+                    if past_step.decision is not None:
+                        step.doubts_again()
+                    raise
+                if past_step.is_skipped and decided is None:
+                    step.end("ended", {"result": None})
+                else:
+                    step.end("ended", {"result": codec.dump(decided_result)})
                 return decided_result
         if past_step.requests and past_step.waits is not None and not anew:
             answer = await step.came(past_step.waits)  # raises until there is an answer
@@ -233,13 +243,8 @@ class Record(ReadRecord[S]):
             raise self._doubt_about(past_step.key)
         if decided is not None:
             return decided(past_step)
-        if past_step.decision.error:
-            subject = f"step {past_step.key!r} of run {self.run_id!r}"
-            raise InDoubt(
-                f"{subject} {past_step.decision.outcome} by a decision, for which its program has "
-                f"no decided=: decide anew, by `moothall resume {self.run_id} --repeat` or "
-                "--done 1=RESULT (journal.decide)"
-            )
+        if past_step.is_skipped:
+            return cast(T, None)
         return cast(
             T, past_step.value if isinstance(kind, Codec) else codec_of(kind).load(past_step.value)
         )

@@ -247,6 +247,10 @@ class StepHandle:
         for each in self._own_entries:
             self.record.take_step(*each, time.time())
 
+    def doubts_again(self) -> None:
+        """Note that it is in doubt as before: its program did not take what a person decided."""
+        self._tell("started", {**self._note, "args": self.past.args, "again": True})
+
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over; or can go on."""
         last = next(reversed(self.past.requests), None)

@@ -68,6 +68,8 @@ def escaped_json(value: Any) -> str:
 def error_text(error: BaseException, width: int = 200) -> str:
     """Return an exception's class and message on one line."""
     kind, message = type(error).__name__, error_message(error)
+    if message.startswith(f"{kind}: "):  # an ActionError begins so itself
+        return one_line(message, width)
     return one_line(f"{kind}: {message}" if message else kind, width)
 
 
