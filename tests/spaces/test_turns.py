@@ -10,7 +10,15 @@ import pytest
 
 from conformance.conftest import WAIT_S, Kept, message
 from conformance.gate import Gate, Holder
-from moothall import Agent, NativeSpace, RequestCancelled, action
+from moothall import (
+    Agent,
+    MailboxFull,
+    NativeSpace,
+    ReActAgent,
+    RequestCancelled,
+    ScriptedModel,
+    action,
+)
 from moothall.build import Delivery, Mailbox
 
 
@@ -165,18 +173,21 @@ def test_request_cancelled_before_its_task_begins_frees_the_slot() -> None:
         assert holder.begun == ["next"]
 
 
+class LastFirst(Mailbox.line_type):
+    def append(self, delivery: Delivery) -> None:
+        self.insert(0, delivery)
+
+
+class LastFirstMailbox(Mailbox):
+    line_type = LastFirst
+
+
+class Stack(NativeSpace):
+    mailbox_type = LastFirstMailbox
+
+
 def test_native_space_line_of_a_class_of_its_own_orders_all_messages() -> None:
     order: Kept[int] = Kept()
-
-    class LastFirst(Mailbox.line_type):
-        def append(self, delivery: Delivery) -> None:
-            self.insert(0, delivery)
-
-    class LastFirstMailbox(Mailbox):
-        line_type = LastFirst
-
-    class Stack(NativeSpace):
-        mailbox_type = LastFirstMailbox
 
     class Noting(Agent):
         @action
@@ -197,3 +208,74 @@ def test_native_space_line_of_a_class_of_its_own_orders_all_messages() -> None:
         me: Any = space.add(Agent("me"))
         me.ask("sender", "send_all").result(timeout=WAIT_S)
         assert order.wait_for(3) == [3, 2, 1]
+
+
+@pytest.mark.parametrize("has_lanes", (True, False))
+def test_native_space_line_of_a_class_of_its_own_orders_each_thread_or_all(has_lanes: bool) -> None:
+    begun: Kept[str] = Kept()
+    asked: Kept[str] = Kept()
+    gate = Gate()
+
+    class Laned(LastFirstMailbox):
+        pass
+
+    class Pile(NativeSpace):
+        mailbox_type = Laned
+
+    Laned.has_lanes = has_lanes
+
+    async def answer(messages: list[dict[str, Any]], actions: Any) -> str:
+        begun.add(messages[-1]["content"])
+        await gate
+        return "ok"
+
+    class Sender(Agent):
+        @action
+        async def ask_all(self) -> None:
+            """Ask three things at once."""
+            contents = [f"{self.id}{number}" for number in (1, 2, 3)]
+            requests = [self.ask("clerk", "say", content=content) for content in contents]
+            asked.add(str(self.id))
+            for request in requests:
+                await request
+
+    with Pile() as space:
+        for agent in (ReActAgent("clerk", ScriptedModel(answer)), Sender("a"), Sender("b")):
+            space.add(agent)
+        me: Any = space.add(Agent("me"))
+        requests = [me.ask("a", "ask_all")]
+        assert begun.wait_for(1) == ["a3"]
+        requests.append(me.ask("b", "ask_all"))
+        asked.wait_for(2)
+        if has_lanes:
+            assert begun.wait_for(2) == ["a3", "b3"]
+        gate.open()
+        for request in requests:
+            request.result(timeout=WAIT_S)
+    order = begun.wait_for(6)
+    if has_lanes:
+        for sender in "ab":
+            in_thread = [content for content in order if content.startswith(sender)]
+            assert in_thread == [f"{sender}{number}" for number in (3, 2, 1)]
+    else:
+        assert order == ["a3", "b3", "b2", "b1", "a2", "a1"]
+
+
+def test_native_space_mailbox_of_its_own_is_full_before_ours() -> None:
+    class Short(Mailbox):
+        def is_full(self, delivery: Delivery) -> bool:
+            return self.waiting() >= 1 or super().is_full(delivery)
+
+    class Clinic(NativeSpace):
+        mailbox_type = Short
+
+    with Clinic() as space:
+        holder: Any = space.add(Holder("holder"))
+        me: Any = space.add(Agent("me"))
+        requests = [me.ask("holder", "hold")]
+        holder.begun.wait_for(1)
+        requests.append(me.ask("holder", "hold"))
+        with pytest.raises(MailboxFull, match="holder"):
+            me.ask("holder", "note", name="third").result(timeout=WAIT_S)
+        holder.gate("one").open()
+        assert [request.result(timeout=WAIT_S) for request in requests] == ["one", "one"]

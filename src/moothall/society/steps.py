@@ -53,7 +53,7 @@ _MOST_LOGGED: Final = 10  # of the failures of an intervention, so many are logg
 class Steps(Space):
     """A space in virtual time; `Society` runs and records its steps."""
 
-    mailbox_type: type[Mailbox] | None = SocietyMailbox
+    mailbox_type: type[Mailbox] = SocietyMailbox
 
     city: Any
     seed: int

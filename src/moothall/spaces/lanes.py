@@ -24,7 +24,7 @@ class LanedMailbox(Mailbox):
     beside the lanes, as in any mailbox.
     """
 
-    __slots__ = ("_busy", "_line", "_queued", "_waiting", "side_by_side")
+    # No `__slots__`: with them it could not be joined to another class that has its own.
 
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
@@ -178,3 +178,16 @@ class LanedMailbox(Mailbox):
         self._line.clear()
         self._queued = 0
         return super().detach(error, spared)
+
+
+_LANED: dict[type[Mailbox], type[Mailbox]] = {Mailbox: LanedMailbox}
+
+
+def laned(kind: type[Mailbox]) -> type[Mailbox]:
+    """Return a class of mailboxes with lanes, of which each has the line of a class of mailboxes.
+
+    The lanes stand before the class: its `accept` gets only messages that wait in its box.
+    """
+    if kind not in _LANED:
+        _LANED[kind] = type(kind.__name__, (LanedMailbox, kind), {})
+    return _LANED[kind]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
@@ -53,7 +53,10 @@ class Mailbox:
     """Orders one agent's messages. But for what the agent calls, only the space's loop uses it."""
 
     class line_type(MessageLine):
-        """The class of its line, whose `append` decides where a message waits."""
+        """The class of its lines, whose `append` decides where a message waits."""
+
+    has_lanes: ClassVar[bool] = True
+    """Whether it handles an agent's threads side by side, each in a line of its own."""
 
     agent: Agent
     space: Any
@@ -100,8 +103,10 @@ class Mailbox:
         self.offers = self.look_up_actions()
         self.box = self.line_type()
         self.concurrency = self.agent.concurrency
-        # A broadcast goes past `accept` below the limit, so an order of its own has none.
-        self.limit = self.router.capacity if type(self).accept is Mailbox.accept else 0
+        # Below the limit `is_full` is not asked, and a broadcast goes past `accept`.
+        kind = type(self)
+        is_ours = kind.accept is Mailbox.accept and kind.is_full is Mailbox.is_full
+        self.limit = self.router.capacity if is_ours else 0
 
     def look_up_callbacks(self) -> None:
         """Note which callbacks around its actions the agent overrides."""

@@ -24,7 +24,7 @@ from moothall.spaces import replacing
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.draining import counts, drained, idle
 from moothall.spaces.handler import call_callback, callback_of
-from moothall.spaces.lanes import LanedMailbox
+from moothall.spaces.lanes import laned
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import Request
@@ -57,8 +57,8 @@ class Space:
         loop_thread: the thread of its event loop
     """
 
-    mailbox_type: type[Mailbox] | None = None
-    """The class of all mailboxes of a space with an order of its own: a subclass of `Mailbox`."""
+    mailbox_type: type[Mailbox] = Mailbox
+    """The class of its mailboxes: `Mailbox`, or a subclass with an order of its own."""
     grace_s: float | None = None
     """How long `close` lets started actions continue; None to cancel them at once."""
     _keeps_waiting = False
@@ -455,9 +455,9 @@ class Space:
 
     def attach(self, agent: Agent) -> Mailbox:
         """Give an agent that is being added its mailbox, and return that; raise as `add` does."""
-        id, router = address(agent.id), self.router
-        kind = self.mailbox_type or (LanedMailbox if overrides(agent, "find_lane") else Mailbox)
-        mailbox = kind(agent, self, router)
+        id, router, kind = address(agent.id), self.router, self.mailbox_type
+        has_lanes = kind.has_lanes and overrides(agent, "find_lane")
+        mailbox = (laned(kind) if has_lanes else kind)(agent, self, router)
         with self._members:
             if self.is_closed or router.ending:
                 raise SpaceClosed("the space is closed; make another")

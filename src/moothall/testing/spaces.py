@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from moothall import (
     MailboxFull,
     NotInSpace,
     NotPermitted,
+    ReActAgent,
     RequestCancelled,
     RequestTimeout,
+    ScriptedModel,
     SpaceClosed,
 )
 from moothall.testing.space_agents import WAIT_S, ListeningAgent, WorkingAgent
@@ -166,6 +169,55 @@ class SpaceConformance:
         to = "worker" if via else "other"
         request = me.ask("worker", "pass_on", to=to, value=[1], via=via)
         assert request.result(WAIT_S) == [1]
+
+    def test_space_agent_with_a_model_answers_two_senders_side_by_side(
+        self, space: Any, me: ListeningAgent
+    ) -> None:
+        contents: list[str] = []
+        both_asked = asyncio.Event()
+
+        async def answer(messages: list[dict[str, Any]], actions: Any) -> str:
+            contents.append(messages[-1]["content"])
+            if {"of me", "of the other"} <= {*contents}:
+                both_asked.set()
+            await asyncio.wait_for(both_asked.wait(), WAIT_S)
+            return "both asked"
+
+        space.add(ReActAgent("clerk", ScriptedModel(answer)))
+        other = space.add(ListeningAgent("other"))
+        # The second one of `me` waits for the first, and delays nobody else.
+        requests = [me.ask("clerk", "say", content=content) for content in ("of me", "again")]
+        requests.append(other.ask("clerk", "say", content="of the other"))
+        assert [request.result(2 * WAIT_S) for request in requests] == ["both asked"] * 3
+
+    def test_space_agents_with_models_ask_each_other_while_both_reply(
+        self, space: Any, me: ListeningAgent
+    ) -> None:
+        asking: list[str] = []
+        both_asking = asyncio.Event()
+
+        def add(id: str, other: str) -> None:
+            async def consult() -> Any:
+                """Ask the other agent, once both are at work."""
+                asking.append(id)
+                if len(asking) == 2:
+                    both_asking.set()
+                await asyncio.wait_for(both_asking.wait(), WAIT_S)
+                return await agent.ask(other, "say", content="brief")
+
+            def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+                last = messages[-1]
+                if last["role"] == "tool":
+                    return f"{other} says {last['content']}"
+                return f"hello of {id}" if last["content"] == "brief" else {"name": "consult"}
+
+            agent = space.add(ReActAgent(id, ScriptedModel(answer), actions=[consult]))
+
+        add("ada", "bob")
+        add("bob", "ada")
+        requests = [me.ask(id, "say", content="consult") for id in ("ada", "bob")]
+        answers = [request.result(2 * WAIT_S) for request in requests]
+        assert answers == ["bob says hello of bob", "ada says hello of ada"]
 
     def test_space_mailbox_full_refuses_a_request(self, make_space: MakeSpace) -> None:
         space = make_space(mailbox=2)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from moothall import Agent, InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from moothall.build import (
@@ -103,6 +103,8 @@ def _hold(delivery: Delivery, handler: Coroutine[object, object, object]) -> Non
 @dataclass(slots=True, eq=False, repr=False)
 class SocietyMailbox(Mailbox):
     """An agent's mailbox in a society: its mail, its wants in this step, and its latest answers."""
+
+    has_lanes: ClassVar[bool] = False
 
     router: SocietyRouter
     # Without a value until their first use.
