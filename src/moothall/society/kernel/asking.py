@@ -143,7 +143,7 @@ class CitizenModelCalls:
             if isinstance(agent.llm, AskedModel):
                 models[id(agent.llm.model)] = agent.llm.model
             if agent.budget is not None:
-                accounts[str(agent.id)] = dict(agent.budget.accounts_alone())
+                accounts[str(agent.id)] = dict(agent.budget.single_account_budgets())
                 alone = {**accounts[str(agent.id)], **alone}
         dearest = SimpleNamespace(models=list(models.values()))
         for account, budget in alone.items():
