@@ -11,7 +11,7 @@ from moothall.foundation.arguments import (
     check_integer,
     names_checked,
 )
-from moothall.memory.long_results import NUMBER_KEY, cleared, is_cleared, number_of, range_of
+from moothall.memory.long_results import NUMBER_KEY, cleared_result, is_cleared, number_of, range_of
 from moothall.memory.memory import Memory, check_memory
 from moothall.models.blocks import BLOCK_TOKENS
 
@@ -213,7 +213,7 @@ class TokenBoundedMemory(Memory):
             item = self._items[place]
             number = number_of(item)
             if number is not None and _may_clear(item) and not self._is_being_read(item):
-                self._put(place, cleared(item, number, number))
+                self._insert(place, cleared_result(item, number, number))
                 self._cleared += (number,)
         self._join_cleared()
 
@@ -245,7 +245,7 @@ class TokenBoundedMemory(Memory):
             end += 1
         return end
 
-    def _put(self, place: int, item: dict[str, Any]) -> None:
+    def _insert(self, place: int, item: dict[str, Any]) -> None:
         size = self.size_of(item)
         self._tokens += size - self._sizes[place]
         self._clearable_count += _may_clear(item) - _may_clear(self._items[place])
@@ -313,7 +313,7 @@ class TokenBoundedMemory(Memory):
             for place in range(start, len(self._items)):
                 if is_cleared(item := self._items[place]):
                     first, last = range_of(item)
-                    self._put(place, cleared(item, min(first, *cleared_numbers), last))
+                    self._insert(place, cleared_result(item, min(first, *cleared_numbers), last))
                     break
 
 

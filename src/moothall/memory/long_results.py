@@ -50,7 +50,7 @@ def number_of(message: dict[str, Any]) -> int | None:
     return mark[0] if isinstance(mark, list) and len(mark) in (2, 3) else None
 
 
-def cleared(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
+def cleared_result(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
     """Return a message with a line in the place of its result, and of those from `first` on."""
     subject, hint = f"Result {last} is", f"{READ}({last}) shows it"
     if first < last:
@@ -90,7 +90,7 @@ class ThreadResults:
         )
         schema["required"] = []
         self.action: Action = Action.unchecked(
-            READ, self._read, _DESCRIPTION, schema, idempotent=True
+            READ, self._read_result, _DESCRIPTION, schema, idempotent=True
         )
         self.action.origin = ActionOrigin(gives_back=False)
 
@@ -153,7 +153,7 @@ class ThreadResults:
                     if self._size <= _MOST_CHARS:
                         break
 
-    def _read(self, number: int | None = None, lines: str = "", words: str = "") -> str:
+    def _read_result(self, number: int | None = None, lines: str = "", words: str = "") -> str:
         if number is None:
             return self._find(words)
         result = self._results.get(number)

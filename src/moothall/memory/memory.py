@@ -74,12 +74,12 @@ class Memory:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = cls.__dict__
-        if "add_memory" in own or "get_memories" in own:
+        class_members = cls.__dict__
+        if "add_memory" in class_members or "get_memories" in class_members:
             for name in ("add_once", "thread", "view_of_fork"):
-                if name not in own:
+                if name not in class_members:
                     setattr(cls, name, None)
-            cls.only_grows = own.get("only_grows", False)
+            cls.only_grows = class_members.get("only_grows", False)
 
     def start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""

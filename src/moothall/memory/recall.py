@@ -47,7 +47,7 @@ class Recall:
     def by_meaning(self, text: str, limit: int, thread_id: str | None) -> list[dict[str, Any]]:
         """Return the messages whose vectors are nearest to a text's."""
         embedder = self._required_embedder()
-        (target,) = self._embedded(embedder, [storable(text[:EMBEDDED_CHARS])])
+        (target,) = self._embed_texts(embedder, [storable(text[:EMBEDDED_CHARS])])
         if not any(target):
             return []
         self.embed(thread_id)
@@ -82,7 +82,7 @@ class Recall:
             return 0
         # Nothing is locked meanwhile, since embedding may take long.
         texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
-        vectors = self._embedded(embedder, texts)
+        vectors = self._embed_texts(embedder, texts)
         with self._tables.writing(lock=self._tables.lock(thread_id)) as db:
             if _embedder_number(db, embedder) is None:
                 db.execute(
@@ -135,7 +135,7 @@ class Recall:
             )
         return self._embedder
 
-    def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
+    def _embed_texts(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
         """Return the embedder's vectors for texts, scaled to length 1, or 0."""
         raw_vectors: Any = embedder.embed(texts)
         # Arrays of numpy are collections, and no sequences.

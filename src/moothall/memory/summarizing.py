@@ -141,7 +141,7 @@ class SummarizingMemory(TokenBoundedMemory):
         """Add a chat message. If that is too much, a summary is begun, but not awaited."""
         check_memory(memory)
         # A copy: the summarising thread must not find it changed, nor twice in the list.
-        memory = _copied(dict(memory))
+        memory = _deep_copy(dict(memory))
         with self._lock:
             before = [*self._items, memory]
             super().add_memory(memory)
@@ -173,13 +173,13 @@ class SummarizingMemory(TokenBoundedMemory):
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 items = _last_fitting(room, self._count, items).raw_items
             add_sources_of((*summary, *items))
-            return self.last(_copied([*summary, *items]), limit)
+            return self.last(_deep_copy([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
             add_sources_of((*self._summary_message(), *self._items))
-            items = _copied(self._items)
+            items = _deep_copy(self._items)
             state = {"summary": self._summary, "items": items, **self.runs_state()}
             return with_sources(state, self._sources)
 
@@ -203,7 +203,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             self.load_runs_state(state)
             self._summary, self._sources = summary, sources_of(state)
-            self._items[:] = _copied(items)
+            self._items[:] = _deep_copy(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
             self._reading = []
@@ -378,10 +378,10 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def _copied(value: Any) -> Any:
+def _deep_copy(value: Any) -> Any:
     """Return a copy that shares no list and no dict."""
     if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _deep_copy(item) for key, item in value.items()}
     if type(value) is list:
-        return [_copied(item) for item in value]
+        return [_deep_copy(item) for item in value]
     return value
