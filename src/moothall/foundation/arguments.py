@@ -73,8 +73,8 @@ def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
     """Have `help` show a method with the parameters of another, which gets all its arguments."""
 
     def with_signature(method: T) -> T:
-        own, full = inspect.signature(method), inspect.signature(other)
-        signature = full.replace(return_annotation=own.return_annotation)
+        own_signature, full = inspect.signature(method), inspect.signature(other)
+        signature = full.replace(return_annotation=own_signature.return_annotation)
         method.__signature__ = signature  # type: ignore[attr-defined]
         return method
 

@@ -78,7 +78,7 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         homes = homes_of(package)
         if name not in homes:
             if package == "moothall" and name in MOVED:
-                raise AttributeError(_moved(f"moothall.{name}"))
+                raise AttributeError(_moved_message(f"moothall.{name}"))
             from moothall.foundation.text import nearest
 
             hint = "" if name.startswith("_") else nearest(name, homes)
@@ -149,10 +149,10 @@ class MovedPaths:
         head, _, last = name.rpartition(".")
         if head == "moothall" and last in MOVED:
             # Without `name=`: `from moothall import …` would replace an error that has it.
-            raise ModuleNotFoundError(_moved(name))
+            raise ModuleNotFoundError(_moved_message(name))
 
 
-def _moved(path: str) -> str:
+def _moved_message(path: str) -> str:
     new = MOVED[path.rpartition(".")[2]]
     return f"{path} has moved to {new}: write `from {new} import …` (docs/versions.md has the list)"
 

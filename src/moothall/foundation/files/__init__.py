@@ -3,7 +3,7 @@
 from moothall.foundation.files.open_file_locks import (
     OPEN_FILE_LOCKS,
     lock_problem,
-    locked,
+    locked_range,
     set_lock,
 )
 from moothall.foundation.files.whole import copy_owner, copy_permissions, written_whole
@@ -14,7 +14,7 @@ __all__ = [
     "copy_owner",
     "copy_permissions",
     "lock_problem",
-    "locked",
+    "locked_range",
     "read_yaml",
     "set_lock",
     "written_whole",

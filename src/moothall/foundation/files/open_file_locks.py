@@ -19,7 +19,7 @@ def set_lock(fd: int, kind: int, first: int, count: int = 1) -> None:
     fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(kind, first, count))
 
 
-def locked(fd: int, first: int, last: int) -> tuple[range, int] | None:
+def locked_range(fd: int, first: int, last: int) -> tuple[range, int] | None:
     """Return one of the locked ranges of a file among these bytes, and its process, or None.
 
     The process is -1 for a lock of an open file; locks of this descriptor do not count.

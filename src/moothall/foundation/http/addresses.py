@@ -77,12 +77,12 @@ def non_public_kind(address: str) -> str | None:
     ip = ipaddress.ip_address(address.partition("%")[0])
     # An address that leads to another one has the kind of that one.
     for each in _embedded_ipv4(ip) or [ip]:
-        if kind := _kind(each):
+        if kind := _address_kind(each):
             return kind if each is ip else f"which stands for {each}, {kind}"
     return None
 
 
-def _kind(address: _Address) -> str | None:
+def _address_kind(address: _Address) -> str | None:
     candidates = (
         (network, kind) for network, kind in _NETWORKS if network.version == address.version
     )
@@ -99,7 +99,7 @@ def _embedded_ipv4(address: _Address) -> list[_Address]:
     return [each for each in addresses if each is not None]
 
 
-def _plain(host: str) -> str:
+def _canonical_host(host: str) -> str:
     """Return a host as it is asked for: an address in its shortest form, a name in ASCII."""
     try:
         return str(ipaddress.ip_address(host))
@@ -112,7 +112,7 @@ def _parse_host(host: str, name: str) -> _Host:
         is_unbracketed_ipv6 = host.count(":") > 1 and "[" not in host
         parts = urlsplit(f"//[{host}]" if is_unbracketed_ipv6 else f"//{host}")
         if parts.hostname and parts.netloc in (host, f"[{host}]") and "@" not in host:
-            return _plain(parts.hostname.rstrip(".")), parts.port
+            return _canonical_host(parts.hostname.rstrip(".")), parts.port
     except (AttributeError, TypeError, ValueError):
         pass  # no text, or no host
     raise ConfigError(f"{name}: a host is like 'localhost' or 'localhost:8080', got {host!r}")

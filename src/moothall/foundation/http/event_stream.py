@@ -20,9 +20,9 @@ class EventStreamParser:
     def __init__(self, name: str) -> None:
         self._name = name
         self._newlines = IncrementalNewlineDecoder(None, translate=True)
-        self._line = ""  # the unfinished one
+        self._partial_line = ""  # the unfinished one
         self._lines = 0
-        self._kind = b""
+        self._event_kind = b""
         self._data: list[bytes] = []
         self._size = 0
 
@@ -30,14 +30,14 @@ class EventStreamParser:
         """Yield the name and the data of each event that some bytes complete."""
         # Each byte is a character, since a piece may end within one of UTF-8.
         text = self._newlines.decode(data.decode("latin-1"), final)
-        *lines, self._line = (self._line + text).split("\n")
-        if len(self._line) > _MAX_EVENT_BYTES:
+        *lines, self._partial_line = (self._partial_line + text).split("\n")
+        if len(self._partial_line) > _MAX_EVENT_BYTES:
             raise self._too_large()
         for line in lines:
             if self._ends_event(line.encode("latin-1")):
-                kind, event = self._kind.decode("latin-1"), b"\n".join(self._data).strip()
+                kind, event = self._event_kind.decode("latin-1"), b"\n".join(self._data).strip()
                 has_data = bool(self._data)
-                self._kind, self._size = b"", 0
+                self._event_kind, self._size = b"", 0
                 self._data.clear()
                 if has_data:
                     yield kind, event
@@ -55,12 +55,12 @@ class EventStreamParser:
                 raise self._too_large()
             self._data.append(value.removeprefix(b" "))
         elif field == b"event":
-            self._kind = value.strip()
+            self._event_kind = value.strip()
         return False
 
     def unfinished(self) -> str:
         """Return the data of an event that lacks its end, once no more bytes follow."""
-        rest = self._line.strip() or b"\n".join(self._data).decode("latin-1").strip()
+        rest = self._partial_line.strip() or b"\n".join(self._data).decode("latin-1").strip()
         return rest.removeprefix("data:").strip()
 
     def _too_large(self) -> ModelError:

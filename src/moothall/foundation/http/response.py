@@ -146,8 +146,8 @@ def error_reason(error: BaseException) -> str:
     # aiohttp's own text repeats the address, names a status that no server sent, and has the error
     # number instead of its meaning.
     number = getattr(error, "errno", None) or 0
-    about = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
-    text = os.strerror(number) if number > 1 else str(getattr(error, about, error))
+    attribute = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
+    text = os.strerror(number) if number > 1 else str(getattr(error, attribute, error))
     text = certificate_fault(error) or text
     if text.startswith(_CLOSED):
         text = "the server closed the connection"

@@ -26,7 +26,7 @@ def tsvector_text(text: str) -> str:
     """Return the words of a text with their places, as PostgreSQL writes a `tsvector`."""
     places: dict[str, list[str]] = {}
     size = 0
-    for number, word in enumerate(_words(text), 1):
+    for number, word in enumerate(_words_in(text), 1):
         places_of_word = places.get(word)
         if places_of_word is None:
             size += len(word.encode()) + 8
@@ -47,18 +47,18 @@ def query_words(text: str, limit: int) -> list[str]:
     for word in pieces(text):
         # A pair of neighbours stands for both.
         parts += [first + right for first, right in pairwise(word)] or word
-    return SearchWords(filter(None, map(_plain, parts)), limit)
+    return SearchWords(filter(None, map(_without_accents, parts)), limit)
 
 
-def _words(text: str) -> Iterator[str]:
+def _words_in(text: str) -> Iterator[str]:
     """Yield the words of a text; accents alone are no word."""
     for word in pieces(text):
         for place, piece in enumerate(word):
-            both = (piece, word[place - 1] + piece) if place else (piece,)
-            yield from filter(None, map(_plain, both))
+            terms = (piece, word[place - 1] + piece) if place else (piece,)
+            yield from filter(None, map(_without_accents, terms))
 
 
-def _plain(word: str) -> str:
+def _without_accents(word: str) -> str:
     """Return a word without accents and case."""
     if not word.isascii():
         word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word)))

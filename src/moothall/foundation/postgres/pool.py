@@ -111,11 +111,11 @@ class PostgresPool(Connections[E]):
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Yield a connection that sees one state of the database, whatever is written meanwhile."""
-        connection = self._take()
+        connection = self._take_reader()
         try:
             with pipelined(connection) as pipeline:
                 connection.execute(_READ)
-                connection.execute(_PATIENCE, (_signed(self._class),))
+                connection.execute(_PATIENCE, (_signed_32_bits(self._class),))
                 yield Transaction(connection, pipeline)
                 connection.execute("COMMIT")
                 pipeline.sync()
@@ -142,7 +142,9 @@ class PostgresPool(Connections[E]):
             try:
                 with pipelined(connection) as pipeline:
                     connection.execute("BEGIN")
-                    connection.execute(_LOCKS[lock.shared], (_signed(self._class), lock.number))
+                    connection.execute(
+                        _LOCKS[lock.shared], (_signed_32_bits(self._class), lock.number)
+                    )
                     yield Transaction(connection, pipeline)
                     if not lock.shared:  # else the writer can tell by what it wrote
                         self._marks = mark = self._marks + 1
@@ -196,7 +198,7 @@ class PostgresPool(Connections[E]):
     def write_anew(self, tables: Sequence[str]) -> None:
         """Write tables anew; who uses them waits meanwhile, however long it takes."""
         self.check()
-        lock = (_signed(self._class), _REWRITING)
+        lock = (_signed_32_bits(self._class), _REWRITING)
         with self._reader() as connection:
             connection.execute("SELECT pg_advisory_lock($1::int, $2::int)", lock)
             try:
@@ -237,7 +239,7 @@ class PostgresPool(Connections[E]):
         with self._as_writer() as connection:
             if lease in self._leases:  # to its own session the server would give it again
                 return False
-            row = connection.execute(_TAKE, (_signed(lease[0]), lease[1])).fetchone()
+            row = connection.execute(_TAKE, (_signed_32_bits(lease[0]), lease[1])).fetchone()
             if not row or not row[0]:
                 return False
             self._lost_leases.discard(lease)
@@ -302,7 +304,8 @@ class PostgresPool(Connections[E]):
                 if writer is not None and not writer.closed:
                     with suppress(psycopg.Error):
                         writer.execute(
-                            "SELECT pg_advisory_unlock($1::int, $2::int)", (_signed(table), number)
+                            "SELECT pg_advisory_unlock($1::int, $2::int)",
+                            (_signed_32_bits(table), number),
                         )
         finally:
             self._writing_thread = 0
@@ -347,14 +350,14 @@ class PostgresPool(Connections[E]):
     def _take_again(self, connection: Connection) -> None:
         """Take the leases that ended with a lost connection, as far as nobody else has them."""
         for lease in list(self._leases):
-            row = connection.execute(_TAKE, (_signed(lease[0]), lease[1])).fetchone()
+            row = connection.execute(_TAKE, (_signed_32_bits(lease[0]), lease[1])).fetchone()
             if not row or not row[0]:
                 self._leases.discard(lease)
                 self._lost_leases.add(lease)
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
-        connection = self._take()
+        connection = self._take_reader()
         try:
             yield connection
         except psycopg.Error as error:
@@ -362,7 +365,7 @@ class PostgresPool(Connections[E]):
         finally:
             self._give_back(connection)
 
-    def _take(self) -> Connection:
+    def _take_reader(self) -> Connection:
         """Return an idle connection that reads, or a new one."""
         self.check()
         while True:
@@ -391,6 +394,6 @@ class PostgresPool(Connections[E]):
         self._writer = None
 
 
-def _signed(oid: int) -> int:
+def _signed_32_bits(oid: int) -> int:
     """Return a table's number as a lock's key has it, in 32 bits with a sign."""
     return oid - (1 << 32) if oid >= 1 << 31 else oid

@@ -56,14 +56,14 @@ class Transaction:
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> StatementResult:
         """Run a statement."""
         cursor = self._connection.cursor()
-        cursor.execute(_numbered(sql), [_column_value(value) for value in values])
+        cursor.execute(_numbered_parameters(sql), [_column_value(value) for value in values])
         return StatementResult(cursor, self._pipeline)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> StatementResult:
         """Run a statement for each of these rows of values."""
         cursor = self._connection.cursor()
         cursor.executemany(
-            _numbered(sql), [[_column_value(value) for value in row] for row in rows]
+            _numbered_parameters(sql), [[_column_value(value) for value in row] for row in rows]
         )
         return StatementResult(cursor, self._pipeline)
 
@@ -80,7 +80,7 @@ def _column_value(value: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _numbered(sql: str) -> str:
+def _numbered_parameters(sql: str) -> str:
     """Return a statement with PostgreSQL's `$1` for the first `?`."""
     first, *rest = sql.split("?")
     numbers = count(1)

@@ -99,7 +99,7 @@ class Rewriting:
             for each in tables:
                 _drop_triggers(db, each.name.removesuffix(_NEW))
         for table in tables:
-            self._in_slices(partial(_removed, table))
+            self._in_slices(partial(_remove_rows, table))
 
     def _begin(self, table: _RewrittenTable) -> None:
         """Make an empty copy, with indexes, and have it follow the table from now on."""
@@ -173,7 +173,7 @@ class Rewriting:
             time.sleep(min(took, _LONGEST_REST_S))  # noqa: TID251 - so long others write
 
 
-def _removed(table: _RewrittenTable, db: sqlite3.Connection, until: float) -> bool:
+def _remove_rows(table: _RewrittenTable, db: sqlite3.Connection, until: float) -> bool:
     """Remove rows of a table, and at last the table; return whether there is more."""
     keys = ", ".join(table.key)
     delete = f"DELETE FROM {table.quoted('')} WHERE ({keys}) = ({', '.join('?' * len(table.key))})"
@@ -213,9 +213,9 @@ def _all_tables(db: sqlite3.Connection) -> list[_RewrittenTable]:
 
 
 def _table(db: sqlite3.Connection, name: str, sql: str) -> _RewrittenTable:
-    about = db.execute(f'PRAGMA table_info("{name}")').fetchall()
-    columns = [f'"{column}"' for _, column, *_ in about]
-    keys = sorted((place, column, kind) for _, column, kind, _, _, place in about if place)
+    column_rows = db.execute(f'PRAGMA table_info("{name}")').fetchall()
+    columns = [f'"{column}"' for _, column, *_ in column_rows]
+    keys = sorted((place, column, kind) for _, column, kind, _, _, place in column_rows if place)
     key = [f'"{column}"' for _, column, _ in keys]
     if "WITHOUT ROWID" not in sql[sql.rindex(")") :].upper() and [k for *_, k in keys] != [
         "INTEGER"

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked, set_lock
+from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked_range, set_lock
 from moothall.foundation.threads import guard
 
 _USED: Final = (0x40000002, 510)
@@ -56,7 +56,7 @@ def is_held(path: str) -> bool:
     """Return whether another process holds a file; this one may not have it open."""
     first, count = _USED
     with suppress(OSError), open(path, "rb") as file:
-        return OPEN_FILE_LOCKS and locked(file.fileno(), first, first + count - 1) is not None
+        return OPEN_FILE_LOCKS and locked_range(file.fileno(), first, first + count - 1) is not None
     return False
 
 
@@ -77,7 +77,7 @@ class WALFile:
         # SQLite has the other files beside the file itself, not beside a symbolic link to it.
         self.path: str = os.path.realpath(path)
         path = self.path
-        self._turn = guard(threading.Lock())
+        self._writer_lock = guard(threading.Lock())
         self._file = self._shm = -1
         try:
             self._file = os.open(path, _FLAGS)
@@ -118,33 +118,33 @@ class WALFile:
         Raises:
             sqlite3.OperationalError: another one was for so long
         """
-        if self._turn.acquire(blocking=False):  # mostly, nobody else writes
+        if self._writer_lock.acquire(blocking=False):  # mostly, nobody else writes
             try:
                 if OPEN_FILE_LOCKS:
                     set_lock(self._file, fcntl.F_WRLCK, _WRITER)
                 return
             except BaseException as error:
-                self._turn.release()
+                self._writer_lock.release()
                 if not isinstance(error, OSError) or error.errno not in _LOCKED_ERRORS:
                     raise
         self._wait_for_turn(seconds)
 
     def _wait_for_turn(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        if not self._turn.acquire(timeout=max(seconds, 0)):
+        if not self._writer_lock.acquire(timeout=max(seconds, 0)):
             raise _busy()
         try:
             if OPEN_FILE_LOCKS:
                 _lock_by(self._file, fcntl.F_WRLCK, _WRITER, 1, deadline)
         except BaseException:
-            self._turn.release()
+            self._writer_lock.release()
             raise
 
     def give_back(self) -> None:
         """Let the next one write."""
         if OPEN_FILE_LOCKS and self._file >= 0:
             set_lock(self._file, fcntl.F_UNLCK, _WRITER)
-        self._turn.release()
+        self._writer_lock.release()
 
     def state(self) -> bytes:
         """Return SQLite's record of what the log has, and how much of it is in the file."""
@@ -152,7 +152,7 @@ class WALFile:
 
     def is_locked(self, writes: bool) -> bool:
         """Return whether SQLite still has this process's lock of a transaction."""
-        locks = (locked(self._shm, byte, byte) for byte in (_WRITES if writes else _READS))
+        locks = (locked_range(self._shm, byte, byte) for byte in (_WRITES if writes else _READS))
         return not OPEN_FILE_LOCKS or any(lock and lock[1] == os.getpid() for lock in locks)
 
     def release(self) -> None:
@@ -181,7 +181,7 @@ class WALFile:
     def hold_again(self, seconds: float) -> bool:
         """Hold the file again, after `release`, if another part of this process has it open."""
         first, count = _USED
-        lock = locked(self._file, first, first + count - 1) if OPEN_FILE_LOCKS else None
+        lock = locked_range(self._file, first, first + count - 1) if OPEN_FILE_LOCKS else None
         if lock is None or lock[1] != os.getpid():
             return False
         with suppress(sqlite3.OperationalError):  # it may have all locks for a moment

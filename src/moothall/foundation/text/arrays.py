@@ -22,17 +22,19 @@ def plain_data(value: Any) -> Any:
     if hasattr(kind, "reset_index"):  # pandas
         if type(value.index).__name__ != "RangeIndex":
             value = value.reset_index()
-        return _filled(value.to_dict("records") if hasattr(value, "columns") else value.tolist())
+        return _missing_as_none(
+            value.to_dict("records") if hasattr(value, "columns") else value.tolist()
+        )
     for name in ("to_dicts", "to_pylist", "tolist", "to_list"):  # polars, pyarrow, numpy, polars
         if hasattr(kind, name):
-            return _filled(getattr(value, name)())
+            return _missing_as_none(getattr(value, name)())
     return value
 
 
-def _filled(part: Any) -> Any:
+def _missing_as_none(part: Any) -> Any:
     if isinstance(part, list):
-        return [_filled(each) for each in part]
+        return [_missing_as_none(each) for each in part]
     if isinstance(part, dict):
-        return {str(name): _filled(each) for name, each in part.items()}
+        return {str(name): _missing_as_none(each) for name, each in part.items()}
     missing = type(part).__name__ == "NAType" or (part != part) is True
     return None if missing else part

@@ -34,7 +34,7 @@ def copied_stretch(answer: str, texts: Iterable[str], words: int = COPIED_WORDS)
 def copied_example(answer: str, prompt: str) -> str:
     """Return the first text of an answer that is one of an example in its prompt, else ""."""
     examples = _examples(prompt)
-    return next((text for text in _texts(answer) if _words(text) in examples), "")
+    return next((text for text in _texts(answer) if _words_in(text) in examples), "")
 
 
 @lru_cache(maxsize=64)
@@ -44,8 +44,8 @@ def _examples(prompt: str) -> frozenset[tuple[str, ...]]:
     A text that the rest of the prompt has, too, is not an example's own: it may be the answer.
     """
     lines = prompt.splitlines()
-    examples = {_words(text) for line in lines if _is_example(line) for text in _texts(line)}
-    rest = f" {' '.join(_words(' '.join(line for line in lines if not _is_example(line))))} "
+    examples = {_words_in(text) for line in lines if _is_example(line) for text in _texts(line)}
+    rest = f" {' '.join(_words_in(' '.join(line for line in lines if not _is_example(line))))} "
     return frozenset(
         each for each in examples if len(each) >= _LEAST_WORDS and f" {' '.join(each)} " not in rest
     )
@@ -71,5 +71,5 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(each)
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _words_in(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.casefold()))

@@ -90,7 +90,7 @@ def matching_page(lines: Sequence[str], span: range, words: str, limit: int) -> 
 
     These are the lines with the whole text, else those with the most and the rarest of its words.
     """
-    places = _lines_with(lines, span, words) or _ranked(lines, span, words)
+    places = _lines_with(lines, span, words) or _ranked_lines(lines, span, words)
     lines_by_place: dict[int, str] = {}
     for place in places:
         line = f"{place + 1}: {lines[place].rstrip()}"
@@ -116,8 +116,8 @@ def matching_pages(
     """
     lines = [line for title, each in texts for line in (title, *each)]
     owners = [(n, at) for n, (_, each) in enumerate(texts) for at in range(len(each) + 1)]
-    every, lines_by_text = range(len(lines)), dict[int, dict[int, str]]()
-    places = _lines_with(lines, every, words) or _ranked(lines, every, words)
+    indexes, lines_by_text = range(len(lines)), dict[int, dict[int, str]]()
+    places = _lines_with(lines, indexes, words) or _ranked_lines(lines, indexes, words)
     if not places:
         return f"[none of {len(texts)} results has any of these words]", []
     count = 0
@@ -145,7 +145,7 @@ def _lines_with(lines: Sequence[str], span: range, words: str) -> list[int]:
     return [place for place in span if phrase in lines[place].casefold()]
 
 
-def _ranked(lines: Sequence[str], span: range, words: str) -> list[int]:
+def _ranked_lines(lines: Sequence[str], span: range, words: str) -> list[int]:
     """Return the places of the lines that have any of the words, the best first."""
     from moothall.foundation.text.ranking import Ranking  # its words' patterns take long to compile
     from moothall.foundation.text.vocabulary import Words

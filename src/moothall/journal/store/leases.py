@@ -11,7 +11,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from moothall.foundation.errors import JournalError
-from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, lock_problem, locked, set_lock
+from moothall.foundation.files import (
+    OPEN_FILE_LOCKS,
+    copy_owner,
+    lock_problem,
+    locked_range,
+    set_lock,
+)
 from moothall.foundation.threads import guard, in_child
 
 
@@ -152,7 +158,7 @@ class FileLeases:
             ranges = [(first, last)]
             while ranges:
                 first, last = ranges.pop()
-                lock = locked(fd, first, last)
+                lock = locked_range(fd, first, last)
                 if lock is None:
                     continue
                 lock_range, _ = lock

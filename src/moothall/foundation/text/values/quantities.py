@@ -207,7 +207,7 @@ def quantities_in(text: str) -> list[Quantity]:
         else:
             of_units.append(quantity)
         end = unit[2]
-    return of_units + [_part(each) for each in parts]
+    return of_units + [_percentage_of(each) for each in parts]
 
 
 def single_units_in(text: str) -> list[Quantity]:
@@ -252,7 +252,7 @@ def _size_of(part: re.Match[str]) -> int:
     return int(part["size"] or part["among"] or _PARTS[part["part"]])
 
 
-def _part(share: re.Match[str]) -> Quantity:
+def _percentage_of(share: re.Match[str]) -> Quantity:
     """Return a part of one as a percentage, which may be rounded to a whole one."""
     plain = Fraction(int(share["count"] or share["many"] or 1), _size_of(share))
     relation = "" if share["count"] or share["many"] else "~"
