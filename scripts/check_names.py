@@ -79,7 +79,7 @@ RELATIONS = frozenset(
     "instead otherwise of around both every".split()
 )
 CEILINGS = {
-    "actions": 18,
+    "actions": 11,
     "agents": 95,
     "budget": 2,
     "cli": 5,

@@ -32,7 +32,7 @@ from moothall import (
     Usage,
     action,
 )
-from moothall.actions.provenance.marks import bare
+from moothall.actions.provenance.marks import without_marks
 from moothall.agents.replies.events import CallStarted
 from moothall.journal import Done
 
@@ -113,7 +113,7 @@ async def test_action_that_is_cut_off_with_its_run_is_in_doubt_until_a_person_de
         assert (reply.text, till.paid, till.asked) == ("Paid.", [3], 1)
         assert [step.result.get("result") for step in reply.steps] == [None, "paid by hand"]
         assert reply.usage == Usage(30, 6)
-        assert [*map(bare, memory.messages())] == reply.messages
+        assert [*map(without_marks, memory.messages())] == reply.messages
         assert journal.replay("R") == reply
 
 

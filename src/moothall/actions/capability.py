@@ -18,7 +18,7 @@ from moothall.actions.marking import (
     check_name,
     check_options,
 )
-from moothall.actions.retry import retried
+from moothall.actions.retry import with_retries
 from moothall.actions.signature import Signature, check_parameters, check_returns
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
 from moothall.foundation.arguments import is_async, unknown_argument_error
@@ -307,7 +307,7 @@ class Action(Options):
         """The function, with its retries."""
         if self.retries is None:
             return self.function
-        return retried(self.function, self.retries, self.name)
+        return with_retries(self.function, self.retries, self.name)
 
     @property
     def injected(self) -> Mapping[str, type]:

@@ -58,7 +58,7 @@ class Environment:
                 result = _run_to_end(action, result)
             return self.format_result(result)
         except Exception as error:
-            return failed(error)
+            return failed_result(error)
 
     def aexecute_action(
         self, action: Action, args: dict[str, Any]
@@ -78,7 +78,9 @@ class Environment:
         """Format the result with metadata; what can be read only once is an error."""
         if result.__class__ not in DATA and isinstance(result, Iterator):
             kind = type(result).__name__
-            return failed(TypeError(f"the action returned a {kind}, not a value: return a list"))
+            return failed_result(
+                TypeError(f"the action returned a {kind}, not a value: return a list")
+            )
         return {"tool_executed": True, "result": result, "timestamp": _stamp(int(time.time()))}
 
     async def _execute_in_time(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class Environment:
             result: dict[str, Any] = await _in_time(action, self._execute(action, args))
             return result
         except TimeoutError as error:
-            return failed(error)
+            return failed_result(error)
 
     async def _execute(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
         if not action.is_async or _is_overridden(self):
@@ -102,14 +104,14 @@ class Environment:
             if is_cancelled():
                 raise
             # Something that the action awaited was cancelled, not the action itself.
-            return failed(error)
+            return failed_result(error)
         except (Exception, SystemExit) as error:
-            return failed(error)
+            return failed_result(error)
 
 
 def _is_overridden(environment: Environment) -> bool:
-    own = environment.execute_action
-    return getattr(own, "__func__", own) is not Environment.execute_action
+    execute_action = environment.execute_action
+    return getattr(execute_action, "__func__", execute_action) is not Environment.execute_action
 
 
 def _as_text(error: BaseException) -> str:
@@ -119,7 +121,7 @@ def _as_text(error: BaseException) -> str:
     return f"{kind.__name__}: {text}" if text and is_bare else text or kind.__name__
 
 
-def failed(error: BaseException) -> dict[str, Any]:
+def failed_result(error: BaseException) -> dict[str, Any]:
     """Return the result of an action that raised."""
     return {
         "tool_executed": False,
@@ -178,7 +180,7 @@ def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]
     except Later:
         raise
     except BaseException as error:  # sys.exit() in an action is no reason to end a loop
-        return failed(error)
+        return failed_result(error)
     finally:
         _THREAD_STATE.flight = None
 

@@ -333,5 +333,5 @@ def in_reply(agent: Any, envelope: Envelope) -> Envelope:
         envelope = tracing.with_trace(envelope)
     if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
         return envelope
-    own = (each for each in reversed(replies) if each.agent is agent)
-    return envelope._replace(within=next(own, replies[-1]).thread_for(agent))
+    own_replies = (each for each in reversed(replies) if each.agent is agent)
+    return envelope._replace(within=next(own_replies, replies[-1]).thread_for(agent))

@@ -119,12 +119,12 @@ class ActionRegistry:
 
     def _all_actions(self) -> dict[str, Action]:
         """Return the actions with those of the sources, each under a name of its own."""
-        every = dict(self.actions)
+        all_actions = dict(self.actions)
         for source in self.sources:
             for name, each in source.server_actions().items():
-                if name in every:  # `a_b` and `c` make the same name as `a` and `b_c`
+                if name in all_actions:  # `a_b` and `c` make the same name as `a` and `b_c`
                     each = copy(each)
                     digest = hashlib.sha256(f"{source.id}\0{name}".encode()).hexdigest()
                     each.name = name = f"{name[:240]}_{digest[:8]}"
-                every[name] = each
-        return every
+                all_actions[name] = each
+        return all_actions

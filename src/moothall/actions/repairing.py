@@ -17,7 +17,7 @@ _KINDS = {"array": list, "object": dict}
 _DEPTH = 8
 
 
-def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str]:
+def repair_args(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return arguments as the schema has them, those for the function, and what was changed.
 
     A number, a truth value or null may come as a text, a list or an object as JSON text, and all
@@ -30,7 +30,7 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     changed, changes = args, list[str]()
     if len(args) == 1 and not action.guard:
         (name, inner), *_ = args.items()
-        inner = _parsed(inner, {"object"}) if isinstance(inner, str) else inner
+        inner = _parse_text(inner, {"object"}) if isinstance(inner, str) else inner
         fits = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
         if fits and name not in properties:
             changed = inner
@@ -38,7 +38,7 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     changed = dict(changed)
     for name, schema in properties.items():
         if name in changed and name not in (action.guard or ()):
-            value = _repaired(schema, changed[name], action.parameters, _DEPTH)
+            value = _repair_value(schema, changed[name], action.parameters, _DEPTH)
             if value is not changed[name]:
                 changed[name] = value
                 changes.append(f"{name} given as text")
@@ -47,31 +47,31 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     return changed, action.check(changed), "; ".join(changes)
 
 
-def _repaired(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
+def _repair_value(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
     """Return a value in the form that a schema wants; the same object if nothing is to change."""
     if not depth or not isinstance(schema, Mapping):
         return value
-    forms = list(_forms(schema, root, depth))
-    kinds = {kind for form in forms for kind in _listed(form.get("type"))}
+    forms = list(_allowed_forms(schema, root, depth))
+    kinds = {kind for form in forms for kind in _as_list(form.get("type"))}
     if isinstance(value, str) and "string" not in kinds and not any("enum" in f for f in forms):
-        value = _parsed(value, kinds)
+        value = _parse_text(value, kinds)
     for form in forms:
         if isinstance(value, list) and "items" in form:
-            items = [_repaired(form["items"], each, root, depth - 1) for each in value]
+            items = [_repair_value(form["items"], each, root, depth - 1) for each in value]
             value = items if any(a is not b for a, b in zip(items, value, strict=True)) else value
         elif isinstance(value, dict):
             inner, additional = form.get("properties") or {}, form.get("additionalProperties")
             changed = {
                 name: new
                 for name, each in value.items()
-                if (new := _repaired(inner.get(name, additional), each, root, depth - 1))
+                if (new := _repair_value(inner.get(name, additional), each, root, depth - 1))
                 is not each
             }
             value = {**value, **changed} if changed else value
     return value
 
 
-def _parsed(text: str, kinds: set[Any]) -> Any:
+def _parse_text(text: str, kinds: set[Any]) -> Any:
     bare = text.strip()
     if ("integer" in kinds or "number" in kinds) and (integer := _INTEGER.fullmatch(bare)):
         return int(integer[1])
@@ -90,7 +90,7 @@ def _parsed(text: str, kinds: set[Any]) -> Any:
     return text
 
 
-def _forms(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterable[Any]:
+def _allowed_forms(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterable[Any]:
     """Yield the forms that a schema allows."""
     name = schema.get("$ref")
     if isinstance(name, str) and name.startswith("#/$defs/"):
@@ -98,8 +98,8 @@ def _forms(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> It
     yield schema
     for each in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())) if depth else ():
         if isinstance(each, Mapping):
-            yield from _forms(each, root, depth - 1)
+            yield from _allowed_forms(each, root, depth - 1)
 
 
-def _listed(kind: Any) -> list[Any]:
+def _as_list(kind: Any) -> list[Any]:
     return kind if isinstance(kind, list) else [kind]

@@ -81,7 +81,7 @@ def repeated_in_thread() -> Iterator[threading.Event]:
         end.set()
 
 
-def retried(function: Callable[..., Any], retry: Retry, name: str) -> Callable[..., Any]:
+def with_retries(function: Callable[..., Any], retry: Retry, name: str) -> Callable[..., Any]:
     """Return a function that calls another as often as `retry` says."""
 
     def pause(call: int, error: Exception) -> float:

@@ -39,7 +39,7 @@ class ActionIndex:
 
         self._actions = list(actions)
         self._words_class = Words
-        self._ranking = Ranking([self._words(each) for each in self._actions])
+        self._ranking = Ranking([self._weighted_words(each) for each in self._actions])
 
     def find(self, words: str) -> list[Action]:
         """Return the actions that match best, the best first: at most five.
@@ -60,7 +60,7 @@ class ActionIndex:
             (surplus if is_over else matches).append(each)
         return [*matches, *surplus][:MAX_MATCHES]
 
-    def _words(self, action: Action) -> dict[str, float]:
+    def _weighted_words(self, action: Action) -> dict[str, float]:
         """Return the words of an action by weight."""
         indexed_parts = (action.description, action.parameters)
         cached = _TERM_WEIGHTS.get(action)

@@ -147,7 +147,7 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
     if value is None or kind is bool:
         return value
     if extras & _TYPES and issubclass(kind, Enum):
-        return _copy(_convert(kind, lambda: value.value), levels, room, extras)
+        return _copy(_read(kind, lambda: value.value), levels, room, extras)
     if issubclass(kind, str):
         return _text(str.__str__(value), room)
     if issubclass(kind, int):
@@ -161,35 +161,33 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
             return real
         raise _UnfitValue(f"{real} is not JSON")
     if issubclass(kind, dict):
-        return _items(_convert(kind, lambda: dict(value)), levels, room, extras)
+        return _items(_read(kind, lambda: dict(value)), levels, room, extras)
     if issubclass(kind, (list, tuple)):
-        return _items(_convert(kind, lambda: list(value)), levels, room, extras)
+        return _items(_read(kind, lambda: list(value)), levels, room, extras)
     if extras & _BYTES and issubclass(kind, (bytes, bytearray)):
-        return _text(_convert(kind, lambda: b64encode(value).decode()), room)
+        return _text(_read(kind, lambda: b64encode(value).decode()), room)
     if extras & _TYPES:
         if issubclass(kind, _AS_TEXT):
-            return _text(_convert(kind, lambda: str(value)), room)
+            return _text(_read(kind, lambda: str(value)), room)
         if issubclass(kind, (date, time)):
-            return _text(_convert(kind, value.isoformat), room)
+            return _text(_read(kind, value.isoformat), room)
         if issubclass(kind, timedelta):
             from pydantic_core import to_jsonable_python  # ISO 8601, as arguments are read
 
             return to_jsonable_python(value)
         if issubclass(kind, (set, frozenset)):
-            items = _items(_convert(kind, lambda: list(value)), levels, room, extras)
+            items = _items(_read(kind, lambda: list(value)), levels, room, extras)
             try:
                 return sorted(items)
             except TypeError:
                 return sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
         if _is_pydantic_model(kind):
-            return _copy(
-                _convert(kind, lambda: value.model_dump(mode="json")), levels, room, extras
-            )
+            return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, extras)
         if dataclasses.is_dataclass(kind):
             names = [each.name for each in dataclasses.fields(kind)]
-            parts = _convert(kind, lambda: {name: getattr(value, name) for name in names})
+            parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
             return _items(parts, levels, room, extras)
-        if (data := _convert(kind, lambda: plain_data(value))) is not value:
+        if (data := _read(kind, lambda: plain_data(value))) is not value:
             return _copy(data, levels, room, extras)
     raise _UnfitValue(f"{kind.__name__} is not JSON")
 
@@ -258,7 +256,7 @@ def _text_size(text: str) -> int:
         raise _UnfitValue("a lone surrogate in the text, which UTF-8 cannot carry") from None
 
 
-def _convert(kind: type, read: Callable[[], Any]) -> Any:
+def _read(kind: type, read: Callable[[], Any]) -> Any:
     """Return what `read()` returns; it runs code of the value's class, which may raise."""
     try:
         return read()

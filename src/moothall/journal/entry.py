@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from moothall.actions.provenance import Origin
-from moothall.actions.provenance.marks import bare, with_marks
+from moothall.actions.provenance.marks import with_marks, without_marks
 from moothall.foundation.errors import JournalError, NoSuchRun
 from moothall.foundation.jsonvalue import read_json
 from moothall.foundation.text.display import SafeHTML
@@ -153,7 +153,9 @@ class Entry:
             if entry.path != path:
                 continue
             if entry.kind == "state":
-                run_messages += map(bare, entry.data.get("appended", {}).get("messages", ()))
+                run_messages += map(
+                    without_marks, entry.data.get("appended", {}).get("messages", ())
+                )
             prompt = entry.data.get("prompt")
             if prompt is not None:
                 if "before" in prompt:
@@ -170,7 +172,7 @@ class Entry:
                     return None
                 after = read_json(prompt.get("after", "[]"))
                 messages = [*before, *run_messages[slice(*prompt["own"])], *after]
-                return {"messages": [*map(bare, messages)], **offered}
+                return {"messages": [*map(without_marks, messages)], **offered}
         return None
 
 

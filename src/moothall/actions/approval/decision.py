@@ -246,8 +246,8 @@ class DecisionKinds(tuple[DecisionKind, ...]):
             logger.warning(
                 '"%s" is refused: an answer must be %s, got %.80r', where, ANSWER_FORMS, decision
             )
-        why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
-        return NotPermitted(f'"{where}" not permitted{why}')
+        reason_text = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
+        return NotPermitted(f'"{where}" not permitted{reason_text}')
 
     def entry_of(
         self, decision: object, request: ApprovalRequest | None

@@ -131,10 +131,10 @@ def epoch_seconds(moment: Moment) -> float:
 
 def names_of(names_or_one: object) -> tuple[str, ...]:
     """Return the names of those who may answer; ConfigError for other values."""
-    several = (names_or_one,) if isinstance(names_or_one, str) else names_or_one
-    if not isinstance(several, Iterable) or isinstance(several, dict):
+    given_names = (names_or_one,) if isinstance(names_or_one, str) else names_or_one
+    if not isinstance(given_names, Iterable) or isinstance(given_names, dict):
         raise ConfigError(f"who= must be a name or several, got {names_or_one!r:.80}")
-    names = tuple(several)
+    names = tuple(given_names)
     for name in names:
         check_text("who=", name)
     return names

@@ -82,8 +82,8 @@ class ApprovalRequest:
             call = CallToApprove(name, args)
         note = "; ".join(filter(None, (call.note, note)))
         to, sender = str(message["to"]), str(message.get("from", ""))
-        about = (run_id, thread, note, call.outside, call.check, call.waits_in)
-        return cls(to, name, args, sender, dict(message), *about)
+        fields = (run_id, thread, note, call.outside, call.check, call.waits_in)
+        return cls(to, name, args, sender, dict(message), *fields)
 
     @property
     def fingerprint(self) -> str:

@@ -86,12 +86,12 @@ def with_marks(
     return marked
 
 
-def stored(message: dict[str, Any], marks: Marks | None) -> dict[str, Any]:
+def stored_message(message: dict[str, Any], marks: Marks | None) -> dict[str, Any]:
     """Return a message as a memory keeps it."""
     return {**message, FIELD: marks.json()} if marks else message
 
 
-def bare(message: dict[str, Any]) -> dict[str, Any]:
+def without_marks(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message without marks: the same one, if it has none."""
     if _KEYS.isdisjoint(message):
         return message

@@ -73,7 +73,7 @@ class ReadTexts:
     def _first_at(self, value: str, find: Callable[[str, str], int]) -> Origin:
         for each in self._texts:
             if (at := find(each.text, value)) >= 0:
-                return _read_at(each, at, len(value))
+                return _origin_at(each, at, len(value))
         return UNTRACED
 
     def _search(self, value: str) -> Origin:
@@ -96,12 +96,12 @@ class ReadTexts:
                 if at >= 0 or (has_key and not set(keys).isdisjoint(keys_in(folded))):
                     # A folded line has about as many characters before the value.
                     within = min(max(at, 0), len(line) - 1)
-                    return _read_at(each, start + within, len(value))
+                    return _origin_at(each, start + within, len(value))
                 start += len(line)
         return UNTRACED
 
 
-def _read_at(source_text: _Text, at: int, length: int) -> Origin:
+def _origin_at(source_text: _Text, at: int, length: int) -> Origin:
     text = source_text.text
     begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[begin : len(text) if end < 0 else end]

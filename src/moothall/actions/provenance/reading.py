@@ -46,14 +46,14 @@ def execute(call: OpenReading) -> Token[Acting]:
     return ACTING.set(acting(call))
 
 
-def executed(call: OpenReading, token: Token[Acting], result: Any) -> None:
+def end_execution(call: OpenReading, token: Token[Acting], result: Any) -> None:
     """End it; what was read beside it counts as read by it if the result has words of that."""
     reset(token)
     del _underway[id(call)]
     if call.adrift_reads:
-        words = {*_words(json_line(result))}
+        words = {*_words_in(json_line(result))}
         for value, sources in call.adrift_reads:
-            if value is None or not words.isdisjoint(_words(" ".join(texts_in(value)))):
+            if value is None or not words.isdisjoint(_words_in(" ".join(texts_in(value)))):
                 call.read += sources
 
 
@@ -63,7 +63,7 @@ def _fold(text: str) -> str:
     return fold(text)
 
 
-def _words(text: str) -> Iterable[str]:
+def _words_in(text: str) -> Iterable[str]:
     return (each.strip(".-") for each in _WORD.findall(_fold(text)))
 
 

@@ -66,9 +66,9 @@ def weekdays_named(text: str) -> set[tuple[int, int, int]]:
     for each in _DAY.finditer(text):
         if (name := each["weekday"]) is not None:
             day = _WEEKDAYS[name]
-            which = (each["which"] or "").split(" ")[0][:2]
+            direction = (each["which"] or "").split(" ")[0][:2]
             first, last = {"ne": (1, 14), "nä": (1, 14), "la": (-14, -1), "le": (-14, -1)}.get(
-                which, (-7, 7)
+                direction, (-7, 7)
             )
             weekdays.add((day, first, last))
     return weekdays

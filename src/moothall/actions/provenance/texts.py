@@ -115,7 +115,7 @@ class Texts:
         for each in self._own_texts:
             self._join(each[0])
 
-    def read(self, content: Any, sources: Iterable[str]) -> None:
+    def add_outside(self, content: Any, sources: Iterable[str]) -> None:
         """Add a text from outside."""
         names = list(sources)
         self.note(names)
@@ -130,14 +130,14 @@ class Texts:
         """Note that something was read from these sources."""
         self.sources = union((*self.sources, *sources))
 
-    def know(self, values: Iterable[Any], source: str) -> None:
+    def add_whole_values(self, values: Iterable[Any], source: str) -> None:
         """Add values that a result from outside has, and that the program's own system gave it."""
         self._traced.clear()
         for each in values:
             for key in _keys(each):
                 self._whole_values[key] = source
 
-    def wrote(self, value: Any, changes: bool) -> None:
+    def note_worked_on(self, value: Any, changes: bool) -> None:
         """Add a value from outside that the model gave an action, which may return it.
 
         If the action may change what others of the program read, none of their results says from
@@ -150,7 +150,7 @@ class Texts:
             self._worked_on_keys.update(keys_in(text))
             self._traced.clear()
 
-    def place(self, value: Any) -> None:
+    def note_given(self, value: Any) -> None:
         """Note what an action that brings texts from outside was given, which they may have."""
         for each in texts_in(value):
             self._placed.update(map(fold, (each, *parts_of(each))))
@@ -221,13 +221,13 @@ class Texts:
         """Return the origin of a value that a text of the user or the program contains."""
         needle = fold(value) if isinstance(value, str) else str(value)
         if not any(map(str.isalnum, needle)):
-            return self._quoted(needle)
+            return self._quoted_origin(needle)
         keys: Sequence[Key] = ()
         if not isinstance(value, str) or any(map(str.isdigit, needle)):
             keys = keys_of(value if not isinstance(value, str) else needle)
         return self._find(needle, keys)
 
-    def _quoted(self, needle: str) -> Origin | None:
+    def _quoted_origin(self, needle: str) -> Origin | None:
         """Return the origin of a value without letters and digits that stands in quotes.
 
         A sign is no value anywhere else: a bullet, the end of a sentence. What is empty must stand
@@ -236,7 +236,7 @@ class Texts:
         for text, kind, source, result in self._own_texts:
             if (needle or not result) and any(f"{a}{needle}{b}" in text for a, b in _QUOTES):
                 return Origin(kind, source)
-        return None if self.on_behalf is None else self.on_behalf._quoted(needle)
+        return None if self.on_behalf is None else self.on_behalf._quoted_origin(needle)
 
     def _find(self, needle: str, keys: Sequence[Key]) -> Origin | None:
         origin = self._by_key(keys) if keys else self._by_text(needle)
@@ -254,8 +254,8 @@ class Texts:
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
         for raw, kind, source, result in self._own_texts[self._keyed :]:
             text = without_links(raw)
-            also = text if result or len(text) > _MOST_READ else spelled_out(text)
-            for key in chain(keys_in(text), () if also == text else keys_in(also)):
+            spelled_text = text if result or len(text) > _MOST_READ else spelled_out(text)
+            for key in chain(keys_in(text), () if spelled_text == text else keys_in(spelled_text)):
                 earlier = self._keys.get(key)
                 if earlier is None or (earlier[2] and not result):
                     self._keys[key] = (kind, source, result)
@@ -266,9 +266,9 @@ class Texts:
                 hit = self._keys.get(each)
                 if hit is not None and not (hit[2] and each in self._worked_on_keys):
                     return Origin(hit[0], hit[1])
-        return Origin("user") if any(map(self._reckons, keys)) else None
+        return Origin("user") if any(map(self._is_relative_time, keys)) else None
 
-    def _reckons(self, key: Key) -> bool:
+    def _is_relative_time(self, key: Key) -> bool:
         """Whether the user named a day or a time in another form, such as `tomorrow`."""
         if key[0] not in ("date", "time"):
             return False
@@ -287,10 +287,10 @@ class Texts:
 
     def _by_text(self, needle: str) -> Origin | None:
         raw = self._raw
-        if (origin := self._standing(raw, needle)) is not None:
+        if (origin := self._origin_of_match(raw, needle)) is not None:
             return origin
         for each in spellings(needle):
-            if (origin := self._standing(raw, each)) is not None:
+            if (origin := self._origin_of_match(raw, each)) is not None:
                 return origin
         return None
 
@@ -300,7 +300,7 @@ class Texts:
                 return origin
         return None
 
-    def _standing(self, raw: str, needle: str) -> Origin | None:
+    def _origin_of_match(self, raw: str, needle: str) -> Origin | None:
         at = -1
         for _ in range(MAX_MATCHES):
             at = find_separate(raw, needle, at + 1)

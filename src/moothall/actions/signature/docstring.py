@@ -44,7 +44,7 @@ def read_docstring(text: str | None) -> Docstring:
         return Docstring(text)
     args: dict[str, DocstringEntry] = {}
     for param in parsed.params:
-        entry = DocstringEntry(param.type_name, _unwrapped(param.description))
+        entry = DocstringEntry(param.type_name, _unwrap_lines(param.description))
         for name in param.arg_name.split(","):  # NumPy's style describes several in one entry
             args.setdefault(name.strip().lstrip("*"), entry)
     returns = None
@@ -70,11 +70,11 @@ def read_type(text: str | None) -> Any:
 def _returns(type_name: str | None, description: str | None) -> DocstringEntry:
     # Google's style has `type: text`, and a sentence with a colon looks the same.
     if type_name and " " in type_name and read_type(type_name) is Any:
-        return DocstringEntry(None, _unwrapped(f"{type_name}: {description or ''}"))
-    return DocstringEntry(type_name, _unwrapped(description))
+        return DocstringEntry(None, _unwrap_lines(f"{type_name}: {description or ''}"))
+    return DocstringEntry(type_name, _unwrap_lines(description))
 
 
-def _unwrapped(text: str | None) -> str:
+def _unwrap_lines(text: str | None) -> str:
     """Join the lines of each paragraph; items of a list and indented lines stay on their own."""
     unwrapped = ""
     for line in (text or "").strip().splitlines():

@@ -26,16 +26,16 @@ def value_so_far(text: str, schema: dict[str, Any]) -> Any:
     ends_in_string = '"' in _STRING.sub("", text)
     if not ends_in_string:
         text = text.rstrip(_LITERAL_CHARACTERS)
-    complete = _parsed(text, True)
+    complete = _parse_partial(text, True)
     if not ends_in_string:
         return complete
-    grown = _parsed(text, "trailing-strings")
+    grown = _parse_partial(text, "trailing-strings")
     if grown is None or grown == complete:
         return complete
     return grown if _may_grow(schema, _last_path(grown)) else complete
 
 
-def _parsed(text: str, mode: Any) -> Any:
+def _parse_partial(text: str, mode: Any) -> Any:
     from pydantic_core import from_json
 
     try:
@@ -80,7 +80,7 @@ def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
         if at == len(path):
             return _WHOLE_ONLY.isdisjoint(schema) and _may_have_type("string", schema)
         kind = "object" if isinstance(path[at], str) else "array"
-        parts = _parts(schema, path[at])
+        parts = _part_schemas(schema, path[at])
         return _may_have_type(kind, schema) and all(may(each, at + 1, depth + 1) for each in parts)
 
     return may(root, 0, 0)
@@ -92,7 +92,7 @@ def _may_have_type(kind: str, schema: dict[str, Any]) -> bool:
     return kinds == kind or (isinstance(kinds, list) and kind in kinds)
 
 
-def _parts(schema: dict[str, Any], step: str | int) -> list[Any]:
+def _part_schemas(schema: dict[str, Any], step: str | int) -> list[Any]:
     """Return the schemas that may hold for a value's part; True if it says nothing of it."""
     if isinstance(step, str):
         properties, default = schema.get("properties", {}), schema.get("additionalProperties", True)

@@ -79,7 +79,7 @@ class SchemaValidator:
         self._work = CheckWork(self._checked)
         if self._work.fault:
             raise WrongSchema(self._work.fault)
-        self._checks = _compiled(self._checked, self._work.expressions)
+        self._checks = _compile_schema(self._checked, self._work.expressions)
 
     def __reduce__(self) -> Any:
         return SchemaValidator, (self.schema,)
@@ -143,10 +143,10 @@ class SchemaValidator:
 
     def _must_be(self, value: Any, errors: list[Any]) -> str:
         """Return that a value is of no type that these errors name."""
-        kinds = dict.fromkeys(kind for error in errors for kind in self._kinds(error))
+        kinds = dict.fromkeys(kind for error in errors for kind in self._expected_types(error))
         return f"must be {' or '.join(kinds)}, not {json_type(value)}"
 
-    def _kinds(self, error: Any) -> list[str]:
+    def _expected_types(self, error: Any) -> list[str]:
         """Return the types that the schema of an error takes, in words."""
         at: Any = self._checked
         for part in error.schema_path[:-1]:
@@ -155,9 +155,9 @@ class SchemaValidator:
             except (LookupError, TypeError):  # the path begins at an $id of its own
                 at = {}
         types, items = (at.get("type"), at.get("items")) if isinstance(at, dict) else (None, None)
-        of = items.get("type") if isinstance(items, dict) else None
+        item_type = items.get("type") if isinstance(items, dict) else None
         return [
-            f"array of {of}" if kind == "array" and isinstance(of, str) else kind
+            f"array of {item_type}" if kind == "array" and isinstance(item_type, str) else kind
             for kind in (types if isinstance(types, list) else error.kind.types)
         ]
 
@@ -189,7 +189,7 @@ def _message(error: Any) -> str:
     return str(error.message)
 
 
-def _compiled(schema: dict[str, Any], expressions: int) -> Any:
+def _compile_schema(schema: dict[str, Any], expressions: int) -> Any:
     """Return the library's validator of a schema, or raise WrongSchema."""
     from jsonschema_rs import RegexOptions, ValidationError, validator_cls_for
 

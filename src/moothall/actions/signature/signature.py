@@ -311,7 +311,7 @@ class Signature:
             return self._validate(args)
         except ValueError:
             pass  # what follows raises an error that shows no traceback of this one
-        return self._read(args, label)
+        return self._read_args(args, label)
 
     def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
         """Make the validator on the first call, then validate."""
@@ -320,7 +320,7 @@ class Signature:
         self._validate = self._validator.validate_python
         return self._validate(args)
 
-    def _read(self, args: dict[str, Any], label: str) -> dict[str, Any]:
+    def _read_args(self, args: dict[str, Any], label: str) -> dict[str, Any]:
         """Read arguments, with whole floats as integers, or raise InvalidArguments."""
         faults = [
             _listed_fault("missing", [name for name in self._required if name not in args]),

@@ -39,19 +39,19 @@ _new_type: Any = NewType  # another name, since type checkers treat NewType spec
 def structured_form(annotation: Any, returned: bool = False) -> tuple[Any, TypeAdapter[Any]]:
     """Return the core schema and the adapter of an annotation, or raise what pydantic raises."""
     if sys.version_info < (3, 12):
-        annotation = _converted(annotation, {})
+        annotation = _without_typing_dicts(annotation, {})
     # A TypeAdapter of a class accepts no configuration; one of a NewType does.
     config = _RETURNED if returned else _FORBID_EXTRA
     adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=config)
     if not getattr(adapter, "pydantic_complete", True):
         adapter.rebuild(raise_errors=True)
-    validator = SchemaValidator(_adapted(adapter.core_schema))
-    read = functools.partial(_read, validator)
+    validator = SchemaValidator(_adapt_core_schema(adapter.core_schema))
+    read = functools.partial(_validate, validator)
     core = {"type": "function-plain", "function": {"type": "no-info", "function": read}}
     return core, adapter
 
 
-def _read(validator: SchemaValidator, value: Any) -> Any:
+def _validate(validator: SchemaValidator, value: Any) -> Any:
     # From JSON text, a strict validator accepts a string as a date, and an array as a tuple.
     try:
         # By names, too: models are dumped by those of their fields, whatever their aliases.
@@ -73,17 +73,17 @@ def _with_integers(value: Any) -> Any:
     return [_with_integers(item) for item in value] if isinstance(value, list) else value
 
 
-def _adapted(schema: Any, encoded: bool = True) -> Any:
+def _adapt_core_schema(schema: Any, encoded: bool = True) -> Any:
     """Return a core schema for JSON: bytes are base64, and `true` and 1 are different choices.
 
     A model says itself how its bytes are `encoded`, and so does pydantic's `Base64Bytes`.
     """
     if isinstance(schema, list):
-        return [_adapted(item, encoded) for item in schema]
+        return [_adapt_core_schema(item, encoded) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "bytes" and encoded:
-        read = {"type": "no-info", "function": _decoded}
+        read = {"type": "no-info", "function": _decode_base64}
         return {"type": "function-before", "function": read, "schema": schema}
     function = schema.get("function")
     callee = function.get("function") if isinstance(function, dict) else None
@@ -94,7 +94,7 @@ def _adapted(schema: Any, encoded: bool = True) -> Any:
         schema = schema | {"type": "list"}
     if schema.get("type") == "nullable":  # as a union it says that null was possible, too
         extras = {key: schema[key] for key in ("ref", "metadata") if key in schema}
-        choices = [{"type": "none"}, _adapted(schema["schema"], encoded)]
+        choices = [{"type": "none"}, _adapt_core_schema(schema["schema"], encoded)]
         return {"type": "union", "mode": "left_to_right", "choices": choices, **extras}
     if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]
@@ -102,7 +102,7 @@ def _adapted(schema: Any, encoded: bool = True) -> Any:
         choices = [member.value for member in schema["members"]]
     else:
         return {
-            key: item if key == "default" else _adapted(item, encoded)
+            key: item if key == "default" else _adapt_core_schema(item, encoded)
             for key, item in schema.items()
         }
     numbers = [choice for choice in choices if isinstance(choice, int | float)]
@@ -126,7 +126,7 @@ def _adapted(schema: Any, encoded: bool = True) -> Any:
     return checked | {"type": "function-before", "schema": schema}
 
 
-def _decoded(value: Any) -> bytes:
+def _decode_base64(value: Any) -> bytes:
     try:
         return b64decode(value.translate(_STANDARD), validate=True)
     except (AttributeError, ValueError):
@@ -175,25 +175,25 @@ class _QuietSchema(GenerateJsonSchema):
             self._of_model = before
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-        return _closed(schema, super().dataclass_schema(schema))
+        return _forbid_extra_keys(schema, super().dataclass_schema(schema))
 
     def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
-        return _closed(schema, super().typed_dict_schema(schema))
+        return _forbid_extra_keys(schema, super().typed_dict_schema(schema))
 
     def set_schema(self, schema: Any) -> dict[str, Any]:
-        return _repeating(super().set_schema(schema))
+        return _allow_repeated_items(super().set_schema(schema))
 
     def frozenset_schema(self, schema: Any) -> dict[str, Any]:
-        return _repeating(super().frozenset_schema(schema))
+        return _allow_repeated_items(super().frozenset_schema(schema))
 
 
-def _repeating(schema: dict[str, Any]) -> dict[str, Any]:
+def _allow_repeated_items(schema: dict[str, Any]) -> dict[str, Any]:
     """Do not ask that the items of a set differ: a repeated one is taken."""
     schema.pop("uniqueItems", None)
     return schema
 
 
-def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
+def _forbid_extra_keys(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
     """State that unknown keys are refused, which some versions of pydantic leave out."""
     if core.get("config", {}).get("extra_fields_behavior") == "forbid":
         schema["additionalProperties"] = False
@@ -272,7 +272,7 @@ def _references(node: Any) -> set[str]:
 # -- typing.TypedDict before Python 3.12 -----------------------------------------------------------
 
 
-def _converted(annotation: Any, done: dict[Any, Any]) -> Any:
+def _without_typing_dicts(annotation: Any, done: dict[Any, Any]) -> Any:
     """Return an annotation with each `typing.TypedDict` replaced by one that pydantic accepts."""
     if typing_extensions.is_typeddict(annotation):
         return _converted_typeddict(annotation, done)
@@ -280,8 +280,8 @@ def _converted(annotation: Any, done: dict[Any, Any]) -> Any:
     if not args or origin is Literal or isinstance(args[0], list):  # Callable[[int], str]
         return annotation
     if origin is Annotated:
-        return Annotated[(_converted(args[0], done), *args[1:])]
-    converted = tuple(_converted(arg, done) for arg in args)
+        return Annotated[(_without_typing_dicts(args[0], done), *args[1:])]
+    converted = tuple(_without_typing_dicts(arg, done) for arg in args)
     if converted == args:
         return annotation
     if origin is Union or origin is types.UnionType:
@@ -300,7 +300,7 @@ def _converted_typeddict(original: Any, done: dict[Any, Any]) -> Any:
     for name in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
         if hasattr(original, name):
             setattr(copy, name, getattr(original, name))
-    types_of = {name: _converted(hint, done) for name, hint in hints.items()}
+    types_of = {name: _without_typing_dicts(hint, done) for name, hint in hints.items()}
     if type(original).__module__ != "typing" and types_of == hints:
         done[original] = original
     copy.__annotations__ = types_of

@@ -257,7 +257,7 @@ class CheckWork:
                 total += counted(each, part)
                 if total > cap:
                     raise _TooMuch
-            for inner, piece in _applied(node, part):
+            for inner, piece in _applied_schemas(node, part):
                 if isinstance(inner, dict):
                     total += counted(inner, piece)
             within.discard(key)
@@ -318,7 +318,7 @@ def _part_schemas(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield inner
 
 
-def _applied(node: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+def _applied_schemas(node: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the schemas that may be applied to each part of a value, each with the part."""
     if isinstance(value, dict):
         if properties := _dict(node, "properties"):

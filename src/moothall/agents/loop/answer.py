@@ -22,7 +22,7 @@ from moothall.actions import Action
 from moothall.actions.acting import ReadValue
 from moothall.actions.capability import without_parameter
 from moothall.actions.provenance import Origins, origins_of
-from moothall.actions.repairing import repaired
+from moothall.actions.repairing import repair_args
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
@@ -306,7 +306,7 @@ def _read_call(
         requested.kwargs = action.check(args)
     except InvalidArguments as error:
         try:
-            args, requested.kwargs, requested.repaired = repaired(action, args)
+            args, requested.kwargs, requested.repaired = repair_args(action, args)
             requested.args = copy_json(args)
         except InvalidArguments:
             requested.fault = readable(str(error))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.approval import Later
-from moothall.actions.environment import failed
+from moothall.actions.environment import failed_result
 from moothall.actions.provenance.origin import union
 from moothall.agents.replies.step import StepHandle
 from moothall.foundation.errors import ConfigError
@@ -103,7 +103,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
     kind, name = "result", later.key or ""
     if step is None:
         text = f'"{call.name}" gives its result later, which needs an agent with a journal='
-        return failed(ConfigError(text))
+        return failed_result(ConfigError(text))
     if later.question is not None:
         raise await step.ask(later, **about_call(call))
     if later.key is not None:
@@ -112,7 +112,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
     elif later.until is not None:
         kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"
     else:
-        return failed(ConfigError(f'"{call.name}" returned Later() without a key or until='))
+        return failed_result(ConfigError(f'"{call.name}" returned Later() without a key or until='))
     came = await step.came(key)
     if came is None:
         details = about_call(call)

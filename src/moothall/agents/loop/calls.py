@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.acting import ACTING
 from moothall.actions.approval import Later
-from moothall.actions.environment import execute_in_thread, failed
+from moothall.actions.environment import execute_in_thread, failed_result
 from moothall.actions.provenance import reading
 from moothall.agents.context import CallChannel, filled
 from moothall.agents.loop.call_results import result_of
@@ -223,19 +223,21 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
-        return failed(error)  # what the action awaited was cancelled, not this task
+        return failed_result(error)  # what the action awaited was cancelled, not this task
     except (JournalError, Stop):
         raise
     except Exception as error:
         log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
-        return failed(error)
+        return failed_result(error)
     finally:
-        reading.executed(call, token, result)
+        reading.end_execution(call, token, result)
         call.late = partial(note_late_reading, request)
         if channel is not None and (not isinstance(result, dict) or "error" in result):
             channel.withdraw()
     if not isinstance(result, dict):
-        return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
+        return failed_result(
+            TypeError(f"an environment must give a dict, got {type(result).__name__}")
+        )
     if not isinstance(comes := result.get("result"), Later):
         return result
     try:

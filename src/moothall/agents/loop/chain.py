@@ -20,7 +20,7 @@ from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.acting import ACTING, acting
 from moothall.actions.approval import Later
 from moothall.actions.approval.decision import DECISION_KINDS
-from moothall.actions.environment import failed
+from moothall.actions.environment import failed_result
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
@@ -288,11 +288,11 @@ async def _before_call(step: LoopActionStep, call: Call) -> Any:
             turn.ends.append(Stop.on_hook(turn.agent.id, error))
         else:  # the hook's exception tells the model why the call was not executed
             logger.warning("%s; it was not executed", error)
-        step.refused = failed(error.__cause__ or error)
+        step.refused = failed_result(error.__cause__ or error)
     except InvalidArguments as error:
         failure = "agent %r: a pre_acting hook gave wrong arguments: %s"
         logger.warning(failure, turn.agent.id, error)
-        step.refused = failed(error)
+        step.refused = failed_result(error)
     return await call()
 
 
@@ -305,7 +305,7 @@ async def _in_block_of_action(block: Any, step: LoopActionStep, call: Call) -> A
     broken = _broken(step.turn.agent, block, "around_action", error)
     step.turn.ends.append(Stop.on_hook(step.turn.agent.id, broken))
     # What has been executed is recorded as executed: a resumed run does not repeat it.
-    return passed[-1] if passed else failed(broken)
+    return passed[-1] if passed else failed_result(broken)
 
 
 async def _as_first_begun(step: LoopActionStep, call: Call) -> Any:
@@ -349,9 +349,9 @@ async def _permitted(step: LoopActionStep, call: Call) -> Any:
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
-        return failed(error)  # what was awaited was cancelled, not this task
+        return failed_result(error)  # what was awaited was cancelled, not this task
     if decision is not True:
-        return failed(DECISION_KINDS.refusal_of(requested.name, decision))
+        return failed_result(DECISION_KINDS.refusal_of(requested.name, decision))
     return await call()
 
 

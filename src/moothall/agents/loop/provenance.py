@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
 from moothall.actions.provenance import Origin, Origins, sources_of, union
-from moothall.actions.provenance.marks import Marks, any_marked, bare, marks_of
+from moothall.actions.provenance.marks import Marks, any_marked, marks_of, without_marks
 from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -68,7 +68,7 @@ def note_messages(
     if descriptions and descriptions is not texts.descriptions:
         texts.descriptions = descriptions
         for source, text in descriptions:
-            texts.read(text, [source])
+            texts.add_outside(text, [source])
     args: dict[Any, Any] = {}
     for message in new:
         marks = take_in(texts, message, find)
@@ -91,8 +91,8 @@ def _note_given(
     """Note what an action was given from outside, as the mark of its result says."""
     foreign = {name: args[name] for name in names if name in args}
     action = find(str(message.get("name", "")))
-    texts.wrote(foreign, action is not None and _changes(action))
-    texts.place(foreign)
+    texts.note_worked_on(foreign, action is not None and _changes(action))
+    texts.note_given(foreign)
 
 
 def _changes(action: Action) -> bool:
@@ -115,13 +115,13 @@ def take_in(texts: Texts, message: dict[str, Any], find: Callable[[str], Action 
     if role == "assistant":
         texts.note(sources)
     elif sources:
-        texts.read(content, sources)
+        texts.add_outside(content, sources)
     elif marks.fault:
         pass  # it repeats what the model wrote
     elif role == "tool":
         name = str(message.get("name", ""))
         if _of_unknown(message, find):
-            texts.read(content, [name or "an action without a name"])
+            texts.add_outside(content, [name or "an action without a name"])
         else:
             texts.add(content, "program", name, result=True)
     elif role == "system":
@@ -131,7 +131,9 @@ def take_in(texts: Texts, message: dict[str, Any], find: Callable[[str], Action 
     for statement in marks.said:
         texts.add(statement, "user")
     if role == "tool" and marks.own:
-        texts.know([each for each in marks.own if _is_plain(each)], str(message.get("name", "")))
+        texts.add_whole_values(
+            [each for each in marks.own if _is_plain(each)], str(message.get("name", ""))
+        )
     texts.always.update(filter(_is_text, marks.always))
     return marks
 
@@ -211,8 +213,8 @@ def note_execution(call: ToolCall, texts: Texts | None) -> None:
     action = call.action
     assert action is not None
     if texts is not None and not (action.outside and action.idempotent):  # else it reads
-        texts.wrote(call.foreign, _changes(action))
-        texts.place(call.foreign)
+        texts.note_worked_on(call.foreign, _changes(action))
+        texts.note_given(call.foreign)
 
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
@@ -356,7 +358,7 @@ class UnmarkedMessages:
         rest, unchanged = messages[first:], len(self._messages)
         if len(rest) < unchanged or not all(map(is_, rest, self._messages)):
             unchanged = 0
-        self._bare = [*self._bare[:unchanged], *map(bare, rest[unchanged:])]
+        self._bare = [*self._bare[:unchanged], *map(without_marks, rest[unchanged:])]
         self._messages = rest
         return [*messages[:first], *self._bare]
 

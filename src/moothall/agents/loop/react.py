@@ -11,7 +11,7 @@ from moothall.actions.environment import AnyEnvironment
 from moothall.actions.goal import Goal
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import with_sources
-from moothall.actions.provenance.marks import Marks, stored
+from moothall.actions.provenance.marks import Marks, stored_message
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, ToolCall, as_action
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
@@ -249,7 +249,7 @@ class ReActAgent(Looping):
                 call = waiting[message["tool_call_id"]].pop(0)
                 note_execution(call, texts)
                 marks = Marks(sources_of_result(call, texts, {}), wrote=[*call.foreign])
-                message = stored(message, marks)
+                message = stored_message(message, marks)
             marked.append(message)
             take_in(texts, message, actions.get)
             for each in message.get("tool_calls", ()):

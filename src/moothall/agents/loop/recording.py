@@ -8,7 +8,14 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance import origins_of, sources_of, union
-from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of, with_marks
+from moothall.actions.provenance.marks import (
+    FIELD,
+    Marks,
+    any_marked,
+    marks_of,
+    with_marks,
+    without_marks,
+)
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.call_results import error_of
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
@@ -114,7 +121,7 @@ class LoopState(LoopTurn):
         if self.messages and any_marked(self.messages):
             marks = [_mark_data(marks_of(each), each.get(NUMBER_KEY)) for each in self.messages]
             self.marks[:0] = [{"message": n, **each} for n, each in enumerate(marks) if each]
-            self.messages[:] = map(bare, self.messages)
+            self.messages[:] = map(without_marks, self.messages)
 
     @property
     def found_actions(self) -> Sequence[str]:
@@ -225,7 +232,7 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
         after = record.known_count(memory, "messages") or overlap(
-            [*map(bare, memory.get_memories())], [*map(bare, messages)]
+            [*map(without_marks, memory.get_memories())], [*map(without_marks, messages)]
         )
     remember(memory, record, messages[after:], after)
 
@@ -252,7 +259,7 @@ def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> No
     for entry in entries:
         if entry.kind == "state":
             for message in entry.data["appended"].get("messages", ()):
-                request.tell(MessageAdded, agent, bare(message), past=True)
+                request.tell(MessageAdded, agent, without_marks(message), past=True)
         for event, *parts in call_events(agent, entry, started):
             request.tell(event, *parts, past=True)
 
@@ -309,7 +316,9 @@ async def show_open(
             end = other.over or {"reason": "waiting"}
             if messages := other.state.open.get("messages"):
                 for message in messages:
-                    other.state.add(bare(message), marks_of(message), message.get(NUMBER_KEY))
+                    other.state.add(
+                        without_marks(message), marks_of(message), message.get(NUMBER_KEY)
+                    )
                 other.state.owed, other.state.open = other.state.open["waits"], {}
                 other.save(other.state)
                 await other.end(**end)  # again: it is what a run ended with that comes last

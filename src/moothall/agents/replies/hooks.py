@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from moothall.actions.approval import Later
-from moothall.actions.provenance.marks import bare, marks_of, stored
+from moothall.actions.provenance.marks import marks_of, stored_message, without_marks
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import as_asked, deps_of
@@ -216,11 +216,11 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
         item: dict[str, Any] = agent.as_observed(result["message"])
         return item
 
-    marks, message = marks_of(item), bare(item)
+    marks, message = marks_of(item), without_marks(item)
     kwargs = {"run_id": None, "thread": thread.id, "message": message}
     with as_asked(once=None):  # an observation that a hook causes is not this message of the run
         item = check(await run_hooks(agent, "pre_observe", kwargs, check))
-    await agent.remember(stored(item, marks), thread)
+    await agent.remember(stored_message(item, marks), thread)
     with as_asked(once=None):
         await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 

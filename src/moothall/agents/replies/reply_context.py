@@ -316,7 +316,7 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
     if texts is not None:
         texts.on_behalf = request.on_behalf
         if request.outside:
-            texts.read(request.content, request.outside)
+            texts.add_outside(request.content, request.outside)
         else:
             texts.add(request.content, "user")
 

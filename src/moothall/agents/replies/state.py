@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from moothall.actions.provenance import origins_of, sources_of, union
-from moothall.actions.provenance.marks import bare
+from moothall.actions.provenance.marks import without_marks
 from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import NotJSON, as_json, deep_json, to_json
@@ -66,7 +66,7 @@ def reply_of_json(data: dict[str, Any]) -> Reply:
     parts = {**data, "steps": steps, "usage": Usage(*data["usage"])}
     # Of an earlier version, in which the messages had them.
     outside = union((*outside, *(source for each in messages for source in sources_of(each))))
-    return Reply(**{**parts, "messages": [*map(bare, messages)], "outside": (*outside,)})
+    return Reply(**{**parts, "messages": [*map(without_marks, messages)], "outside": (*outside,)})
 
 
 REPLY: Final = Codec(reply_json, reply_of_json)
