@@ -92,7 +92,7 @@ class Caller(Agent):
             if n % 20 == 0:
                 while len(publisher) > window:  # noqa: ASYNC110 - it tells of nothing but its end
                     await asyncio.sleep(0.001)
-        await publisher.drained()
+        await publisher.drain()
         while handled and await self.ask("echo", "count") < before + count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -185,7 +185,7 @@ def test_results_of_one_name_are_waited_for_by_call(tmp_path: Path) -> None:
 
 def test_messages_of_the_wire_are_read() -> None:
     found = json.loads((FORMATS / "messages-1.json").read_text())
-    inbound, permission = wire.restored(json.dumps(found["received"]).encode())
+    inbound, permission = wire.read_stored(json.dumps(found["received"]).encode())
     envelope = inbound.envelope
     assert (envelope.sender, envelope.to, envelope.name) == ("anna", "buyer", "say")
     assert (envelope.args, envelope.id) == ({"content": "Buy bread."}, "m1")

@@ -27,18 +27,18 @@ async def completions(
 ) -> tuple[int, list[str]]:
     """Return how many characters at a text's end to replace, and what may replace them."""
     if match := _ID.fullmatch(text):
-        return _matching(match[1], [_id(id) for id in (BROADCAST, *ids)], ".")
+        return _matching_candidates(match[1], [_id(id) for id in (BROADCAST, *ids)], ".")
     if match := _ACTION.fullmatch(text):
-        message = _parsed(f"/{match[1]}.help")
+        message = _parse_line(f"/{match[1]}.help")
         if message is None:
             return 0, []
         actions = await _actions(message["to"], ids, help_of)
-        return _matching(match[2], [*filter(None, map(_action, actions))], " ")
+        return _matching_candidates(match[2], [*filter(None, map(_action, actions))], " ")
     word = _WORD.search(text)
     assert word is not None  # it may be empty
     before = text[: word.start()]
     is_call = before.endswith(" ") and before.strip()[:1] == "/"
-    message = _parsed(before) if is_call else None
+    message = _parse_line(before) if is_call else None
     if message is None:
         return 0, []
     action = message["action"]
@@ -48,7 +48,7 @@ async def completions(
         for name, schema in args.items()
         if name not in action["args"] and name.isidentifier()
     ]
-    return _matching(word[0], names, "")
+    return _matching_candidates(word[0], names, "")
 
 
 async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
@@ -56,7 +56,7 @@ async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -
     match = _CALL.match(line)
     if match is None or ":" in match[2] or '"' in match[2] or not match[2].isprintable():
         return ""
-    message = _parsed(match[1])
+    message = _parse_line(match[1])
     if message is None or message["to"] == BROADCAST:
         return ""
     args = _args(await help_of(message["to"]), message["action"]["name"])
@@ -71,7 +71,7 @@ async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -
         return ""
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def _parse_line(line: str) -> dict[str, Any] | None:
     """Return the message of a line, or None if the line is not one."""
     try:
         return parse_slash(line)
@@ -100,7 +100,7 @@ async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[H
     return actions | _HELP_ACTION if to == BROADCAST or to in ids else actions
 
 
-def _matching(prefix: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
+def _matching_candidates(prefix: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
     fitting = [c + end for c in candidates if c.startswith((prefix, f'"{prefix}'))]
     return len(prefix), list(dict.fromkeys(fitting))
 

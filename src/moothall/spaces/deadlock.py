@@ -111,7 +111,7 @@ def deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
     while remaining := stuck(remaining, way):
         pairs = cycle(remaining, way, next(iter(remaining)))
         handler, request = next(pair for pair in pairs if pair[1] in graph.blockers)
-        ways = described((str(each), str(target)) for each, target in pairs)
+        ways = waits_in_words((str(each), str(target)) for each, target in pairs)
         yield (
             request,
             Deadlock(
@@ -122,7 +122,7 @@ def deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
         remaining = {each: target for each, target in remaining.items() if each is not handler}
 
 
-def described(pairs: Iterable[tuple[str, str]]) -> str:
+def waits_in_words(pairs: Iterable[tuple[str, str]]) -> str:
     """Return who waits for whom, in words: the first five."""
     ways = dict.fromkeys(f'"{handler}" waits for "{request}"' for handler, request in pairs)
     return ", ".join([*ways][:5])

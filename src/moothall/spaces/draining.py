@@ -23,7 +23,7 @@ def under_way(mailbox: Mailbox) -> int:
     return mailbox.waiting() + len(mailbox.active) + len(mailbox.carried_tasks)
 
 
-async def drained(router: Router, grace_s: float) -> None:
+async def wait_until_drained(router: Router, grace_s: float) -> None:
     """Begin nothing new, and let what has begun end, within the grace time."""
     mailboxes = router.mailboxes
     for mailbox in list(mailboxes.values()):

@@ -136,7 +136,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     return value
 
 
-async def traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
+async def handle_in_span(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
     """Handle a message in a span of its own."""
 
     async def handled() -> Any:
@@ -258,7 +258,7 @@ def text_of(error: BaseException) -> str:
     return printable(text)
 
 
-def returned(delivery: Delivery, value: Any) -> Any:
+def as_returned_json(delivery: Delivery, value: Any) -> Any:
     """Return an action's value as JSON data."""
     try:
         return to_json(value, with_bytes=True)

@@ -216,10 +216,10 @@ class LoopThread:
         `asyncio.wrap_future`.
         """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.call_soon(self._run, outcome, function, args, context)
+        self.call_soon(self._run_function, outcome, function, args, context)
         return outcome
 
-    def _run(
+    def _run_function(
         self,
         outcome: concurrent.futures.Future[Any],
         function: Callable[..., Any],

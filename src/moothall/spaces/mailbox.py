@@ -36,7 +36,7 @@ from moothall.spaces.delivery import (
     MessageLine,
     RouterPort,
 )
-from moothall.spaces.handler import Offer, ask_permission, handle, text_of, traced
+from moothall.spaces.handler import Offer, ask_permission, handle, handle_in_span, text_of
 from moothall.spaces.request import waiting
 
 T = TypeVar("T")
@@ -358,7 +358,7 @@ class Mailbox:
             self._waits_no_more(delivery)
         offer = self.offers.get(envelope.name)
         if offer is None:
-            self._missing(delivery)
+            self._end_unknown_action(delivery)
             return
         args = envelope.args
         if type(args) is Nested:
@@ -394,7 +394,7 @@ class Mailbox:
             delivery.read = offer.read
         work = offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs)
         if tracing.active is not None:
-            work = traced(delivery, work)
+            work = handle_in_span(delivery, work)
         self.start(delivery, work)
 
     def finish(self, delivery: Delivery) -> None:
@@ -429,7 +429,7 @@ class Mailbox:
             under.reentrant = above
         delivery.reentrant = delivery.outer = None
 
-    def _missing(self, delivery: Delivery) -> None:
+    def _end_unknown_action(self, delivery: Delivery) -> None:
         """End a message whose action the agent does not have."""
         name = delivery.envelope.name
         if delivery.kind == ANSWER and name == "say":

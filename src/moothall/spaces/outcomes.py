@@ -30,7 +30,7 @@ from moothall.spaces.delivery import (
     RUNNING,
     Delivery,
 )
-from moothall.spaces.handler import answers, outcome_of, returned
+from moothall.spaces.handler import answers, as_returned_json, outcome_of
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.task_pool import TaskPool
@@ -73,8 +73,8 @@ class Outcomes:
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
-        self._look: asyncio.TimerHandle | None = None  # the next call of `_look_for_deadlock`
-        self._warned: dict[str, int] = {}  # by kind: the warnings that the log does not have yet
+        self._look_timer: asyncio.TimerHandle | None = None  # the next call of `_look_for_deadlock`
+        self._unlogged_warnings: dict[str, int] = {}  # by kind: how many the log lacks
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
 
@@ -105,7 +105,7 @@ class Outcomes:
         else:
             if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
                 try:
-                    value = returned(delivery, value)
+                    value = as_returned_json(delivery, value)
                 except Exception as wrong:
                     self.refuse(delivery, outcome_of(delivery, wrong))
                     return
@@ -222,18 +222,18 @@ class Outcomes:
 
     def warn(self, kind: str, text: str) -> None:
         """Log a warning; count those of the same kind of the next second in one line."""
-        if kind in self._warned:
-            self._warned[kind] += 1
+        if kind in self._unlogged_warnings:
+            self._unlogged_warnings[kind] += 1
             return
-        self._warned[kind] = 0
+        self._unlogged_warnings[kind] = 0
         logger.warning("%s", text)
         self.loop.call_later(_COUNT_S, self._count, kind, context=self._empty_context)
 
     def _count(self, kind: str) -> None:
-        if more := self._warned.pop(kind):
+        if more := self._unlogged_warnings.pop(kind):
             logger.warning("%s more %s within a second", more, kind)
 
-    def _dropped(self, delivery: Delivery) -> None:
+    def _on_dropped(self, delivery: Delivery) -> None:
         if delivery.answered:
             return
         if delivery.waiter is None and delivery.callbacks is None:
@@ -256,23 +256,23 @@ class Outcomes:
                 self.deadlines += 1
                 until = since + min(delivery.timeout, _FAR_S)
                 delivery.timer = self.loop.call_at(
-                    until, self._expired, delivery, context=self._empty_context
+                    until, self._on_expired, delivery, context=self._empty_context
                 )
 
     def _look_in(self, seconds: float) -> None:
         """Look for agents that wait for each other after so many seconds, or earlier."""
         until = self.loop.time() + seconds
-        if self._look is not None:
-            if self._look.when() <= until:
+        if self._look_timer is not None:
+            if self._look_timer.when() <= until:
                 return
-            self._look.cancel()
-        self._look = self.loop.call_at(
+            self._look_timer.cancel()
+        self._look_timer = self.loop.call_at(
             until, self._look_for_deadlock, seconds, context=self._empty_context
         )
 
     def _look_for_deadlock(self, waited: float) -> None:
         """End requests of agents that wait for each other; look again while handlers wait."""
-        self._look = None
+        self._look_timer = None
         found_waits = self._waits()
         for request, error in list(deadlocks(found_waits)):
             logger.warning("%s", error)
@@ -284,7 +284,7 @@ class Outcomes:
         mailboxes = list(self.mailboxes.values())
         return waits(mailboxes, requests_here(mailboxes))
 
-    def _expired(self, delivery: Delivery) -> None:
+    def _on_expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:

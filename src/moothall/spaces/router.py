@@ -139,7 +139,7 @@ class Router(Outcomes):
 
     def drop(self, delivery: Delivery) -> None:
         """Cancel a request that nothing refers to. A finalizer calls this: it takes no lock."""
-        self.thread.call_soon(self._dropped, delivery)
+        self.thread.call_soon(self._on_dropped, delivery)
 
     # -- delivery, on the loop ---------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from moothall.foundation.text import counted, log_failure
 from moothall.foundation.threads import guard, loop_is_running, refuse_on_loop
 from moothall.spaces import replacing
 from moothall.spaces.delivery import Delivery
-from moothall.spaces.draining import counts, drained, idle
+from moothall.spaces.draining import counts, idle, wait_until_drained
 from moothall.spaces.handler import call_callback, callback_of
 from moothall.spaces.lanes import laned
 from moothall.spaces.loop import LoopThread
@@ -85,7 +85,7 @@ class Space:
         self._starting = guard()
         self._members = guard()
         self.is_closed: bool = False
-        self._dropped: dict[str, int] = {}  # by agent, how many messages it left at the end
+        self._dropped_counts: dict[str, int] = {}  # by agent, how many messages it left at the end
         self.loop_thread: LoopThread = LoopThread(
             f"moothall-{type(self).__name__}", self._closing, self._on_loop_end
         )
@@ -560,7 +560,7 @@ class Space:
         if mailbox.open:
             dropped = mailbox.detach(router.stopped_error(mailbox.id), spared)
             if dropped and router.ending:
-                self._dropped[mailbox.id] = dropped
+                self._dropped_counts[mailbox.id] = dropped
             elif dropped:
                 messages = counted(dropped, "message")
                 logger.warning("agent %r was removed before it handled %s", mailbox.id, messages)
@@ -571,7 +571,7 @@ class Space:
         """Remove all agents and close the router: the last work on the loop."""
         router = self.router
         if self.grace_s is not None:
-            await drained(router, self.grace_s)
+            await wait_until_drained(router, self.grace_s)
         with self._members:
             router.ending = True  # no agent is added any more
         leaving = [
@@ -584,9 +584,9 @@ class Space:
         self.is_closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             self.detach(mailbox)
-        if self._dropped and not self._keeps_waiting:
+        if self._dropped_counts and not self._keeps_waiting:
             logger.warning(
-                "the space was closed before its agents handled %s", counts(self._dropped)
+                "the space was closed before its agents handled %s", counts(self._dropped_counts)
             )
         router.leave()
         router.tasks.close()

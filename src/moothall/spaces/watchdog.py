@@ -32,12 +32,12 @@ class _Pulse:
     """When a loop was asked for a beat, and whether the beat is still to come."""
 
     asked_at: float = 0.0
-    owed: bool = False
+    is_owed: bool = False
     task: int = 0  # which task ran at the last look
     holder: str | None = None
 
     def beat(self) -> None:
-        self.owed = False
+        self.is_owed = False
 
 
 class Watchdog:
@@ -83,22 +83,22 @@ class Watchdog:
             self.forget(space)
             return
         now = time.monotonic()
-        if not pulse.owed:
+        if not pulse.is_owed:
             if pulse.holder is not None:
                 logger.warning(
                     "%s released the loop after about %.1f s", pulse.holder, now - pulse.asked_at
                 )
                 pulse.holder = None
-            pulse.owed = True
+            pulse.is_owed = True
             pulse.asked_at = now
             try:
                 space.loop.call_soon_threadsafe(pulse.beat)
             except RuntimeError:  # the loop ended a moment ago
                 self.forget(space)
-            pulse.task = _running(space)
+            pulse.task = _running_task(space)
         elif space.at_own_work:
             pulse.asked_at = now
-        elif pulse.holder is None and pulse.task != (task := _running(space)):
+        elif pulse.holder is None and pulse.task != (task := _running_task(space)):
             # Many take their turns: none of them is too long.
             pulse.task, pulse.asked_at = (task, now)
         elif now - pulse.asked_at >= HELD_S and pulse.holder is None:
@@ -114,7 +114,7 @@ class Watchdog:
             )
 
 
-def _running(space: Router) -> int:
+def _running_task(space: Router) -> int:
     """Return which task the loop runs now; 0 for none."""
     task = asyncio.current_task(space.loop)
     return 0 if task is None else id(task)
@@ -123,7 +123,7 @@ def _running(space: Router) -> int:
 def _holder(space: Router) -> tuple[str, str]:
     """Describe what blocks the loop, and where in the code."""
     frame = sys._current_frames().get(space.thread_id)
-    where = _place(frame)
+    where = _place_in_code(frame)
     task = asyncio.current_task(space.loop)
     delivery: Delivery | None = space.tasks.owner(task)
     if delivery is not None:
@@ -134,7 +134,7 @@ def _holder(space: Router) -> tuple[str, str]:
     return "something that belongs to no agent", where
 
 
-def _place(frame: FrameType | None) -> str:
+def _place_in_code(frame: FrameType | None) -> str:
     """Describe the innermost line of code outside of Python and moothall."""
     innermost = frame
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
@@ -148,9 +148,9 @@ def _place(frame: FrameType | None) -> str:
 def _agent_in(frame: FrameType | None) -> Agent | None:
     """Return the agent whose method is running, for tasks that an agent started itself."""
     while frame is not None:
-        mine = frame.f_locals.get("self")
-        if isinstance(mine, Agent) and hasattr(mine, "id"):  # else it is being made
-            return mine
+        agent = frame.f_locals.get("self")
+        if isinstance(agent, Agent) and hasattr(agent, "id"):  # else it is being made
+            return agent
         frame = frame.f_back
     return None
 

@@ -46,7 +46,7 @@ def outbound(kind: str = wire.REQUEST, **more: Any) -> wire.Outbound:
 
 def came(kind: str = wire.REQUEST, **more: Any) -> wire.Inbound:
     made = outbound(kind, **more)
-    return wire.read(made.properties(), made.body)
+    return wire.read_message(made.properties(), made.body)
 
 
 def test_wire_read_returns_the_sent_envelope() -> None:
@@ -83,7 +83,7 @@ def test_wire_read_keeps_type_and_value_of_timeout(timeout: float | None) -> Non
 
 def test_wire_restored_equals_stored_message_without_headers() -> None:
     made = outbound()
-    found, permission = wire.restored(wire.stored(made.properties(), made.body))
+    found, permission = wire.read_stored(wire.stored_bytes_of(made.properties(), made.body))
     assert (found[1:], permission) == (came()[1:], None)
 
 
@@ -93,7 +93,7 @@ def test_wire_restored_equals_stored_message_with_headers(permission: str | None
     made = outbound(hops=3, call_chain=("one",), **told_beside)
     properties = made.properties()
     properties.headers |= {"x-death": "of the broker's own"}
-    found, told = wire.restored(wire.stored(properties, made.body, permission))
+    found, told = wire.read_stored(wire.stored_bytes_of(properties, made.body, permission))
     assert told == permission
     assert found[1:] == came(hops=3, call_chain=("one",), **told_beside)[1:]
     assert "x-death" not in found.raw[0].headers
@@ -107,13 +107,13 @@ def test_wire_message_without_a_type_is_a_send_with_its_own_or_a_new_key(
     kind: str | None,
 ) -> None:
     first, second = (
-        wire.read(given(message_id=None, type=kind), wire.encode(MESSAGE)) for _ in range(2)
+        wire.read_message(given(message_id=None, type=kind), wire.encode(MESSAGE)) for _ in range(2)
     )
     assert (first.kind, first.envelope) == (wire.SEND, MESSAGE)
     assert first.key != second.key
-    assert wire.read(given(type=kind), wire.encode(MESSAGE)).key == "key"
-    stored = wire.stored(*first.raw)
-    assert wire.restored(stored)[0].key == first.key
+    assert wire.read_message(given(type=kind), wire.encode(MESSAGE)).key == "key"
+    stored = wire.stored_bytes_of(*first.raw)
+    assert wire.read_stored(stored)[0].key == first.key
 
 
 def given(**wrong: Any) -> Any:
@@ -139,7 +139,7 @@ def given(**wrong: Any) -> Any:
 )
 def test_wire_read_refuses_invalid_properties(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(wire.Unreadable, match=told):
-        wire.read(given(**wrong), wire.encode(MESSAGE))
+        wire.read_message(given(**wrong), wire.encode(MESSAGE))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_wire_read_refuses_invalid_properties(wrong: dict[str, Any], told: str) 
 )
 def test_wire_read_refuses_invalid_body(body: bytes) -> None:
     with pytest.raises(wire.Unreadable):
-        wire.read(given(), body)
+        wire.read_message(given(), body)
 
 
 def test_wire_body_is_bounded() -> None:

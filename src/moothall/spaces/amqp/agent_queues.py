@@ -140,9 +140,9 @@ class AgentQueues:
                 queue.name,
                 partial(self._deliver, queue),
                 prefetch,
-                partial(self._cancelled, queue),
+                partial(self._on_cancelled, queue),
                 classic=classic,
-                sized=True,
+                counts_bytes=True,
             )
         finally:
             await bound
@@ -165,7 +165,7 @@ class AgentQueues:
         if begin is not None:
             begin()
 
-    def _cancelled(self, queue: AgentQueue) -> None:
+    def _on_cancelled(self, queue: AgentQueue) -> None:
         """Restore a queue that was deleted."""
         queue.consumer = None
         queue.was_deleted = True
@@ -208,12 +208,12 @@ class AgentQueues:
                     # Another process has the id, or the broker does not know yet that our old
                     # connection is lost.
                     if self.router.loop.time() > until:
-                        self._replaced(mailbox)
+                        self._on_replaced(mailbox)
                 except BrokerError as error:
                     logger.error("%s", error)
                 await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
 
-    def _replaced(self, mailbox: Mailbox) -> None:
+    def _on_replaced(self, mailbox: Mailbox) -> None:
         del self._queues[mailbox]
         self.receiver.leave_to_others(mailbox)
         text = f'agent "{mailbox.id}" was replaced by one of another process'
@@ -263,7 +263,7 @@ class AgentQueues:
             sent = self._publisher.in_flight(mailbox.id)
             self._leaving[queue.id] = self.router.thread.spawn(self._release(queue, sent))
 
-    async def removed(self, id: str | None = None, timeout: float | None = None) -> None:
+    async def wait_until_deleted(self, id: str | None = None, timeout: float | None = None) -> None:
         """Wait until the queue of a removed agent, or each of all, is deleted."""
         leaving = [task for each, task in self._leaving.items() if id in (None, each)]
         if leaving:

@@ -87,10 +87,10 @@ class AMQPRouter(Router):
             limits,
             quorum=quorum,
             on_outcome=self._on_outcome,
-            replied=lambda *delivered: self.requests.answered(*delivered),
+            on_reply=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
             declare=lambda: self.delays.restore(),
-            attached=self._attached,
+            on_attached=self._on_attached,
             on_state=on_state,
             after_read=self._begin_now,
             remedy=lambda: self.recorder.remedy(),
@@ -381,7 +381,7 @@ class AMQPRouter(Router):
             return  # it was shown where it was handled, in this process
         super()._show_answer(delivery, value, error)
 
-    async def _attached(self) -> None:
+    async def _on_attached(self) -> None:
         """Consume again on a new channel."""
         await self.everywhere.attach()
         self.agent_queues.restore()
@@ -400,10 +400,10 @@ class AMQPRouter(Router):
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
         if broker.is_up:
-            await self.agent_queues.removed(timeout=_LAST_S)
+            await self.agent_queues.wait_until_deleted(timeout=_LAST_S)
             try:
                 async with asyncio.timeout(_LAST_S):
-                    await broker.publisher.drained()
+                    await broker.publisher.drain()
                 async with asyncio.timeout(_LAST_S):
                     await broker.end_replies()
             except (TimeoutError, LinkLost, AMQPError, RefusedByBroker) as error:

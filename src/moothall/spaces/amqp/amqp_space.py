@@ -172,8 +172,8 @@ class AMQPSpace(Space):
         body, confirmed = json.dumps(message).encode(), asyncio.Event()
         done = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
         properties = pika.BasicProperties(type="send")
-        about = (self._router.broker, properties, body, reason, agent, done)
-        self.loop_thread.call_soon(partial(publish_dead_letter, *about))
+        hook_args = (self._router.broker, properties, body, reason, agent, done)
+        self.loop_thread.call_soon(partial(publish_dead_letter, *hook_args))
         await confirmed.wait()
 
     def _prepare(self) -> None:
@@ -235,7 +235,7 @@ class AMQPSpace(Space):
 
     async def _released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
-            await self._router.agent_queues.removed(mailbox.id)
+            await self._router.agent_queues.wait_until_deleted(mailbox.id)
 
     def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         """Take an agent out of the space, and its queue from this process."""

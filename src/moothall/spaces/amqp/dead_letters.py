@@ -238,7 +238,7 @@ class DeadLetters:
         )
         properties = message.properties()
         try:
-            receiver = wire.read(properties, dead.body).envelope.to
+            receiver = wire.read_message(properties, dead.body).envelope.to
         except Unreadable as error:
             return f"it is not a message: {error}"
         if dead.kind not in _RUNNABLE:

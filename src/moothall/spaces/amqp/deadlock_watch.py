@@ -13,10 +13,10 @@ from moothall.spaces.deadlock import (
     ByHandler,
     WaitGraph,
     cycle,
-    described,
     note_request,
     stuck,
     waits,
+    waits_in_words,
 )
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
@@ -46,10 +46,10 @@ class DeadlockWatch:
     def report(self) -> dict[str, Any]:
         """Return what other processes are told of it: messages by key and agent."""
         waits_here = self.now()
-        behind = {each: way for each, way in waits_here.blockers.items() if each.hops > 1}
+        blockers_behind = {each: way for each, way in waits_here.blockers.items() if each.hops > 1}
         return {
             "requests": _names_by_handler(waits_here.requests),
-            "behind": _names_by_handler(behind),
+            "behind": _names_by_handler(blockers_behind),
             "agents": {
                 id: [_name(each) for each in mailbox.in_the_way(None)]
                 for id, mailbox in self.mailboxes.items()
@@ -60,7 +60,8 @@ class DeadlockWatch:
         """Ask the other processes, if handlers here may wait for ever; warn the second time."""
         waits_here = self.now()
         maybe = stuck(
-            waits_here.requests, lambda each: waits_here.blockers.get(each, _way_elsewhere(each))
+            waits_here.requests,
+            lambda each: waits_here.blockers.get(each, _blockers_elsewhere(each)),
         )
         blocks = any(
             each.hops > 1 and way and all(handler in maybe for handler in way)
@@ -83,7 +84,7 @@ class DeadlockWatch:
         # What was on its way at the first look has arrived before the second.
         if suspects and suspects == self._suspects and suspects != self._warned:
             self._warned = suspects
-            ways = described((_label(handler), _label(request)) for handler, request in pairs)
+            ways = waits_in_words((_label(handler), _label(request)) for handler, request in pairs)
             logger.warning(
                 "agents of several processes wait for each other until a deadline passes: %s; use "
                 "send, or ask within one chain",
@@ -123,7 +124,7 @@ class _WaitsEverywhere:
         return self.agents.get("".join(request.split("\n")[1:2]), ())
 
 
-def _way_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
+def _blockers_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
     """Return no handlers for a request that runs here; None for one of another process."""
     return () if isinstance(request, InFlight) else None
 

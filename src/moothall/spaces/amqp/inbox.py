@@ -118,9 +118,9 @@ class Inbox:
         self.durable: bool = path is not None
         # With a file, only the ends not yet written to it. No plain dict: finding its first entry
         # gets slower with each entry removed before it.
-        self._ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
+        self._entry_ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
         self._bytes = 0
-        self._answered: set[tuple[str, str]] = set()
+        self._answered_keys: set[tuple[str, str]] = set()
         self._closed = False
         if path is None:
             return
@@ -147,7 +147,7 @@ class Inbox:
 
     def look_up(self, key: str, agent: str) -> InboxEntry | None:
         """Return the entry of a message to an agent; None if the message never came."""
-        end = self._ends.get((key, agent))
+        end = self._entry_ends.get((key, agent))
         if end is not None:
             return InboxEntry(key, FINISHED, None, end[0])
         if not self.durable:
@@ -180,7 +180,7 @@ class Inbox:
         """Record that a message has ended: visible at once, written with the next write."""
         if self.durable and self._closed:
             raise self._file.closed()
-        ends = self._ends
+        ends = self._entry_ends
         ends[key, agent] = (answer, time.time())
         if not self.durable:
             self._bytes += len(answer or b"")
@@ -190,11 +190,11 @@ class Inbox:
     def answered(self, key: str, agent: str) -> None:
         """Record, with the next write, that the answer of an accepted message was confirmed."""
         if not self._closed:
-            self._answered.add((key, agent))
+            self._answered_keys.add((key, agent))
 
     def flush(self) -> None:
         """Write the pending ends."""
-        if self.durable and (self._ends or self._answered):
+        if self.durable and (self._entry_ends or self._answered_keys):
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[InboxEntry]:
@@ -208,7 +208,7 @@ class Inbox:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
             self._fail(error)
-        finished = self._ends.keys() | self._answered
+        finished = self._entry_ends.keys() | self._answered_keys
         return [self._entry(row) for row in rows if (row[0], agent) not in finished]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
@@ -273,16 +273,16 @@ class Inbox:
             with self._connection:  # which ends the transaction
                 execute("BEGIN IMMEDIATE")
                 self._file.check_log(self._connection)
-                for pair, end in self._ends.items():
+                for pair, end in self._entry_ends.items():
                     execute(_END, end + pair)
-                for pair in self._answered:
+                for pair in self._answered_keys:
                     execute(_ANSWERED, pair)
                 for row in rows:
                     changed = execute(statement, row).rowcount
         except sqlite3.Error as error:
             self._fail(error)
-        self._ends.clear()
-        self._answered.clear()
+        self._entry_ends.clear()
+        self._answered_keys.clear()
         return changed
 
     def _entry(self, row: tuple[Any, ...]) -> InboxEntry:

@@ -87,7 +87,7 @@ class Observers:
             await self.bind()
             consume = self._broker.consumer.consume
             await consume(overflow, self._count_overflow, _PREFETCH_OVERFLOW, lambda: None)
-            await consume(queue, self._show, _PREFETCH, lambda: None, sized=True)
+            await consume(queue, self._show, _PREFETCH, lambda: None, counts_bytes=True)
 
     async def bind(self) -> None:
         """Have the broker route the copies of all messages to the queue, if there is one."""
@@ -103,7 +103,7 @@ class Observers:
     def _show(self, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         try:
-            inbound = wire.read(properties, body)
+            inbound = wire.read_message(properties, body)
         except Unreadable as error:
             logger.warning("an observer is not shown a message that cannot be read: %s", error)
             return

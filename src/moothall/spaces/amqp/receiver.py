@@ -62,7 +62,7 @@ class Receiver:
         """Take a message that the broker delivers for the agent in `mailbox`."""
         acknowledge = self.broker.consumer.acknowledge
         try:
-            inbound = _read(mailbox, properties, body)
+            inbound = _read_queued(mailbox, properties, body)
         except Unreadable as error:
             logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
             sent = partial(acknowledge, tag)
@@ -105,7 +105,7 @@ class Receiver:
             else:
                 delivery = self._delivery(mailbox, inbound, tag)
                 self.show(delivery)
-                self._put(delivery, mailbox)
+                self._put_delivery(delivery, mailbox)
 
     def _take_unread(self) -> None:
         unread, self._unread = self._unread, []
@@ -139,7 +139,7 @@ class Receiver:
                 self._send_stored(entry.answer, partial(self.inbox.answered, *ident))
             if entry.message is None:
                 continue
-            self._take_again(entry, mailbox, wire.restored(entry.message)[0], None)
+            self._take_again(entry, mailbox, wire.read_stored(entry.message)[0], None)
             if self._cancelled.pop(ident, self) is None:
                 self.cancel(*ident)
 
@@ -170,13 +170,13 @@ class Receiver:
             # What the inbox takes over before it starts comes again only if it has not started.
             offer = mailbox.offers.get(inbound.envelope.name)
             taken_over = self.recorder.takes_over(mailbox, offer)
-            delivery.is_counted = not taken_over and self._starts.counts(mailbox, tag)
+            delivery.is_counted = not taken_over and self._starts.must_count(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.in_flight[delivery.ident] = delivery
         return delivery
 
-    def _put(self, delivery: InFlight, mailbox: Mailbox) -> None:
+    def _put_delivery(self, delivery: InFlight, mailbox: Mailbox) -> None:
         if mailbox.open:
             self.router.put(delivery, mailbox)
         else:
@@ -204,7 +204,7 @@ class Receiver:
         offer = mailbox.offers.get(name)
         if entry.message is not None:
             self.recorder.mark_stored(delivery)
-            permission = wire.restored(entry.message)[1]
+            permission = wire.read_stored(entry.message)[1]
             # The approval holds only for the same message, and while the policy still asks for it.
             delivery.approved = (
                 offer is not None
@@ -215,7 +215,7 @@ class Receiver:
         if entry.state == STARTED and not resumes:
             self._end_in_doubt(delivery, mailbox, "was running when its process ended")
         else:
-            self._put(delivery, mailbox)
+            self._put_delivery(delivery, mailbox)
 
     def _end_waiting_in_doubt(self, delivery: InFlight, reason: str) -> None:
         """End a message that has not started here as in doubt."""
@@ -248,9 +248,9 @@ class Receiver:
             del self._cancelled[next(iter(self._cancelled))]
 
 
-def _read(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:
+def _read_queued(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:
     """Read what was in the queue of the agent in `mailbox`; raise `Unreadable`."""
-    inbound = wire.read(properties, body)
+    inbound = wire.read_message(properties, body)
     to = inbound.envelope.to
     if inbound.kind in (wire.REPLY, *wire.NOTICES):
         raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")

@@ -157,7 +157,7 @@ class Recorder:
             return
         permission = wire.fingerprint(delivery.envelope, delivery.ident[1])
         try:
-            self.inbox.permit(*delivery.ident, wire.stored(*delivery.raw, permission))
+            self.inbox.permit(*delivery.ident, wire.stored_bytes_of(*delivery.raw, permission))
         except InboxError as error:
             logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
         else:
@@ -165,7 +165,7 @@ class Recorder:
 
     def _accept(self, message: InFlight) -> None:
         if self.inbox.durable and not message.stored and message.raw is not None:
-            self.inbox.accept(*message.ident, wire.stored(*message.raw))
+            self.inbox.accept(*message.ident, wire.stored_bytes_of(*message.raw))
             self.mark_stored(message)
 
     def mark_stored(self, message: InFlight) -> None:
@@ -295,7 +295,7 @@ class Recorder:
             self.inbox.answered(*message.ident)
         self.broker.consumer.acknowledge(message.tag)
         if message.counted_in:
-            self.broker.thread.spawn(self.starts.forget(message.counted_in))
+            self.broker.thread.spawn(self.starts.delete_count(message.counted_in))
 
 
 def _answer_key(delivery: InFlight) -> str:

@@ -109,7 +109,7 @@ class OpenRequests:
         self.broker.consumer.acknowledge(tag)
         kind, request = properties.type, self._open.get(properties.correlation_id or "")
         if kind == wire.CANCEL or (request is None and kind in wire.NOTICES):
-            self._noticed(properties, body)
+            self._take_notice(properties, body)
         if request is None or kind == wire.CANCEL:
             return  # it has ended, or this is a second answer
         delivery = request.settles
@@ -165,9 +165,9 @@ class OpenRequests:
         confirmed = loop.create_future()
         came = self._echoes[key] = loop.create_future()
         try:
-            about = partial(settle, confirmed)
+            report = partial(settle, confirmed)
             self._notify(
-                wire.PROCESS_ANSWER, self.broker.reply_key, process, id=key, on_confirmed=about
+                wire.PROCESS_ANSWER, self.broker.reply_key, process, id=key, on_confirmed=report
             )
             # Without a connection this waits for the next one: only then silence says something.
             await confirmed
@@ -196,9 +196,9 @@ class OpenRequests:
         notice.settles = on_confirmed
         self.broker.publisher.publish(notice)
 
-    def _noticed(self, properties: Any, body: bytes) -> None:
+    def _take_notice(self, properties: Any, body: bytes) -> None:
         try:
-            notice = wire.read(properties, body).envelope
+            notice = wire.read_message(properties, body).envelope
         except Unreadable as error:
             logger.error("a notice of another process cannot be read: %s", error)
             return

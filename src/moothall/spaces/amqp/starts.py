@@ -38,16 +38,16 @@ class Starts:
     # By agent: the number of the channel, and how many redelivered messages came on it.
     _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def counts(self, mailbox: Mailbox, tag: DeliveryTag) -> bool:
+    def must_count(self, mailbox: Mailbox, tag: DeliveryTag) -> bool:
         """Return whether the start of a message that came again is counted."""
         if self.broker.limits.max_deliveries is None or mailbox.shared:
             return self.broker.limits.max_deliveries is not None
         # What ran there was the first in its queue, so it is among the first that come again.
-        channel, came = self._redelivered.get(mailbox.id, (0, 0))
-        came = came + 1 if channel == tag[0] else 1
-        self._redelivered[mailbox.id] = tag[0], came
+        channel, redeliveries = self._redelivered.get(mailbox.id, (0, 0))
+        redeliveries = redeliveries + 1 if channel == tag[0] else 1
+        self._redelivered[mailbox.id] = tag[0], redeliveries
         places: int = mailbox.places
-        return came <= places
+        return redeliveries <= places
 
     def count(self, delivery: Any) -> None:
         """Count the start of a message, which waits until that is done."""
@@ -78,7 +78,7 @@ class Starts:
         finally:
             resume()
 
-    async def forget(self, name: str) -> None:
+    async def delete_count(self, name: str) -> None:
         """Delete the count of a message that has ended."""
         with suppress(LinkLost, AMQPError, RefusedByBroker):  # the queue expires
             await self.broker.control.call(Channel.queue_delete, name)

@@ -161,7 +161,7 @@ def headers(
     return values or None
 
 
-def read(properties: Any, body: bytes) -> Inbound:
+def read_message(properties: Any, body: bytes) -> Inbound:
     """Read a received message, with the checks of a sent one; raise `Unreadable` if it fails."""
     if properties.type in (None, "", SEND):
         # Of a program that sets no properties, such as an MQTT client, or only an id.
@@ -206,7 +206,7 @@ def read_json(body: bytes) -> Any:
         raise Unreadable(f"it is not JSON: {error}") from None
 
 
-def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
+def stored_bytes_of(properties: Any, body: bytes, permission: str | None = None) -> bytes:
     """Return a received message as an inbox stores it, with its permission if approved."""
     headers = known_headers(properties) | ({} if permission is None else {_PERMISSION: permission})
     return to_json(
@@ -220,11 +220,11 @@ def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes
     )
 
 
-def restored(stored_bytes: bytes) -> tuple[Inbound, str | None]:
+def read_stored(stored_bytes: bytes) -> tuple[Inbound, str | None]:
     """Return the message and the permission that `stored` was called with."""
     parts = json.loads(stored_bytes)
     body, permission = parts.pop("body").encode(), parts["headers"].get(_PERMISSION)
-    return read(pika.BasicProperties(**parts), body), permission
+    return read_message(pika.BasicProperties(**parts), body), permission
 
 
 def fingerprint(envelope: Envelope, agent: str) -> str:

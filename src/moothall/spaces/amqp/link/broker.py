@@ -27,7 +27,7 @@ from moothall.spaces.amqp.link.connection import (
     RefusedByBroker,
 )
 from moothall.spaces.amqp.link.consumer import Consumer, Deliver
-from moothall.spaces.amqp.link.dialling import DIAL_S, declined, explain, parameters, tls
+from moothall.spaces.amqp.link.dialling import DIAL_S, explain, parameters, refusal_text, tls
 from moothall.spaces.amqp.link.publisher import Publisher
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.loop import LoopThread
@@ -73,10 +73,10 @@ class Broker:
     limits: BrokerLimits
     quorum: bool
     on_outcome: Callable[[Outbound, str], None]  # called when publishing a message has ended
-    replied: Deliver  # takes what comes for this process
+    on_reply: Deliver  # takes what comes for this process
     replies_lost: Callable[[], None]  # called when the queue of the replies is there again
     declare: Callable[[], Awaitable[None]]  # declares what else a new connection publishes to
-    attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
+    on_attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
     remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
@@ -199,9 +199,9 @@ class Broker:
         except BaseException as error:
             if connection.is_open:
                 connection.close()
-            self._disconnected()
+            self._on_disconnect()
             if isinstance(error, RefusedByBroker):
-                raise BrokerError(declined(error, self.names.exchange, node)) from error
+                raise BrokerError(refusal_text(error, self.names.exchange, node)) from error
             if isinstance(error, LinkLost | AMQPError):
                 raise BrokerError(explain(error, node)) from error
             raise
@@ -219,7 +219,7 @@ class Broker:
         """Open another connection whenever one is lost."""
         while not self._closing and self._connection is not None:
             error = await asyncio.shield(self._connection.loss)
-            self._disconnected()
+            self._on_disconnect()
             if self._closing:
                 return
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -291,7 +291,7 @@ class Broker:
             options = {"durable": True, "arguments": arguments}
         await self.control.call(Channel.queue_declare, self._replies, **options)
 
-    def _disconnected(self) -> None:
+    def _on_disconnect(self) -> None:
         self._connection = None
         self.control.connection_lost()
         self.publisher.detach()
@@ -302,12 +302,12 @@ class Broker:
         channel.add_on_close_callback(lambda _, error: self._consumer_closed(error))
         self.consumer.attach(channel)
         await self.consumer.consume(
-            self._replies, self.replied, _REPLY_PREFETCH, self._replies_deleted
+            self._replies, self.on_reply, _REPLY_PREFETCH, self._replies_deleted
         )
         if self._lost_replies:
             self._lost_replies = False
             self.replies_lost()
-        await self.attached()
+        await self.on_attached()
 
     def _replies_deleted(self) -> None:
         """Declare everything again on another connection: the reply queue was deleted."""
@@ -320,10 +320,12 @@ class Broker:
         channel.add_on_close_callback(self._publisher_closed)
         ready = self.loop.create_future()
         channel.add_on_close_callback(lambda *_: settle(ready, False))
-        channel.confirm_delivery(self.publisher.confirmed, callback=lambda _: settle(ready, True))
+        channel.confirm_delivery(
+            self.publisher.take_confirm, callback=lambda _: settle(ready, True)
+        )
         if not await ready:
             raise LinkLost("the channel was lost")
-        channel.connection.confirms[channel.channel_number] = self.publisher.confirmed
+        channel.connection.confirms[channel.channel_number] = self.publisher.take_confirm
         self.publisher.attach(channel)
 
     async def _watch_confirms(self) -> None:
@@ -372,7 +374,7 @@ class Broker:
         # The broker closes a channel with a message unacknowledged for too long.
         remedy = self.remedy() if "timed out" in str(error) else ""
         consequence = "delivers again what had not ended"
-        self._closed(self._attach_consumer, self.consumer, error, consequence, remedy)
+        self._on_channel_closed(self._attach_consumer, self.consumer, error, consequence, remedy)
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         consequence = "is sent again what it had not confirmed"
@@ -382,11 +384,11 @@ class Broker:
                 await self._bind_again()
             await self._attach_publisher()
 
-        self._closed(attach, self.publisher, error, consequence)
+        self._on_channel_closed(attach, self.publisher, error, consequence)
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
-    def _closed(
+    def _on_channel_closed(
         self,
         attach: Callable[[], Any],
         user: Consumer | Publisher,

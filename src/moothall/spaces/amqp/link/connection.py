@@ -83,7 +83,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         super().__init__(
             parameters,
             lambda _: settle(self.opened),
-            self._failed,
+            self._on_failure,
             lambda _, error: settle(self.loss, error),
         )
 
@@ -110,7 +110,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         frames.append(_END)
         self._output_marshaled_frames((b"".join(frames),))
 
-    def _failed(self, _: Any, error: BaseException) -> None:
+    def _on_failure(self, _: Any, error: BaseException) -> None:
         if not self.opened.done():
             self.opened.set_exception(error)
 
@@ -288,7 +288,7 @@ class Control:
             channel = self._channel
             if channel is None or not channel.is_open:
                 channel = self._channel = await self._open_channel()
-                channel.add_on_close_callback(self._closed)
+                channel.add_on_close_callback(self._on_channel_closed)
             waiting = self._waiting = asyncio.get_running_loop().create_future()
             operation(channel, *args, callback=lambda f: settle(waiting, f.method), **kwargs)
             try:
@@ -325,7 +325,7 @@ class Control:
         self._channel = None
         self._end(LinkLost("the connection was lost"))
 
-    def _closed(self, channel: Channel, error: Exception) -> None:
+    def _on_channel_closed(self, channel: Channel, error: Exception) -> None:
         # One that a cancelled call has given up; later calls have another.
         if channel is not self._channel:
             return

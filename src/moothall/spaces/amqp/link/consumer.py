@@ -46,7 +46,7 @@ class Consumption:
     prefetch: int
     on_cancelled: Callable[[], None]  # called when the broker has ended it: the queue was deleted
     arguments: dict[str, Any] | None
-    sized: bool  # whether its messages count as bytes in hand, and fewer are taken if large
+    counts_bytes: bool  # whether its messages count as bytes in hand, and fewer are taken if large
     channel: int
     tag: str = ""  # of the consumer; empty before it starts
     window: int = 0  # how many messages that one takes ahead
@@ -109,14 +109,14 @@ class Consumer:
         cancelled: Callable[[], None],
         *,
         classic: bool = True,
-        sized: bool = False,
+        counts_bytes: bool = False,
     ) -> Consumption:
         """Call `deliver(tag, properties, body)` with each message of a queue."""
         # Without it, RabbitMQ moves the consumer to a queue that is declared at once under the same
         # name, and delivers nothing. Quorum queues have no such argument.
         arguments = {"x-cancel-on-ha-failover": True} if classic else None
         consumption = Consumption(
-            queue, deliver, prefetch, cancelled, arguments, sized, self.channel_number
+            queue, deliver, prefetch, cancelled, arguments, counts_bytes, self.channel_number
         )
         consumption.window = prefetch
         await self._start(consumption)
@@ -135,13 +135,13 @@ class Consumer:
             self._unacknowledged[tag] = consumption, size
             consumption.bytes += size
             consumption.count += 1
-            if consumption.sized:
+            if consumption.counts_bytes:
                 self._bytes += size
             try:
                 consumption.deliver((number, tag, method.redelivered), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in moothall: a message could not be taken")
-            if consumption.sized and (
+            if consumption.counts_bytes and (
                 self._bytes > self.most_bytes or consumption.window < consumption.prefetch
             ):
                 self._regulate(consumption)
@@ -217,7 +217,7 @@ class Consumer:
             consumption, size = self._unacknowledged.pop(tag)
             consumption.count -= 1
             consumption.bytes -= size
-            if consumption.sized:
+            if consumption.counts_bytes:
                 self._bytes -= size
                 changed[consumption] = None
         for consumption in (*changed, *self._paused):

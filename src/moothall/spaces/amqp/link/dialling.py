@@ -136,7 +136,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
     )
 
 
-def declined(error: RefusedByBroker, exchange: str, options: AMQPOptions) -> str:
+def refusal_text(error: RefusedByBroker, exchange: str, options: AMQPOptions) -> str:
     """Say in one line what the broker did not let a space declare."""
     where = f"the message broker at {options.address}"
     if error.code == OTHER_SETTINGS:

@@ -130,10 +130,10 @@ class Publisher:
             len(self._unconfirmed) + len(self._waiting) >= _MAX_UNCONFIRMED
             or self.bytes >= _MAX_UNCONFIRMED_BYTES
         )
-        behind = self._channel is not None and many
-        if behind is not self._is_behind:
-            self._is_behind = behind
-            self._set_open(not behind)
+        is_behind = self._channel is not None and many
+        if is_behind is not self._is_behind:
+            self._is_behind = is_behind
+            self._set_open(not is_behind)
 
     def refuse_larger(self, largest: int) -> None:
         """End larger messages as `TOO_LARGE`: the broker closed the channel because of one."""
@@ -227,7 +227,7 @@ class Publisher:
         if self._channel is not None and self._channel.is_open:
             self._channel.close()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until everything is confirmed."""
         while len(self):
             await self._progress()
@@ -257,7 +257,7 @@ class Publisher:
         for waiter in waiters:
             settle(waiter)
 
-    def confirmed(self, frame: Any) -> None:
+    def take_confirm(self, frame: Any) -> None:
         """Take the broker's confirm or refusal of one message, or of all up to it."""
         method = frame.method
         tag: int = method.delivery_tag
