@@ -86,7 +86,7 @@ CEILINGS = {
     "foundation": 4,
     "journal": 8,
     "memory": 0,
-    "models": 12,
+    "models": 3,
     "research": 46,
     "serving": 42,
     "society": 222,

@@ -15,7 +15,7 @@ from moothall.models import (
     TextPiece,
     Usage,
 )
-from moothall.models.base import streamed
+from moothall.models.base import stream_answer
 from moothall.testing.models import (
     StreamingModelConformance,
     joined_text,
@@ -33,7 +33,7 @@ class TestScriptedModel(StreamingModelConformance):
 
 def test_model_streamed_gives_pieces_and_then_the_answer() -> None:
     async def consume() -> list[Any]:
-        return [part async for part in streamed(ScriptedModel(["Hello!"]), user("Say hello"))]
+        return [part async for part in stream_answer(ScriptedModel(["Hello!"]), user("Say hello"))]
 
     *pieces, reply = run(consume())
     assert joined_text(pieces) == reply.text == "Hello!"

@@ -111,9 +111,9 @@ class ReasoningParser:
                     thought = self._take_text(_MARKS[self._mark], last)
                     certain = thought if last else thought.rstrip()  # blanks before the mark go
                     self._unread_text = thought[len(certain) :] + self._unread_text
-                    yield from self._piece(certain, True)
+                    yield from self._make_piece(certain, True)
                     return
-                yield from self._piece(self._unread_text[: mark_end.start()].rstrip(), True)
+                yield from self._make_piece(self._unread_text[: mark_end.start()].rstrip(), True)
                 self._end_reasoning(mark_end.end())
             elif not self._has_begun:
                 stripped = self._unread_text.lstrip()
@@ -137,7 +137,7 @@ class ReasoningParser:
                     return  # a quote may follow
             else:
                 marks = () if self._had_reasoning or self.has_reasoning_field else _END_MARKS
-                yield from self._piece(self._take_text(marks, last), False)
+                yield from self._make_piece(self._take_text(marks, last), False)
                 return
 
     def _unopened_reasoning(self, last: bool) -> Iterator[AnswerPiece]:
@@ -174,7 +174,7 @@ class ReasoningParser:
         text, self._unread_text = self._unread_text[:cut_at], self._unread_text[cut_at:]
         return text
 
-    def _piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
+    def _make_piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
         if self._skips_blanks:
             text = text.lstrip()
             self._skips_blanks = not text

@@ -77,7 +77,7 @@ class AnswerReader:
         """Return our word for the end of the answer; raise if it is not whole."""
         raise NotImplementedError
 
-    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         """Return what goes back to the server with the answer."""
         raise NotImplementedError
 
@@ -195,7 +195,7 @@ class AnswerReader:
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"
             )
-        thinking, usage = self._thinking(bool(calls)), self._final_usage()
+        thinking, usage = self._reasoning_to_return(bool(calls)), self._final_usage()
         fields = (text, calls, usage, reason, thought, thinking, self._meta, self._content_blocks())
         return [*parts, ModelReply(*fields)]
 

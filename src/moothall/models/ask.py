@@ -67,7 +67,7 @@ async def ask_value(
         form = f"Answer with JSON alone that follows this schema: {schema_text}"
     fault = text = ""
     for number in range(1, tries + 1):
-        reply = await attempted(number, ask(prompt, number))
+        reply = await run_as_attempt(number, ask(prompt, number))
         reply_text = reply if isinstance(reply, str) else getattr(reply, "text", None)
         text = readable(reply_text) if isinstance(reply_text, str) else ""
         try:
@@ -90,10 +90,10 @@ async def ask_value(
     raise Unusable(fault, text)
 
 
-async def attempted(number: int, work: Awaitable[T]) -> T:
+async def run_as_attempt(number: int, work: Awaitable[T]) -> T:
     """Run some work as a try of this number; return its result."""
-    around = MODEL_CALL.get()
-    with context_value(MODEL_CALL, ModelCall(around.step, around.bill, number)):
+    outer_call = MODEL_CALL.get()
+    with context_value(MODEL_CALL, ModelCall(outer_call.step, outer_call.bill, number)):
         return await work
 
 

@@ -30,9 +30,9 @@ class ModelRequest(NamedTuple):
     schema: dict[str, Any] | None = None
     stream: bool = False
 
-    def asked_of(self, model: Model) -> AsyncGenerator[StreamPart, None]:
+    def stream_from(self, model: Model) -> AsyncGenerator[StreamPart, None]:
         """Ask a model; the caller must close the returned generator."""
-        return streamed(model, *self[:3], in_one_piece=not self.stream)
+        return stream_answer(model, *self[:3], in_one_piece=not self.stream)
 
     def as_json(self, name: str, **options: Any) -> str:
         """Return its content as JSON text; an error names the model `name`."""
@@ -168,7 +168,7 @@ def _traces(model: Any) -> bool:
     return isinstance(model, AnsweringModel) or getattr(model, "asks_others", False) is True
 
 
-def streamed(
+def stream_answer(
     model: Model,
     messages: list[dict[str, Any]],
     actions: list[Action] | None = None,
@@ -209,7 +209,7 @@ async def _closable(parts: AsyncIterator[StreamPart]) -> AsyncGenerator[StreamPa
         yield part
 
 
-async def streamed_to(
+async def stream_to(
     model: Model,
     messages: list[dict[str, Any]],
     tell: Callable[[TextPiece | ReasoningPiece], object],
@@ -219,7 +219,7 @@ async def streamed_to(
 ) -> Any:
     """Return a model's answer, unchecked, and tell its pieces as they come."""
     reply: Any = None
-    async with aclosing(streamed(model, messages, actions, schema)) as parts:
+    async with aclosing(stream_answer(model, messages, actions, schema)) as parts:
         async for part in parts:
             if isinstance(part, _PIECES):
                 tell(part)

@@ -42,8 +42,8 @@ def data_of(block: Any) -> str:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or kind not in BLOCKS:
         return ""
-    about = block.get(kind)
-    data = about.get(BLOCKS[kind].data) if isinstance(about, dict) else None
+    block_fields = block.get(kind)
+    data = block_fields.get(BLOCKS[kind].data) if isinstance(block_fields, dict) else None
     return data if isinstance(data, str) and data.startswith("data:") else ""
 
 

@@ -177,7 +177,7 @@ def error_of(body: Any, name: str) -> ModelError:
         return ModelError(reason)
     error = body.get("error") if isinstance(body, dict) else None
     error_text = error.lower() if isinstance(error, str) else ""
-    kinds = [*_kinds(body), "server_error" if error_text == "error" else error_text]
+    kinds = [*_error_kinds(body), "server_error" if error_text == "error" else error_text]
     passes = any(map(_is_transient, kinds)) or _TRANSIENT_TEXT.search(server_text(body))
     return (
         TransientError(reason)
@@ -197,7 +197,7 @@ def request_error_of(body: Any, reason: str) -> ModelError | None:
 
 def has_no_credit(body: Any) -> bool:
     """Return whether an account has no money left, which another try does not change."""
-    return any(_NO_CREDIT.search(str(each)) for each in _kinds(body))
+    return any(_NO_CREDIT.search(str(each)) for each in _error_kinds(body))
 
 
 def _status(kind: Any) -> int:
@@ -224,7 +224,7 @@ def _error_objects(body: Any) -> list[dict[str, Any]]:
     return [each for each in objects if isinstance(each, dict)]
 
 
-def _kinds(body: Any) -> list[Any]:
+def _error_kinds(body: Any) -> list[Any]:
     """Return the codes and types that an error states."""
     names = ("code", "type", "status")
     return [each[name] for each in _error_objects(body) for name in names if each.get(name)]
@@ -232,7 +232,7 @@ def _kinds(body: Any) -> list[Any]:
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    texts = (server_text(body), *map(str, _kinds(body)))
+    texts = (server_text(body), *map(str, _error_kinds(body)))
     if any(map(_TOO_LONG.search, texts)):
         return True
     return any(map(_LONG.search, texts)) and not any(map(_NOT_LONG.search, texts))
@@ -258,7 +258,7 @@ def refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
     generations = [each.get("failed_generation") for each in _error_objects(body)]
     text = next((each for each in generations if isinstance(each, str)), "")
-    kinds = {*map(str, _kinds(body))}
+    kinds = {*map(str, _error_kinds(body))}
     if "json_validate_failed" in kinds:  # Groq's word for an answer that its schema does not admit
         return ModelReply(readable(text))
     if not {*_REFUSED_CODES} & kinds:
@@ -347,10 +347,10 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
 def wrong_field(label: str, field: str, value: Any, expected: str) -> ModelError:
     """Return the exception for a field of a wrong type or value."""
     suffix = f"'s {field}" if field else ""
-    return ModelError(f"{label}{suffix} is {kind_of(value)}, not {expected}")
+    return ModelError(f"{label}{suffix} is {type_in_words(value)}, not {expected}")
 
 
-def kind_of(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """Describe a value's type in words, for an error."""
     if value is None:
         return "missing"

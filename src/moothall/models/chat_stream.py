@@ -52,8 +52,8 @@ class AnswerStream(AnswerReader):
         self._all_turns = all_turns
         self._blocks: list[dict[str, Any]] = []
         self._audio = Audio(audio)
-        self._open: list[_CallPieces] = []
-        self._last: dict[int | None, _CallPieces] = {}
+        self._open_calls: list[_CallPieces] = []
+        self._last_calls: dict[int | None, _CallPieces] = {}
         self._usage: Any = None
         self._choices = False
         self._text: list[str] = []  # with the reasoning that is marked in it
@@ -73,17 +73,17 @@ class AnswerStream(AnswerReader):
         yield from self._choice(choice | {"delta": None, "usage": None}, label, "choices[0]")
 
     def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
-        about = event.get("x_groq")
-        of_groq = about.get("usage") if isinstance(about, dict) else None
+        groq_fields = event.get("x_groq")
+        of_groq = groq_fields.get("usage") if isinstance(groq_fields, dict) else None
         self._usage = updated_usage(self._usage, event.get("usage") or of_groq)
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
-        for n, value in enumerate(_typed(event, "choices", list, "a list", label)):
+        for n, value in enumerate(_typed_field(event, "choices", list, "a list", label)):
             place = f"choices[{n}]"
             choice = self._object(value, label, place)
-            _typed(choice, "finish_reason", str, "text", label, place)
-            if not _typed(choice, "index", int, "an integer", label, place):
+            _typed_field(choice, "finish_reason", str, "text", label, place)
+            if not _typed_field(choice, "index", int, "an integer", label, place):
                 yield from self._choice(choice, label, place)
 
     def _choice(self, choice: dict[str, Any], label: str, place: str) -> Iterator[StreamPart]:
@@ -122,7 +122,7 @@ class AnswerStream(AnswerReader):
             self._refusal.append(delta["refusal"])
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
-                self._last.clear()  # each call is whole
+                self._last_calls.clear()  # each call is whole
             self._call(piece, label, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
 
     def _said_in(self, choice: dict[str, Any], kind: str, label: str, place: str) -> dict[str, Any]:
@@ -133,9 +133,9 @@ class AnswerStream(AnswerReader):
         message = self._object(value, label, f"{place}.{kind}")
         fields = {name: each for name, each in message.items() if each and name in _SAYS}
         if fields and not isinstance(fields.get("content"), str | None):
-            _typed(fields, "content", list, "text", label, f"{place}.{kind}")
+            _typed_field(fields, "content", list, "text", label, f"{place}.{kind}")
         if "tool_calls" in fields:
-            _typed(fields, "tool_calls", list, "a list", label, f"{place}.{kind}")
+            _typed_field(fields, "tool_calls", list, "a list", label, f"{place}.{kind}")
         return fields
 
     def _call(self, value: Any, label: str, place: str, is_whole: bool) -> None:
@@ -144,9 +144,9 @@ class AnswerStream(AnswerReader):
         if function is None and not is_whole:
             function = {}
         function = self._object(function, label, f"{place}.function")
-        name = _typed(function, "name", str, "text", label, f"{place}.function")
-        args = _typed(function, "arguments", str, "text", label, f"{place}.function")
-        index = _typed(piece, "index", int, "an integer from 0 on", label, place)
+        name = _typed_field(function, "name", str, "text", label, f"{place}.function")
+        args = _typed_field(function, "arguments", str, "text", label, f"{place}.function")
+        index = _typed_field(piece, "index", int, "an integer from 0 on", label, place)
         if index is not None and index < 0:
             raise wrong_field(label, f"{place}.index", index, "an integer from 0 on")
         id = piece.get("id")
@@ -154,7 +154,7 @@ class AnswerStream(AnswerReader):
             id = ""
         call = self._call_of_piece(index, id, name)
         call.id = call.id or id
-        call.extra = _merged(
+        call.extra = _merge_piece(
             call.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
         )
         if call.name is None:
@@ -166,13 +166,13 @@ class AnswerStream(AnswerReader):
 
     def _call_of_piece(self, index: int | None, id: str, name: str | None) -> _CallPieces:
         """Return the call that a piece belongs to: a new one, or one already begun."""
-        last = self._last.get(index)
+        last = self._last_calls.get(index)
         # Some servers give all calls one index: a new call has a name and another id.
         if last and not (name and last.name and id != last.id):
             return last
         call = _CallPieces(index)
-        self._open.append(call)
-        self._last[index] = self._last[None] = call
+        self._open_calls.append(call)
+        self._last_calls[index] = self._last_calls[None] = call
         return call
 
     def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
@@ -180,7 +180,7 @@ class AnswerStream(AnswerReader):
             yield call.id, call.name, "".join(call.args)
 
     def _in_order(self) -> list[_CallPieces]:
-        return sorted(self._open, key=lambda call: call.index or 0)
+        return sorted(self._open_calls, key=lambda call: call.index or 0)
 
     def _finish_reason(self, has_calls: bool) -> str:
         if not self._choices:
@@ -204,9 +204,9 @@ class AnswerStream(AnswerReader):
             if isinstance(value, dict):
                 value = {key: each for key, each in value.items() if each is not None}
             if value is not None:
-                self._fields[name] = _merged(before, value)
+                self._fields[name] = _merge_piece(before, value)
 
-    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         fields = {name: each for name, each in self._fields.items() if each}
         if not has_calls and not self._all_turns:  # reasoning is for the calls that it led to
             fields = {name: each for name, each in fields.items() if name in SIGNATURES}
@@ -219,7 +219,7 @@ class AnswerStream(AnswerReader):
         return ({"server": self._server, "fields": fields},) if fields and self._server else ()
 
 
-def _typed(
+def _typed_field(
     fields: dict[str, Any], name: str, kinds: Any, expected: str, label: str, place: str = ""
 ) -> Any:
     """Return a field of an object, or None; raise if it is of another type."""
@@ -240,10 +240,12 @@ class _CallPieces:
     extra: Any = None
 
 
-def _merged(earlier: Any, piece: Any) -> Any:
+def _merge_piece(earlier: Any, piece: Any) -> Any:
     """Return an object that a stream gives in pieces, with one more piece."""
     if isinstance(earlier, dict) and isinstance(piece, dict):
-        return earlier | {name: _merged(earlier.get(name), each) for name, each in piece.items()}
+        return earlier | {
+            name: _merge_piece(earlier.get(name), each) for name, each in piece.items()
+        }
     return earlier if piece is None else piece
 
 
@@ -261,7 +263,7 @@ def _joined_details(details: list[Any]) -> Iterator[Any]:
             for name in _TEXTS
             if isinstance(last.get(name), str) and isinstance(each.get(name), str)
         }
-        last = _merged(last, each) | texts
+        last = _merge_piece(last, each) | texts
     yield last
 
 

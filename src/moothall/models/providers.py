@@ -145,13 +145,13 @@ def key_of(name: str) -> str | None:
 
 def missing_variable(name: str) -> str:
     """Return the variable without which a provider cannot be asked; empty if nothing is missing."""
-    about = PROVIDERS[name]
-    address, key = about.settings
+    provider = PROVIDERS[name]
+    address, key = provider.settings
     if address:
         return ""
-    if not about.url:
-        return about.address
-    return "" if key else about.key
+    if not provider.url:
+        return provider.address
+    return "" if key else provider.key
 
 
 def provider_at(url: str) -> str | None:

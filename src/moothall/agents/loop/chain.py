@@ -42,7 +42,7 @@ from moothall.foundation import tracing
 from moothall.foundation.errors import ContextOverflow, HookError, InvalidArguments
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import context_value, is_cancelled
-from moothall.models.ask import attempted
+from moothall.models.ask import run_as_attempt
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ async def _with_bill(step: LoopModelStep, call: Call) -> Any:
 
 
 async def _tried_again(step: LoopModelStep, call: Call) -> Any:
-    return await attempted(step.run.state.unusable + 1, call())
+    return await run_as_attempt(step.run.state.unusable + 1, call())
 
 
 async def _told_budget(tells: TellingBudget, step: LoopModelStep, call: Call) -> Any:

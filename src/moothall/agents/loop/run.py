@@ -56,7 +56,7 @@ from moothall.foundation.threads import is_cancelled
 from moothall.memory.long_results import LEAST_CHARS
 from moothall.memory.memory import Memory
 from moothall.memory.reply_memory import split_message
-from moothall.models.base import answer_of, streamed_to, with_options
+from moothall.models.base import answer_of, stream_to, with_options
 from moothall.models.finish_reason import FINISH_REASONS, FinishReason
 from moothall.models.protocol import Model
 
@@ -381,7 +381,7 @@ class LoopRun:
         if emit is None:
             return answer_of(self.model, prompt, actions=actions, schema=schema)
         pieces = Pieces(schema, self.id, self.request, emit)
-        return streamed_to(self.model, prompt, pieces.tell, actions=actions, schema=schema)
+        return stream_to(self.model, prompt, pieces.tell, actions=actions, schema=schema)
 
     async def _of_user(
         self, label: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]

@@ -16,7 +16,7 @@ from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, ModelCall, charged_json
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.errors import BudgetExceeded, ConfigError
-from moothall.models.base import answer_of, streamed_to
+from moothall.models.base import answer_of, stream_to
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ async def completed(
         charging = await begin_call(step, budget, model, prompt, actions, schema, args=args)
     with charging:
         if tell is not None:
-            return await streamed_to(model, prompt, tell, schema=schema, **options)
+            return await stream_to(model, prompt, tell, schema=schema, **options)
         return await answer_of(model, prompt, schema=schema, **options)
 
 

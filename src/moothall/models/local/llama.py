@@ -144,12 +144,12 @@ class ChatEngine(Llama):
     def run(self, job: Job) -> ModelReply | None:
         """Complete a chat under the grammar of its schema."""
         try:
-            return self._completed(job)
+            return self._complete_chat(job)
         except _UnexpectedReasoning:  # whatever it is told, as the template of some weights has it
             self._begins_with_thought = True
-            return self._completed(job)
+            return self._complete_chat(job)
 
-    def _completed(self, job: Job) -> ModelReply | None:
+    def _complete_chat(self, job: Job) -> ModelReply | None:
         server = self.server()
         body, schema = job.request
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
@@ -162,7 +162,7 @@ class ChatEngine(Llama):
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
-        reader = _Reader(job, AnswerStream(self.name, 0), is_constrained=schema is not None)
+        reader = _ChunkReader(job, AnswerStream(self.name, 0), is_constrained=schema is not None)
         reader.allows_reasoning = self._begins_with_thought or schema is None
         try:
             server.handle_chat_completions(data, reader.take)
@@ -175,7 +175,7 @@ class ChatEngine(Llama):
         if reader.fault is not None:
             raise reader.fault
         if reader.error is not None:
-            raise self._failed(reader.error)
+            raise self._error_of(reader.error)
         if not reader.begins_wrong:
             reply: Any = reader.answer.end()[-1]
             if schema is None or reply.finish_reason != "stop" or _is_json(reply.text):
@@ -200,7 +200,7 @@ class ChatEngine(Llama):
     def _error(self, reason: str) -> ModelError:
         return ModelError(f"{self.name}: {one_line(reason, 1000)}")
 
-    def _failed(self, error: dict[str, Any]) -> ModelError:
+    def _error_of(self, error: dict[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":
             return ContextOverflow(
                 f"{self.name}: the prompt has {error.get('n_prompt_tokens')} tokens, and the "
@@ -211,7 +211,7 @@ class ChatEngine(Llama):
 
 
 @dataclass(eq=False)
-class _Reader:
+class _ChunkReader:
     """Delivers what the runtime generates; if constrained, unless it begins as no JSON does."""
 
     job: Job
@@ -226,12 +226,12 @@ class _Reader:
     def take(self, raw: bytes) -> bool:
         """Read a chunk; return whether to stop. It does not raise: the runtime hides exceptions."""
         try:
-            return self._take(raw)
+            return self._read_chunk(raw)
         except Exception as error:
             self.fault = error
             return True
 
-    def _take(self, raw: bytes) -> bool:
+    def _read_chunk(self, raw: bytes) -> bool:
         chunk = json.loads(raw)
         self.error = chunk.get("error")
         if self.job.cancelled or self.error is not None:
@@ -272,11 +272,11 @@ def _is_json(text: str) -> bool:
 def _grammar_of(schema: str) -> str:
     """Return the grammar of a schema: made once, as an agent's actions differ little in a run."""
     SchemaValidator.of_json(schema)
-    bounded = map_schemas(_bounded, json.loads(schema))
+    bounded = map_schemas(_bounded_schema, json.loads(schema))
     return str(_library().json_schema_to_grammar({**bounded, **GUIDANCE}))
 
 
-def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+def _bounded_schema(schema: dict[str, Any]) -> dict[str, Any]:
     # Without bounds, a small model may write digits until it is cut off.
     if schema.get("type") == "integer" and not {"enum", "const"} & schema.keys():
         low, high = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")

@@ -86,7 +86,7 @@ class LocalEmbedder(InProcess):
         self._prefix = prefix
         self._hold(llama)
         try:
-            self.dimensions: int = len(self._engine.computed(["a"])[0])
+            self.dimensions: int = len(self._engine.compute_in_thread(["a"])[0])
         except ModelError as error:
             llama.unload(safe=False)
             reason = str(error)
@@ -111,7 +111,7 @@ class LocalEmbedder(InProcess):
         for begin in range(0, len(places), _BATCH):
             some = places[begin : begin + _BATCH]
             prefixed = [self._prefix + readable(texts[place]) for place in some]
-            for place, vector in zip(some, self._engine.computed(prefixed), strict=True):
+            for place, vector in zip(some, self._engine.compute_in_thread(prefixed), strict=True):
                 vectors[place] = vector
         return vectors
 

@@ -29,7 +29,7 @@ from moothall.models.local.engine import InProcess
 from moothall.models.local.llama import BATCH_TOKENS, ChatEngine
 from moothall.models.plain_chat import add_schema, has_result, own_chat, plain_chat
 from moothall.models.protocol import NO_USAGE, ModelReply, StreamPart, TextPiece, calls_in
-from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.chat_format import chat_messages, tools
 from moothall.models.remote.schema_form import as_text, in_form
 from moothall.models.settings import check_sampling
@@ -166,7 +166,7 @@ class LocalModel(InProcess, AnsweringModel):
         self._makes_one_call = makes_one_call and not self._own_template
         self.tool_choice = tool_choice
         self._form = OneCall() if self._makes_one_call else SeveralCalls()
-        self._adapting = Adapting()  # to a template of its own
+        self._adapting = Adaptations()  # to a template of its own
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own_length or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
@@ -296,7 +296,7 @@ class LocalModel(InProcess, AnsweringModel):
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
         held_to: dict[str, Any] | None = schema
-        offered, may_answer = self._offered(messages, actions or [])
+        offered, may_answer = self._allowed_now(messages, actions or [])
         sees = self.reads_images
         if self._is_own(request):
             adapted = self._adapting.messages(messages, seen_after=sees)
@@ -319,7 +319,7 @@ class LocalModel(InProcess, AnsweringModel):
             body |= _AGAINST_LOOPS
         return body, held_to
 
-    def _offered(
+    def _allowed_now(
         self, messages: list[dict[str, Any]], actions: list[Action]
     ) -> tuple[list[Action], bool]:
         """Return the actions that it may call now, and whether it may answer."""

@@ -69,7 +69,7 @@ _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}
 _ANSWER: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
 
 
-class Adapting:
+class Adaptations:
     """Changes conversations into what one server takes.
 
     Args:
@@ -118,7 +118,7 @@ class Adapting:
             messages = without_seen(messages)
         if seen_after:
             messages = seen_after_results(messages)
-        messages = _paired(messages, re.compile(self._ids, re.S))
+        messages = _with_paired_results(messages, re.compile(self._ids, re.S))
         if not self._demands:
             return messages
         copies = [dict(each) for each in messages]
@@ -203,7 +203,7 @@ def _is_message(message: Any) -> bool:
     return isinstance(calls, list | tuple) and all(isinstance(each, Mapping) for each in calls)
 
 
-def _paired(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
+def _with_paired_results(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
     """Return messages in which each call is followed by its result, under an id of its own.
 
     The results of several calls have the order of these.

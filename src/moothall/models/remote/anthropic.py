@@ -13,7 +13,7 @@ from moothall.foundation.http import HTTPResponse
 from moothall.models.base import ModelRequest
 from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import PROVIDERS, key_of
-from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
 from moothall.models.remote.messages_format import (
@@ -124,7 +124,7 @@ class AnthropicModel(RemoteModel):
         super().__init__(settings)
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(provider.schema_beside_actions, may_be_strict)
-        self._adapting = Adapting(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
+        self._adapting = Adaptations(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
         self._wants_thoughts = False  # where calls have results, if it reasons
 
     def _own_headers(self, key: str) -> dict[str, str]:
@@ -179,7 +179,7 @@ class AnthropicModel(RemoteModel):
         base, mark, query = self.base_url.partition("?")
         return f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
 
-    async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
+    async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
         body = content[:-1] + b', "stream": true}' if stream else content
         return await self.send_to(self._url, body, stream)
 

@@ -182,7 +182,7 @@ class Batches:
         outcomes, of_others = came
         line.waiting.pop(batch)
         for item in line.sent.pop(batch):
-            self._tell(line, item, outcomes.get(item.id, of_others), batch)
+            self._report_item(line, item, outcomes.get(item.id, of_others), batch)
 
     async def _look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         try:
@@ -196,7 +196,9 @@ class Batches:
             logger.warning("%s: batch %s cannot be seen now: %s", self._name, batch, error)
             return None
 
-    def _tell(self, line: _LoopBatches, item: _BatchRequest, came: Outcome, batch: str) -> None:
+    def _report_item(
+        self, line: _LoopBatches, item: _BatchRequest, came: Outcome, batch: str
+    ) -> None:
         if item.answer.done():
             return
         fails = came.status in (EXPIRED, CANCELLED) or may_pass(came.status)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import content_text, name_of_call
 from moothall.models.blocks import is_seen
-from moothall.models.chat_answer import KEPT_FIELDS, kind_of
+from moothall.models.chat_answer import KEPT_FIELDS, type_in_words
 from moothall.models.protocol import thinking_for
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
 
 def _message(message: Any, label: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise ModelError(f"{label} is {kind_of(message)}, not a chat message")
+        raise ModelError(f"{label} is {type_in_words(message)}, not a chat message")
     role = message.get("role")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ModelError(
-            f"{label}: content must be text or a list of blocks, got {kind_of(content)}"
+            f"{label}: content must be text or a list of blocks, got {type_in_words(content)}"
         )
     if role == "assistant" and isinstance(content, list):
         content = content_text(content)  # an answer goes back as text
@@ -157,8 +157,11 @@ def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the field that makes the model follow a schema: strictly, if the schema allows it."""
     strict = schema.get("type") == "object" and may_be_strict(schema)
-    about: dict[str, Any] = {"name": "answer", "schema": schema}
-    return {"type": "json_schema", "json_schema": about | ({"strict": True} if strict else {})}
+    schema_fields: dict[str, Any] = {"name": "answer", "schema": schema}
+    return {
+        "type": "json_schema",
+        "json_schema": schema_fields | ({"strict": True} if strict else {}),
+    }
 
 
 def may_be_strict(schema: Any) -> bool:

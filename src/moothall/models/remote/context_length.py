@@ -21,10 +21,10 @@ def stated_context(body: bytes, name: str) -> int | None:
         models = json.loads(body)
     models = models.get("data") if isinstance(models, dict) else models
     models = [each for each in models if isinstance(each, dict)] if isinstance(models, list) else []
-    own = [each for each in models if each.get("id") == name] or models
-    if len(own) != 1:
+    named_models = [each for each in models if each.get("id") == name] or models
+    if len(named_models) != 1:
         return None
-    meta = own[0].get("meta")
-    places = (own[0], meta if isinstance(meta, dict) else {})
+    meta = named_models[0].get("meta")
+    places = (named_models[0], meta if isinstance(meta, dict) else {})
     values = (place.get(field) for place in places for field in _FIELDS)
     return next((each for each in values if type(each) is int and each > 0), None)

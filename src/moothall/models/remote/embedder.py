@@ -95,13 +95,13 @@ class OpenAIEmbedder:
         """
         # In another thread, since this one may have a loop that runs.
         came = SimpleQueue[tuple[Any, BaseException | None]]()
-        WORKERS.submit(asyncio.run, self._embedded(texts), done=lambda *end: came.put(end))
+        WORKERS.submit(asyncio.run, self._embed_texts(texts), done=lambda *end: came.put(end))
         vectors, failed = came.get()
         if failed is not None:
             raise failed
         return vectors  # type: ignore[no-any-return]
 
-    async def _embedded(self, texts: list[str]) -> list[list[float]]:
+    async def _embed_texts(self, texts: list[str]) -> list[list[float]]:
         vectors: list[list[float]] = []
         url = joined_url(self._server.base_url, "/embeddings")
         ServerURL(url).check_allowed(self._server.name)
@@ -111,12 +111,12 @@ class OpenAIEmbedder:
                 batch = [each or " " for each in texts[at : at + _BATCH]]
                 body = json.dumps({**self._body, "input": batch}, allow_nan=False).encode()
                 try:
-                    vectors += self._read(await server.json_at(url, body), batch)
+                    vectors += self._read_vectors(await server.json_at(url, body), batch)
                 except HTTPError as error:
                     raise server.failures.connection_error(str(error)) from None
         return vectors
 
-    def _read(self, answer: Any, batch: list[str]) -> list[list[float]]:
+    def _read_vectors(self, answer: Any, batch: list[str]) -> list[list[float]]:
         data = answer.get("data") if isinstance(answer, dict) else None
         rows = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
         vectors: list[Any] = [each.get("embedding") for each in sorted(rows, key=_index)]

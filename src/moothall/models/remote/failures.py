@@ -128,7 +128,7 @@ def _body(text: str) -> Any:
     return body[0] if isinstance(body, list) and len(body) == 1 else body  # Gemini's
 
 
-def estimated(content: bytes) -> int:
+def estimated_tokens(content: bytes) -> int:
     """Return how many tokens a request has, on the high side: one per three bytes of text."""
     text, block_count = _ENCODED.subn(b"", content)
     return len(text) // 3 + block_count * BLOCK_TOKENS

@@ -130,7 +130,7 @@ class MessageStream(AnswerReader):
             raise ModelError(f"{self._name}: the provider refused to answer: change the prompt")
         return "content_filter"
 
-    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         blocks = self._in_order()
         if cited := [each for block in blocks for each in block.cited()]:
             self._meta["citations"] = cited

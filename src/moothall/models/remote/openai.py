@@ -232,7 +232,7 @@ class OpenAIModel(RemoteModel):
             return super()._adapts(error_text, content)
         return True
 
-    async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
+    async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
         there = is_response(content)
         more = b', "stream": true' if stream else b""
         if stream and self._streams_usage and not there:

@@ -82,7 +82,7 @@ class RateLimit:
             tokens: an estimate of its tokens
         """
         try:
-            return await self._line.wait(partial(self._take, tokens))
+            return await self._line.wait(partial(self._try_reserve, tokens))
         finally:
             self._line.wake_first()
 
@@ -96,7 +96,7 @@ class RateLimit:
         if has_fewer:
             self._line.wake_first()
 
-    def _take(self, tokens: int, first: bool) -> tuple[RateReservation | None, float | None]:
+    def _try_reserve(self, tokens: int, first: bool) -> tuple[RateReservation | None, float | None]:
         """Return a reservation if there is room, else in how many seconds there may be."""
         if not first:
             return None, None

@@ -36,7 +36,7 @@ from moothall.models.chat_answer import (
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.providers import listed_context
-from moothall.models.remote.adapting import Adapting
+from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.batch import Batches, BatchServer
 from moothall.models.remote.chat_format import (
     chat_messages,
@@ -44,7 +44,7 @@ from moothall.models.remote.chat_format import (
     tools,
 )
 from moothall.models.remote.exchange import parts_of, parts_of_body
-from moothall.models.remote.failures import Failures, estimated, may_call
+from moothall.models.remote.failures import Failures, estimated_tokens, may_call
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.remote.server_settings import ServerSettings
 from moothall.models.settings import check_key
@@ -92,7 +92,7 @@ class RemoteModel(AnsweringModel):
         self._server = settings.server  # the one that gets back what it gave
         self._provider = provider
         self._forms = SchemaForms(provider.schema_beside_actions)
-        self._adapting = Adapting(provider.call_ids, provider.answer_before_user)
+        self._adapting = Adaptations(provider.call_ids, provider.answer_before_user)
         self._not_back = () if provider.gives_back else KEPT_FIELDS
         self.failures: Failures = Failures(settings.name, settings.base_url, settings.where_key)
         self._given_key, self._given_headers = settings.key, settings.headers
@@ -179,7 +179,7 @@ class RemoteModel(AnsweringModel):
             form, version = self._forms.form(request), self._adapting.version
             content = self._content(in_form(form, request))
             if self.rate_limit is not None and reserved is None:
-                most = estimated(content) + (self.max_tokens or 0)
+                most = estimated_tokens(content) + (self.max_tokens or 0)
                 reserved = await self.rate_limit.acquire(most)
             exchange = self._exchange(content, calls_in(request.messages), request.stream)
             if form == "final":
@@ -227,7 +227,7 @@ class RemoteModel(AnsweringModel):
             ):
                 return content
             # Many servers refuse a prompt with an answer that together may be longer.
-            most = max(context - estimated(content), context // 4, 1)
+            most = max(context - estimated_tokens(content), context // 4, 1)
             return json.dumps({**body, field: min(longest, most)}, allow_nan=False).encode()
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
@@ -272,7 +272,7 @@ class RemoteModel(AnsweringModel):
         ours = {each: value for each, value in own_headers.items() if each.lower() not in theirs}
         return {**ours, **more}
 
-    async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
+    async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
 
@@ -305,12 +305,12 @@ class RemoteModel(AnsweringModel):
         response = await self.send_to(url, body, kind=kind)
         return parse_json(response.content, f"{self.name}: the answer")
 
-    async def _parts(
+    async def _answer_parts(
         self, content: bytes, reader: AnswerReader, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         """Return the parts of the answer to a request, once there is an answer."""
         if self._batches is None:
-            return parts_of(await self._sent(content, stream), reader, stream)
+            return parts_of(await self._send(content, stream), reader, stream)
         came = await self._batches.ask(content)
         if came.status != 200:
             text = came.body.decode("utf-8", "replace")
@@ -326,7 +326,7 @@ class RemoteModel(AnsweringModel):
             while True:
                 answer = None
                 try:
-                    answer = await self._parts(
+                    answer = await self._answer_parts(
                         content, self._reader(content, earlier_call_count), stream
                     )
                     async with aclosing(answer) as parts:

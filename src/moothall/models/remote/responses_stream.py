@@ -109,7 +109,7 @@ class ResponseStream(AnswerReader):
             self._name,
         )
 
-    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         """Return the items that go back with the results, with each call as its place."""
         returned: list[dict[str, Any]] = []
         for item in self._in_order():

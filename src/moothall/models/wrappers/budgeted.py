@@ -135,14 +135,14 @@ class BudgetedModel(AnsweringModel):
 
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
-            async with aclosing(request.asked_of(self._obeying)) as parts:
+            async with aclosing(request.stream_from(self._obeying)) as parts:
                 async for part in parts:
                     yield part
             return
         bound, reservation = await self._reserve(request)
         has_begun = False
         with reservation:
-            async with aclosing(request.asked_of(self.model)) as parts:
+            async with aclosing(request.stream_from(self.model)) as parts:
                 try:
                     # Part by part: a timeout around a `yield` would cancel the reader.
                     while (part := await self._next(parts)) is not _END:
@@ -183,7 +183,7 @@ class BudgetedModel(AnsweringModel):
         """Return the most tokens of a call, and the most that it takes of each limit."""
         bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
-        usd = self._priced(input, output, highest=True)
+        usd = self._cost_of(input, output, highest=True)
         return bound, {"tokens": input + output, "usd": usd, "model_calls": 1}
 
     async def _reserve(self, request: ModelRequest) -> tuple[_Bound, Reservation]:
@@ -261,9 +261,9 @@ class BudgetedModel(AnsweringModel):
         Raises:
             UnknownPrice: the price is not known
         """
-        return self._priced(input_tokens, output_tokens)
+        return self._cost_of(input_tokens, output_tokens)
 
-    def _priced(self, input: int, output: int, *cached: int, highest: bool = False) -> Decimal:
+    def _cost_of(self, input: int, output: int, *cached: int, highest: bool = False) -> Decimal:
         """Return what tokens cost, `cached` ones of the input among them, or can cost at most."""
         prices = _PRICES if self.budget.prices is None else self.budget.prices
         try:
@@ -317,7 +317,7 @@ class BudgetedModel(AnsweringModel):
         else:
             read = min(usage.cache_read_tokens, input)
             cache_writes = min(usage.cache_write_tokens, input - read)
-            cost = self._priced(input, output, read, cache_writes)
+            cost = self._cost_of(input, output, read, cache_writes)
             reservation.settle(tokens=input + output, usd=cost)
 
 

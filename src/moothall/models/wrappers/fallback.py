@@ -114,7 +114,7 @@ class FallbackModel(AnsweringModel):
         for each, name in zip(self.models, self._names, strict=True):
             has_begun = False
             try:
-                async with aclosing(request.asked_of(each)) as parts:
+                async with aclosing(request.stream_from(each)) as parts:
                     async for part in parts:
                         has_begun = True
                         if isinstance(part, ModelReply):

@@ -90,7 +90,7 @@ class RecordedModel(AnsweringModel, Closing):
         self._lock = guard()
         self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
         in_child(self._forget)
-        self._file = _File(self.path, self.model)
+        self._file = _RecordingFile(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
         self.name: str = name or self._file.model
         self.context_tokens: int | None = context_tokens or self._file.context_tokens
@@ -137,7 +137,7 @@ class RecordedModel(AnsweringModel, Closing):
         asking = self._asking[key]
         reply: ModelReply | None = None
         try:
-            async with aclosing(request.asked_of(self.model)) as parts:
+            async with aclosing(request.stream_from(self.model)) as parts:
                 async for part in parts:
                     if isinstance(part, ModelReply):
                         reply = part
@@ -194,7 +194,7 @@ def _description(request: ModelRequest) -> str:
     )
 
 
-class _File:
+class _RecordingFile:
     """The lines of a recording: a head that names the model, then one answer per line."""
 
     def __init__(self, path: Path, model: Model | None) -> None:
@@ -207,7 +207,7 @@ class _File:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 # Unbuffered, a line is one write, which no other writer's line interrupts.
                 self._output = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
-            with self._locked():  # two that begin it at once would write two heads
+            with self._lock_file():  # two that begin it at once would write two heads
                 head = self._load()
                 if head is None:
                     if model is None:
@@ -243,7 +243,7 @@ class _File:
             self._output.close()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         """Have no other writer of the file meanwhile."""
         if self._output is None:
             yield
@@ -292,7 +292,7 @@ class _File:
         if not reply.reasoning:
             del answer["reasoning"]
         try:
-            with self._locked():
+            with self._lock_file():
                 self._write({"key": key, "about": description, "reply": answer})
         except OSError as error:
             reason = error.strerror or error
