@@ -53,6 +53,19 @@ def many(asked: Any, **more: Any) -> list[ModelReply | ModelError]:
     return asyncio.run(complete_many(asked, ASKED, **more))
 
 
+def leave(server: BatchServer, asked: Any, **more: Any) -> None:
+    """Cancel a call while its batch is under way."""
+
+    async def cancel() -> None:
+        waiting = asyncio.ensure_future(complete_many(asked, ASKED, **more))
+        await asyncio.to_thread(server.looks.acquire)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(cancel())
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_batch_answers_many_at_once_each_its_own_in_any_order(
     server: BatchServer, way: str
@@ -118,14 +131,7 @@ def test_batch_that_is_cancelled_elsewhere_is_an_error(server: BatchServer) -> N
 
 @pytest.mark.parametrize("way", WAYS)
 def test_batch_nobody_waits_for_any_more_is_cancelled(server: BatchServer, way: str) -> None:
-    async def leave() -> None:
-        waiting = asyncio.ensure_future(complete_many(of(server, way), ASKED))
-        await asyncio.to_thread(server.looks.acquire)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    asyncio.run(leave())
+    leave(server, of(server, way))
     assert server.cancelled == ["batch_0"]
 
 
@@ -283,19 +289,22 @@ def test_batches_of_a_killed_experiment_are_fetched_and_paid_once(
     assert not list(tmp_path.rglob("*.batches"))
 
 
+def test_batch_of_a_run_that_goes_on_later_is_not_cancelled(
+    server: BatchServer, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        journal.leave_runs()
+        leave(server, of(server), journal=journal, run_id="r")
+        journal.leave_runs(leave=False)
+        server.finish()
+        answers = many(of(server), journal=journal, run_id="r")
+    assert texts(answers) == ["about one", "about two", "about three"]
+    assert (server.cancelled, len(server.batches)) == ([], 1)
+
+
 def test_batch_found_again_that_is_gone_is_asked_anew(server: BatchServer, tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
-
-        async def leave() -> None:
-            waiting = asyncio.ensure_future(
-                complete_many(of(server), ASKED, journal=journal, run_id="r")
-            )
-            await asyncio.to_thread(server.looks.acquire)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-
-        asyncio.run(leave())
+        leave(server, of(server), journal=journal, run_id="r")
         server.batches["kept"] = server.batches.pop("batch_0")
         server.finish()
         answers = many(of(server), journal=journal, run_id="r")

@@ -503,6 +503,13 @@ def test_price_of_a_model_that_varies_is_the_highest() -> None:
     assert (longest.input, longest.output) == (6, Decimal("22.5"))
 
 
+def test_budgeted_model_reserves_what_its_input_costs_in_the_dearest_cache() -> None:
+    budget = Budget(usd=1, prices=Prices({"speaker": Price(1, 0, 0.5, 3)}))
+    with pytest.raises(ModelError):
+        run(BudgetedModel(Speaker(ModelError("no")), budget).complete(HI))
+    assert Decimal(repr(budget.spent.usd)) == Decimal(3 * (budget.spent.tokens - 100)) / 10**6
+
+
 def test_budgeted_model_costs_add_up_exactly() -> None:
     budget = Budget(usd=1, prices=Prices({"speaker": Price(0.1, 0.3)}))
     model = BudgetedModel(Speaker(*[said("ok", 1, 1)] * 30), budget)

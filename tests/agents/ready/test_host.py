@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from moothall.foundation.errors import (
     ConfigError,
     NotPermitted,
 )
+from pseudo_terminal import Written
 
 YES = RuleApprover([Rule()])
 run = Shell("none").run
@@ -67,6 +69,15 @@ def test_host_refuses_everything_that_nobody_permits(
         ask(me, action, **args)
     assert os.listdir(root) == ["file"]
     assert me.ask("Host", "help").result(timeout=10).keys() == dict(CALLS).keys()
+
+
+@pytest.mark.parametrize("file", ("stdin", "stdout"))
+def test_host_asks_at_no_terminal_of_which_only_half_is_there(
+    monkeypatch: pytest.MonkeyPatch, root: Path, file: str
+) -> None:
+    for each in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{each}", io.StringIO() if each == file else Written())
+    assert Host("Host", root).find_approver() is None
 
 
 @pytest.mark.parametrize(("action", "args"), CALLS)
@@ -184,7 +195,9 @@ def test_command_errors_are_public(root: Path) -> None:
 def test_command_of_a_shell_takes_limits_of_its_own_and_no_other_values(root: Path) -> None:
     assert not Shell("none").is_confined
     assert asyncio.run(run("pwd", root)) == f"{os.path.realpath(root)}\n"
-    assert "exit code" in asyncio.run(run("head -c 9999 /dev/zero >big", root, max_file_bytes=512))
+    for most in (512, 0):
+        said = asyncio.run(run("head -c 9999 /dev/zero >big", root, max_file_bytes=most))
+        assert ("exit code" in said, (root / "big").stat().st_size) == (True, most)
     with pytest.raises(ConfigError, match=r"timeout_s= must be a number of seconds above 0"):
         asyncio.run(run("touch made", root, 0))
     with pytest.raises(ConfigError, match=r"max_file_bytes= must be 0 or more"):

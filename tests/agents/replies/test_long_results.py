@@ -344,7 +344,8 @@ def test_long_results_are_read_by_the_next_reply_in_another_process(tmp_path: Pa
             journal=str(tmp_path / "runs.db"),
         )
 
-    agent([*fetching(4), "done"]).reply_sync("go", thread="ada")
+    # The newest message is of an older result, which has left the prompt by then.
+    agent([*fetching(4), reading(1), "done"]).reply_sync("go", thread="ada")
     by_words = Call("w", "read_result", {"words": '{"n": 4}'})
     reads = [by_words, reading(4, lines="700"), reading(5, lines="700")]
     later = agent([*fetching(1, 5), *reads, "done"])

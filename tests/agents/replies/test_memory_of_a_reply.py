@@ -11,7 +11,7 @@ import pytest
 
 from models.openai_server import Answer, OpenAIServer, Request, call, calls, status, text
 from moothall import Budget, FallbackModel, OpenAIModel, ReActAgent
-from moothall.memory import Memory, SQLiteMemory, TokenBoundedMemory
+from moothall.memory import DEFAULT_TOKENS, Memory, SQLiteMemory, TokenBoundedMemory
 from moothall.models import BudgetedModel
 
 PAGES = 4
@@ -102,6 +102,18 @@ def test_stored_memory_keeps_what_its_reply_has_read(tmp_path: Path) -> None:
         agent = agent_of(OpenAIModel("qwen3-32b", server.url), memory)
         assert [agent.reply_sync("Compare").stop_reason for _ in range(2)] == ["done"] * 2
     assert seen == [0, 1, 2, 3, 4] * 2
+
+
+def test_stored_memory_shows_a_running_reply_to_another_process(tmp_path: Path) -> None:
+    path, read = tmp_path / "m.db", "x" * DEFAULT_TOKENS  # about half as many tokens
+    messages = [{"role": "user", "content": "Compare"}]
+    messages += [{"role": "assistant", "content": f"{n} {read}"} for n in range(3)]
+    with SQLiteMemory(path) as memory:
+        for each in messages:
+            memory.add_memory(each)
+    with SQLiteMemory(path) as later:
+        later.fit_reply(2 * DEFAULT_TOKENS)
+        assert later.get_memories() == messages
 
 
 def test_stored_memory_says_what_does_not_fit(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ def test_company_is_not_ready_while_an_agent_holds_the_loop_and_metrics_say_so(
 def test_company_is_not_ready_while_its_journal_is_gone_and_metrics_say_so(
     holding: Path, make_company: MakeCompany
 ) -> None:
-    company = make_company(COMPANY + "budget: {model_calls: 5}\n")
+    # A probe is no request of a caller, of whom one a minute is answered.
+    asks_once = COMPANY.replace("0'}", "0', rate: 1}")
+    company = make_company(asks_once + "budget: {model_calls: 5}\n")
     path = holding / "runs.db"
 
     async def lose(me: Agent) -> None:

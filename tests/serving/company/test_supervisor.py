@@ -67,12 +67,12 @@ def test_supervisor_waits_twice_as_long_each_time_and_no_longer_than_the_longest
 
 
 def test_supervisor_begins_anew_after_work_that_was_steady() -> None:
-    work = Work(4)
+    work = Work(5)
     rule = Restart(first=0.02, longest=10, steady=0)
     asyncio.run(Supervisor(rule).keep("line", work))
     gaps = [after - before for before, after in zip(work.times, work.times[1:], strict=False)]
     assert all(gap >= 0.01 for gap in gaps)
-    assert gaps[-1] < 0.16  # doubled each time, the fourth delay would be 0.08 to 0.16 s
+    assert gaps[-1] < 0.16  # doubled each time, the fifth delay would be 0.16 to 0.32 s
 
 
 def test_supervisor_does_not_count_work_that_never_ran_as_started_again() -> None:

@@ -103,13 +103,13 @@ def test_address_of_a_wrong_form_is_refused(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ("unknown:x", "[2001:db8::1]:443", "1.2.3.4:55", "::ffff:1.2.3.4", "fe80::1%eth0", ""),
+    ("unknown:x", "[2001:db8::{0}]:443", "1.2.3.4:55", "::ffff:1.2.3.4", "fe80::1%eth0", ""),
 )
 def test_forwarded_address_of_any_form_is_that_of_a_caller(address: str) -> None:
     async def main() -> None:
         async with calling(asgi(clerk(), token="s", proxies=["127.0.0.1"])) as client:
-            for _ in range(25):
-                wrong = {"authorization": "Bearer x", "x-forwarded-for": address}
+            for n in range(25):  # of IPv6, each from another address of one network
+                wrong = {"authorization": "Bearer x", "x-forwarded-for": address.format(n)}
                 last = await client.get("/v1/models", headers=wrong)
             assert last.status_code == 429
             other = {"authorization": "Bearer x", "x-forwarded-for": "::ffff:9.9.9.9"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +32,7 @@ from moothall import (
     action,
 )
 from moothall.serving import asgi
+from moothall.serving.doors.callers import Callers
 from serving.doors.conftest import client, serving
 
 Serve = Callable[[Any], str]
@@ -264,6 +266,22 @@ def test_caller_that_asks_too_often_is_told_when_to_ask_again(serve: Serve) -> N
         "ag-ui": "rate_limit_exceeded",
     }
     assert say(url, "mcp", "t-bob") == (True, "")
+
+
+def test_caller_that_has_asked_nothing_for_long_saves_no_requests_up() -> None:
+    rate = 60_000  # one in a millisecond: nobody need wait for long
+    callers = Callers(TOKENS, rate=rate)
+
+    def ask(caller: str) -> int:
+        count = 0
+        while not callers.wait_s(caller):
+            count += 1
+        return count
+
+    callers.wait_s("ada")
+    ask("bob")  # takes some milliseconds
+    start = time.monotonic()
+    assert ask("ada") <= rate + (time.monotonic() - start) * rate / 60
 
 
 def test_callers_have_conversations_and_interrupts_of_their_own(serve: Serve) -> None:

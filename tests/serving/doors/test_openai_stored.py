@@ -160,6 +160,8 @@ def test_openai_input_items_have_what_was_asked_in_pages(serve: Serve) -> None:
     assert [each.type for each in items] == [each.get("type", "message") for each in given]
     back = list(responses.input_items.list(made.id))
     assert [each.id for each in back] == [each.id for each in reversed(items)]
+    pages = [responses.input_items.list(made.id, limit=limit) for limit in (4, 5)]
+    assert [each.has_more for each in pages] == [True, False]
     for wrong in ({"limit": 0}, {"limit": 101}, {"order": "up"}, {"after": "none"}):
         with pytest.raises(openai.BadRequestError):
             responses.input_items.list(made.id, **wrong)  # type: ignore[arg-type]
