@@ -23,7 +23,7 @@ from moothall.society.columns.ledger import shares, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.population import Population
 from moothall.society.services.economy import (
     BRACKETS,

@@ -10,7 +10,7 @@ from moothall import ConfigError
 from moothall.society.clock import Clock
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Follow, Like, Move, Post, Unfollow, Want
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.services.feed import Feed
 from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
 

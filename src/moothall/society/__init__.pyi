@@ -67,7 +67,7 @@ from moothall.society.population.engine import Engine as Engine
 from moothall.society.population.engine import LocalEngine as LocalEngine
 from moothall.society.population.population import Population as Population
 from moothall.society.population.ray import RayEngine as RayEngine
-from moothall.society.positions import Whereabouts as Whereabouts
+from moothall.society.map_positions import Whereabouts as Whereabouts
 from moothall.society.services.economy import Bank as Bank
 from moothall.society.services.economy import Government as Government
 from moothall.society.services.economy import make_economy as make_economy

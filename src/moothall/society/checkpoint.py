@@ -26,9 +26,9 @@ from moothall.society.kernel.variables import (
     unwritten,
 )
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.changing import settle_ids
-from moothall.society.population.messages import PARTS, Messages
+from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.population.population import Population
 from moothall.society.steps import Steps
 

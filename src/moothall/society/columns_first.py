@@ -23,10 +23,10 @@ from moothall.society.kernel.wants import Answer, answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
-from moothall.society.population.books import leaves
+from moothall.society.population.row_books import leaves
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
-from moothall.society.population.messages import is_heard_whole, messages_of
+from moothall.society.population.row_messages import is_heard_whole, messages_of
 from moothall.society.population.population import Population
 from moothall.society.steps import Steps
 

@@ -45,16 +45,16 @@ from moothall.society import arguments, checkpoint, columns_first
 from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
-from moothall.society.kernel.asking import CitizenModelCalls
+from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.commit import CITY, Service
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.router import Interceptor
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.engine import Engine, LocalEngine
 from moothall.society.population.life import begin_life, set_length
 from moothall.society.population.population import Population
-from moothall.society.questions import Experiments
+from moothall.society.live_access import Experiments
 from moothall.society.tables import Tables
 
 if TYPE_CHECKING:

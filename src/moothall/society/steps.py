@@ -20,7 +20,7 @@ from moothall.society.blocks.row_block import check_for_agent
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.want_table import Say, Table
-from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
+from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import CITY, Service, Submission
 from moothall.society.kernel.draw import turn_key
@@ -38,10 +38,10 @@ from moothall.society.kernel.variables import Token
 from moothall.society.kernel.wants import Move, Pay, Want, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.changing import change_rows, enter_row, leave_row
 from moothall.society.population.engine import Engine
-from moothall.society.population.messages import deliver_to_rows, row_messages
+from moothall.society.population.row_messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
 
 logger: logging.Logger = logging.getLogger("moothall.society")

@@ -13,7 +13,7 @@ from moothall import ConfigError
 from moothall.build import check_integer, error_text
 from moothall.society.arrays import Array, import_package, np
 from moothall.society.kernel.intervention import checked_list
-from moothall.society.positions import places_and_acts
+from moothall.society.map_positions import places_and_acts
 from moothall.society.steps import Steps
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.society.blocks.living import HOUR, citizen, live, shown, town
 from moothall import ScriptedModel
 from moothall.agents.dispatch import AgentToolbox
 from moothall.society.blocks import EconomyBlock, FeedBlock, OtherBlock, all_blocks
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams
 from moothall.society.blocks.plan import PlanBlock
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams

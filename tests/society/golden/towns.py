@@ -32,7 +32,7 @@ from moothall.society import (
     make_people,
 )
 from moothall.society.blocks import all_blocks
-from moothall.society.blocks.block import CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.blocks.economy import EconomyBlock, EconomyBlockParams
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams

@@ -16,7 +16,7 @@ from tests.society.population.pairs import Plain, all_equal
 
 from moothall import Society
 from moothall.society.blocks import all_blocks
-from moothall.society.blocks.block import CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.blocks.economy import EconomyBlockParams, budget_of, to_save
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
@@ -26,7 +26,7 @@ from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import credited, tax_on
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Work, id_order
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.population import Population
 from moothall.society.services.economy import Bank, Government, make_economy
 from moothall.society.services.feed import Feed

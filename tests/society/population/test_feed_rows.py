@@ -15,15 +15,15 @@ from tests.society.population.test_social_rows import people
 
 from moothall import Society
 from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
-from moothall.society.blocks.block import CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
-from moothall.society.blocks.talk import TOPICS
+from moothall.society.blocks.topics import TOPICS
 from moothall.society.clock import Clock
 from moothall.society.columns.lists import Lists
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Follow, Like, Post, Unfollow, id_order
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.population import Population
 from moothall.society.services.feed import Feed
 

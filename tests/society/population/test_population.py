@@ -38,7 +38,7 @@ from moothall.society import (
     Want,
     all_blocks,
 )
-from moothall.society.blocks.block import CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.kernel.citizen import CitizenAgent
 
 

@@ -1,8 +1,8 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
-from moothall.society.blocks.block import CitizenBlock as CitizenBlock
-from moothall.society.blocks.block import CitizenBlockParams as CitizenBlockParams
-from moothall.society.blocks.block import all_blocks as all_blocks
+from moothall.society.blocks.citizen_block import CitizenBlock as CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlockParams as CitizenBlockParams
+from moothall.society.blocks.citizen_block import all_blocks as all_blocks
 from moothall.society.blocks.economy import EconomyBlock as EconomyBlock
 from moothall.society.blocks.economy import EconomyBlockParams as EconomyBlockParams
 from moothall.society.blocks.feed import FeedBlock as FeedBlock

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import Array, np
-from moothall.society.blocks.block import CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.blocks.columns import (
     ACTS,
     DESKS,
@@ -25,7 +25,7 @@ from moothall.society.blocks.hours import SLOT, STUDY, WORK, Day, day_of, window
 from moothall.society.blocks.plans import Plans
 from moothall.society.blocks.rules import LEISURE
 from moothall.society.clock import DAY_S
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.care import CHILD
 from moothall.society.kernel.draw import draw_below
@@ -109,12 +109,12 @@ def _skeleton(
     """Return the set items of each day: sleep, meals, and work or school."""
     seed, count = rows.population.seed, len(ids)
     table = np.full(count, HOME, np.uint8)
-    kinds = town.kind_numbers(rows)
+    kinds = city_queries.kind_numbers(rows)
     lunch, dinner, begins, ends = day.lunch_at, day.dinner_at, day.begins, day.ends
     if "restaurant" in kinds:
         dines = draw_below(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
         dines &= ~is_child
-        opens = town.opens_at(rows, "restaurant", dinner) > 0
+        opens = city_queries.opens_at(rows, "restaurant", dinner) > 0
         table[dines & opens] = KINDS + kinds["restaurant"]
     has, do = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
     lunch_end, late = lunch + day.lunch, dinner + day.dinner
@@ -176,11 +176,11 @@ def hours_of(
     desk, some = np.zeros(len(ids), bool), np.flatnonzero(place >= 0)
     place_windows, which = None, np.zeros(len(ids), np.int64)
     if len(some):
-        kind = town.kind_numbers(rows).get("work", -1)
-        desk[some] = town.kinds_of(rows)[place[some]] == kind
+        kind = city_queries.kind_numbers(rows).get("work", -1)
+        desk[some] = city_queries.kinds_of(rows)[place[some]] == kind
         if hasattr(rows.city, "is_open"):
             places, which[some] = np.unique(place[some], return_inverse=True)
-            place_windows = windows(town.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
+            place_windows = windows(city_queries.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
     return day_of(
         self.params,
         rows.population.seed,
@@ -196,7 +196,7 @@ def hours_of(
 
 def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[list[str], Array, Array, Array]:
     """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
-    kinds = town.kind_numbers(rows)
+    kinds = city_queries.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
     do = np.array([code(each[0]) for each in LEISURE], np.uint8)
     where = np.array(
@@ -226,7 +226,7 @@ def _piece(
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
     away, do, where, sums = choice
-    open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
+    open_ = sum(city_queries.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
     open_ = open_ * ~is_child
     share = draw_below(sums[open_, -1], seed, ids, step, "plan.leisure", start)
     index = (sums.T.take(open_, axis=1) <= share).sum(axis=0)

@@ -20,14 +20,14 @@ from moothall.society.arrays import (
     smaller,
     where,
 )
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACT, ERRAND, code
 from moothall.society.blocks.rules import bought, set_bought, stay_home
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
-from moothall.society.columns.town import kind_numbers, kinds_of
+from moothall.society.columns.city_queries import kind_numbers, kinds_of
 from moothall.society.kernel.perception import Item, Perception, item_of
 from moothall.society.kernel.wants import Buy, Save, Want, Work
 from moothall.society.services.economy import Bank

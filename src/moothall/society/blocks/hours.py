@@ -32,7 +32,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import AfterValidator, Field
 
 from moothall.society.arrays import Array, np
-from moothall.society.blocks.block import CitizenBlockParams
+from moothall.society.blocks.citizen_block import CitizenBlockParams
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.perception import Item

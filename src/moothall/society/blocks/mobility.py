@@ -8,7 +8,7 @@ from pydantic import Field
 
 from moothall import BlockParams, action
 from moothall.build import object_schema
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.mobility_rows import (
     COLUMNS,
     Candidates,

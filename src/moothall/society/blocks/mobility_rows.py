@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from moothall.society.arrays import Array, PlaceOrPlaces, WholeNumber, is_place, larger, np
 from moothall.society.blocks import columns
-from moothall.society.blocks.block import CitizenBlock, now_of
+from moothall.society.blocks.citizen_block import CitizenBlock, now_of
 from moothall.society.blocks.columns import HOUSEHOLDS, PLANNED, code
 from moothall.society.blocks.plans import plan_of
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.blocks.ties import Ties
 from moothall.society.clock import DAY_S
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
@@ -127,8 +127,8 @@ def _is_open(rows: RowOrRows, place: PlaceOrPlaces, seconds: WholeNumber) -> Any
     steps = larger(1, -(-seconds // rows.seconds))
     arrives = now_of(rows) % DAY_S + steps * rows.seconds
     if rows.is_single:
-        return town.is_open(rows, place, arrives % DAY_S)
-    return town.open_at(rows, place, arrives)
+        return city_queries.is_open(rows, place, arrives % DAY_S)
+    return city_queries.open_at(rows, place, arrives)
 
 
 # -- setting out -----------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _way(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any, WholeNumber
     modes, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
     for some in rows.only(here >= 0):
         at = slice(None) if len(some) == len(rows) else np.flatnonzero(here >= 0)
-        times = town.ways(some, here[at].astype(np.int64), to[at], names)
+        times = city_queries.ways(some, here[at].astype(np.int64), to[at], names)
         number = _mode(self.params, some, names, times)
         seconds[at] = times[np.arange(len(some)), number]
         modes[at] = np.where(seconds[at] < 0, -1, numbers[number])
@@ -223,7 +223,7 @@ def _drawn_mode(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any
 def stays(rows: RowOrRows, kind: str) -> Any:
     """Return who is at a place of a kind, which has not turned them away and is open."""
     place = rows.column("place")
-    is_there = is_place(place) & town.is_of(rows, place, kind)
+    is_there = is_place(place) & city_queries.is_of(rows, place, kind)
     for some in rows.only(is_there):
         here = some.column("place")
         fits = (plan_of(some).avoids(here) != True) & _is_open(some, here, 0)  # noqa: E712
@@ -308,7 +308,7 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
     """Return the candidates of rows."""
     params, place, home = self.params, rows.column("place"), rows.column("home")
     start = np.where(place < 0, home, place).astype(np.int64)
-    places, seconds = (e.T for e in town.near(rows, start, kind, params.candidates, params.mode))
+    places, seconds = (e.T for e in city_queries.near(rows, start, kind, params.candidates, params.mode))
     fits = (places >= 0) & (start >= 0) & _is_open(rows, np.maximum(places, 0), seconds)
     avoided = plan_of(rows).avoided()
     wary = np.flatnonzero(avoided[:, 0] >= 0)
@@ -321,7 +321,7 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
             times = before.strengths(slot, index)
             visits[:, positions] += (places.take(positions, axis=1) == codes - 1) * times
             many[positions] += 1
-    return Candidates(places, seconds, fits, visits, many, town.holds(rows).__getitem__)
+    return Candidates(places, seconds, fits, visits, many, city_queries.holds(rows).__getitem__)
 
 
 def _visits(rows: Rows, kind: str) -> Ties:

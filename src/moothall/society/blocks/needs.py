@@ -12,7 +12,7 @@ from moothall import BlockParams, ConfigError, DefinitionError, action
 from moothall.build import check_integer
 from moothall.society.arrays import Numbers, any_of, smaller, where, within
 from moothall.society.blocks import columns
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACTS, code
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from moothall import BlockParams
 from moothall.society.arrays import Numbers
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, ACTS, code
 from moothall.society.columns.column import Column
 from moothall.society.columns.rows import RowOrRows

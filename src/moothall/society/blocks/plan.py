@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from moothall import BlockParams, action
 from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Array, any_of, is_place, np, where
-from moothall.society.blocks.block import CitizenBlock, now_of
+from moothall.society.blocks.citizen_block import CitizenBlock, now_of
 from moothall.society.blocks.columns import (
     ACTS,
     DESKS,
@@ -35,7 +35,7 @@ from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plans import Plans, does, plan_of
 from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE, bought
 from moothall.society.clock import DAY_S
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.care import CHILD
@@ -301,8 +301,8 @@ def _find_late(rows: RowOrRows, time: int) -> None:
         place = late.column("place")
         for some in late.only(is_place(place) & (late.column("item_where") == place)):
             place = some.column("place")
-            sells = does(some, "shop") | town.is_of(some, place, "restaurant")
-            for buyers in some.only(sells & town.is_open(some, place, time)):
+            sells = does(some, "shop") | city_queries.is_of(some, place, "restaurant")
+            for buyers in some.only(sells & city_queries.is_open(some, place, time)):
                 for new in buyers.only(bought(buyers) != True):  # noqa: E712 - of arrays, too
                     new["errand"] = new.column("item_do")
 

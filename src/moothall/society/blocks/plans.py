@@ -26,7 +26,7 @@ from moothall.society.blocks.columns import (
 )
 from moothall.society.blocks.rules import OwnPlan
 from moothall.society.clock import DAY_S
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.rows import RowOrRows, Rows
 
 _ROOM: Final = 4
@@ -177,7 +177,7 @@ class Plans:
 
     def closed(self, time: int) -> Array | None:
         """Return whose item's place is closed; None if places have no hours."""
-        is_open = town.open_now(self.rows, time)
+        is_open = city_queries.open_now(self.rows, time)
         place = self.rows.column("item_where")
         return None if is_open is None else ~is_open[place] & (place >= 0)
 
@@ -223,7 +223,7 @@ class Plans:
         """Choose another place of the kind."""
         arrays, (rows, slot, items) = self.arrays, self._now()
         place = arrays["item_where"][rows]
-        kind = town.kinds_of(self.rows)[place].astype(np.int64)
+        kind = city_queries.kinds_of(self.rows)[place].astype(np.int64)
         avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
         arrays["plan_avoid"][rows, avoided] = place + 1
         of_kind = (KINDS + kind).astype(np.uint32) | np.uint32(AVOIDS)

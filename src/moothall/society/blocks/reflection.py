@@ -8,7 +8,7 @@ from pydantic import Field
 
 from moothall import BlockParams
 from moothall.build import object_schema
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.clock import DAY_S
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.mind import THOUGHT, recalled

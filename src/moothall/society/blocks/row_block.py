@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from moothall import ConfigError
 from moothall.build import check_function
 from moothall.society.arrays import Number, np
-from moothall.society.blocks.block import CitizenBlock
+from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import definer, in_rows
 from moothall.society.columns.rows import Rows

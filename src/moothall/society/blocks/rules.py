@@ -18,7 +18,7 @@ from moothall.society.blocks.columns import (
     without,
 )
 from moothall.society.clock import DAY_S
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows
 from moothall.society.kernel.perception import Item
@@ -194,7 +194,7 @@ class OwnPlan:
         place = None if item is None else item["where"]
         if city is None or place is None or place not in city:
             return False
-        is_closed = not town.is_open(self._row, place, time)
+        is_closed = not city_queries.is_open(self._row, place, time)
         if is_closed and not self._row.broken_by:
             self._row.broken_by = f"{place} is closed"
         return is_closed

@@ -11,9 +11,9 @@ from pydantic import Field
 from moothall import BlockParams, ConfigError, action
 from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
-from moothall.society.blocks.block import now_of
+from moothall.society.blocks.citizen_block import now_of
 from moothall.society.blocks.columns import code
-from moothall.society.blocks.talk import TalkBlock, TalkParams
+from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH, code_of, friend_columns, ties_of
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill

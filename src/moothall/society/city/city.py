@@ -13,7 +13,7 @@ from moothall import ConfigError
 from moothall.build import check_integer, excerpt, names_checked
 from moothall.society.arrays import Array, WholeNumber, np, sha256_of
 from moothall.society.city.access import Access, connected
-from moothall.society.city.columns import PlaceColumns
+from moothall.society.city.place_columns import PlaceColumns
 from moothall.society.city.generate import generated
 from moothall.society.city.geo import city_of, of_geojson, of_osm
 from moothall.society.city.map import (

@@ -34,7 +34,7 @@ from moothall.society.experiments.models import (
     is_of_file,
     town_parameters,
 )
-from moothall.society.experiments.parts import (
+from moothall.society.experiments.design_parts import (
     ELEMENTS,
     Chart,
     ConditionDesign,

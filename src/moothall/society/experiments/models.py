@@ -22,7 +22,7 @@ from moothall.budget import Budget
 from moothall.build import check_function, error_text
 from moothall.models import ModelName
 from moothall.society import blocks as known
-from moothall.society.blocks.block import NAMES
+from moothall.society.blocks.citizen_block import NAMES
 from moothall.society.city.city import City
 from moothall.society.clock import Clock
 from moothall.society.kernel.citizen import CitizenAgentParams

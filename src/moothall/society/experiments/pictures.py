@@ -15,7 +15,7 @@ from moothall.society.arrays import import_package, np
 from moothall.society.city.grid import Grid
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
-from moothall.society.positions import Whereabouts
+from moothall.society.map_positions import Whereabouts
 from moothall.society.society import Society
 from moothall.society.tables import write_whole
 

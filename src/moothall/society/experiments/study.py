@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from moothall import ConfigError, MissingExtra
 from moothall.build import read_yaml, refuse_on_loop
 from moothall.society.experiments.design import Design
-from moothall.society.experiments.parts import (
+from moothall.society.experiments.design_parts import (
     Chart,
     ConditionDesign,
     MetricDesign,

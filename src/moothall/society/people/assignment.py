@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, WholeNumber, np
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
@@ -72,7 +72,7 @@ def _warn_once(small: str) -> None:
 
 def _too_small(population: Register, many: Array, of: str) -> str:
     """Return in words which places hold fewer than so many; empty for none."""
-    room = town.room_of(population, slice(None), -1)
+    room = city_queries.room_of(population, slice(None), -1)
     overfull = np.flatnonzero((room >= 0) & (many > room)).tolist()
     some = [
         f"{population.places[at]!r} holds {room[at]:,}, and is the {of} of {many[at]:,} citizens"
@@ -171,7 +171,7 @@ def _rooms(population: Register, occupied: WholeNumber) -> tuple[Array, Array]:
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
         homes = homes[city.by_area(homes)]
-    room = town.room_of(population, slice(None), -1)
+    room = city_queries.room_of(population, slice(None), -1)
     return homes, np.where(room < 0, -1, np.maximum(room - occupied, 0))
 
 
@@ -205,7 +205,7 @@ def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
         places = population.of_kind(kind)
-        holds = town.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
+        holds = city_queries.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
         jobs[places] = np.maximum(1, holds * staff // 1000)
     filled = arrays["work"][arrays["work"] >= 0]
     jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
@@ -245,12 +245,12 @@ def enrol(rows: Rows, free: Array) -> None:
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
-    holds = town.room_of(population, schools, 2 * len(population))
+    holds = city_queries.room_of(population, schools, 2 * len(population))
     staff = np.maximum(1, holds * STAFF["school"] // 1000)
     seats[schools] = holds - staff
     age = arrays["age"]
     unplaced = np.flatnonzero(free & (age >= 5) & (age < 18) & (arrays["home"] >= 0))
-    near, _ = town.near(rows, arrays["home"][unplaced], "school", _REACH, None)
+    near, _ = city_queries.near(rows, arrays["home"][unplaced], "school", _REACH, None)
     turn = 0
     while len(unplaced):
         fits = (near >= 0) & (seats[near] > 0)

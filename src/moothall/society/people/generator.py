@@ -29,7 +29,7 @@ from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS as NEEDS
-from moothall.society.blocks.talk import TOPICS as TOPICS
+from moothall.society.blocks.topics import TOPICS as TOPICS
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register

@@ -20,7 +20,7 @@ from moothall.society.kernel.commit import Books
 from moothall.society.kernel.draw import number_of, words_of
 from moothall.society.kernel.wants import AGENT_ID, PLACE, field_kinds, id_order
 from moothall.society.population.agent_books import rows_renumbered
-from moothall.society.population.messages import PARTS, Messages
+from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.population.population import Population
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})

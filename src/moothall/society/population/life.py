@@ -17,9 +17,9 @@ from moothall.society.columns.rows import Rows
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Answer, Want
-from moothall.society.population.books import RowBooks
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.engine import Engine
-from moothall.society.population.messages import (
+from moothall.society.population.row_messages import (
     deliver_to_rows,
     heard_of,
     messages_of,

@@ -11,7 +11,7 @@ from moothall import ConfigError
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.ties import KIN, KIND
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Table
@@ -242,7 +242,7 @@ def seconds_of(books: Any, place: Array, to: Array, mode: Array) -> Array:
     for by in (mode[:1] if is_same else np.unique(mode)).tolist():
         at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(TEXT, by)
         with suppress(ConfigError):  # there is no such mode
-            seconds[at] = town.ways(books, place[at], to[at], [name])[:, 0]
+            seconds[at] = city_queries.ways(books, place[at], to[at], [name])[:, 0]
     return seconds
 
 

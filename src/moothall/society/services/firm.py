@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
 from moothall.society.arrays import Array, WholeNumber, np
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
@@ -144,7 +144,7 @@ class Firm(Service):
             here &= at == place
             if table.kind is Work and "home" in arrays:  # one may work from home
                 here |= (at >= 0) & (at == books.column("home", sender, -1))
-        here &= town.open_at(books, ledger.place, books.clock.time)[of]
+        here &= city_queries.open_at(books, ledger.place, books.clock.time)[of]
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
         if (again or not rule(books, table, entries, ledger, of, here)) and len(sender) > 1:

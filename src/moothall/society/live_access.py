@@ -37,14 +37,14 @@ from moothall.build import (
 )
 from moothall.journal import Journal
 from moothall.society.checkpoint import SocietyState
-from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
+from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
 from moothall.society.kernel.intervention import Intervention, checked_list, has_values, nobody_with
 from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
 from moothall.society.population.life import answers_of
-from moothall.society.population.messages import messages_of
-from moothall.society.positions import (
+from moothall.society.population.row_messages import messages_of
+from moothall.society.map_positions import (
     Whereabouts,
     act_counts,
     levels,

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, Flag, np
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, AGE
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register

@@ -9,7 +9,7 @@ from typing import Any
 
 from moothall import ConfigError, StateError
 from moothall.society.arrays import Array, np
-from moothall.society.columns import town
+from moothall.society.columns import city_queries
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.register import STRANGER
@@ -29,7 +29,7 @@ from moothall.society.kernel.wants import (
 )
 from moothall.society.population import moves
 from moothall.society.population.agent_books import AgentBooks, answers_of_agents
-from moothall.society.population.messages import Messages
+from moothall.society.population.row_messages import Messages
 from moothall.society.population.settling import Settlers, keep_rows, one_by_one, settle_alone
 
 
@@ -54,7 +54,7 @@ class RowBooks(AgentBooks):
         self.at_place: Array = np.zeros(count, np.int64)
         self.coming_to: Array = np.zeros(count, np.int64)
         if count:
-            capacity: Array = town.room_of(population, slice(None), 2**62)
+            capacity: Array = city_queries.room_of(population, slice(None), 2**62)
             self.capacity: Array | None = capacity if capacity.min() < 2**62 else None
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from moothall.society.arrays import Array, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.needs import NEEDS
-from moothall.society.blocks.talk import TOPICS
+from moothall.society.blocks.topics import TOPICS
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
 from moothall.society.steps import Steps
