@@ -85,11 +85,10 @@ CEILINGS = {
     "cli": 5,
     "foundation": 4,
     "journal": 8,
-    "memory": 0,
     "models": 3,
     "research": 46,
     "serving": 42,
-    "society": 222,
+    "society": 213,
     "spaces": 1,
     "studio": 21,
 }

@@ -23,13 +23,13 @@ from moothall.society.columns.ledger import shares, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
 from moothall.society.services.economy import (
     BRACKETS,
     Bank,
     Government,
-    adapted,
+    adapted_price,
     make_economy,
 )
 from moothall.society.services.feed import Feed
@@ -98,13 +98,14 @@ def test_shares_remainder_goes_to_the_largest_rests() -> None:
 
 
 def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
-    assert adapted(1000, 200, 100, 50, 1000) == 1025
-    assert adapted(1000, 100, 200, 50, 1000) == 975
-    assert adapted(1000, 100, 0, 50, 1000) == 1050
-    assert adapted(1000, 100, 0, 50, 0) == 1000
-    assert adapted(1, 0, 100, 1000, 1000) == 1
-    assert (adapted(1000, 0, 0, 50, 1000), adapted(1000, 7, 7, 50, 1000)) == (1000, 1000)
-    assert (adapted(999, 100, 0, 50, 500), adapted(999, 0, 100, 50, 500)) == (1023, 975)
+    assert adapted_price(1000, 200, 100, 50, 1000) == 1025
+    assert adapted_price(1000, 100, 200, 50, 1000) == 975
+    assert adapted_price(1000, 100, 0, 50, 1000) == 1050
+    assert adapted_price(1000, 100, 0, 50, 0) == 1000
+    assert adapted_price(1, 0, 100, 1000, 1000) == 1
+    assert adapted_price(1000, 0, 0, 50, 1000) == 1000
+    assert adapted_price(1000, 7, 7, 50, 1000) == 1000
+    assert (adapted_price(999, 100, 0, 50, 500), adapted_price(999, 0, 100, 50, 500)) == (1023, 975)
 
 
 def test_wage_is_for_seconds_and_skill() -> None:

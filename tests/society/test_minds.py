@@ -40,7 +40,7 @@ from moothall.society import (
     make_economy,
     make_people,
 )
-from moothall.society.kernel.mind import note_talk, recalled, recent_talks, waiting
+from moothall.society.kernel.mind import note_talk, recall_events, recent_talks, waiting_speakers
 from society.minds import BUSY, Mind
 
 START = "2026-01-05T07:00"
@@ -296,12 +296,12 @@ async def test_mind_knows_when_things_were_in_steps_of_other_lengths_and_from_a_
         await society.run(steps=2, step="2h")
         seen = old.perceived
     assert str(seen.clock) == "Tuesday 2026-01-06 11:00:00"
-    assert recalled(old.memory.stream, seen, "", 200) == [
+    assert recall_events(old.memory.stream, seen, "", 200) == [
         "yesterday 08:00: Noted 0.",
         "08:30: Noted 26.",
     ]
     assert recent_talks(seen) == {"2": ["08:30 2: Said 26."]}
-    assert waiting(seen, 3) == []  # it has waited for two and a half hours
+    assert waiting_speakers(seen, 3) == []  # it has waited for two and a half hours
 
 
 def test_mind_shows_what_matters_within_its_tokens() -> None:
@@ -309,20 +309,20 @@ def test_mind_shows_what_matters_within_its_tokens() -> None:
     stream[3] = (3, "It heard from Ann (2): the bridge is closed.")
     stream[5] = (5, "Its plan broke: park-1 is closed; now leisure.")
     stream[149] = {"role": "user", "content": "The bridge was painted."}
-    found = recalled(stream, perceived(150), "Which way over the bridge?", 200)
+    found = recall_events(stream, perceived(150), "Which way over the bridge?", 200)
     assert found[0] == "yesterday 00:45: It heard from Ann (2): the bridge is closed."
     assert any("painted" in each for each in found)
     assert 5 < len(found) < 20
     assert sum(map(estimate_tokens, found)) <= 200
-    assert recalled(stream, perceived(150), "bridge", 0) == []
-    assert recalled([], perceived(150), "bridge", 100) == []
+    assert recall_events(stream, perceived(150), "bridge", 0) == []
+    assert recall_events([], perceived(150), "bridge", 100) == []
 
 
 def test_embedder_finds_by_meaning_what_words_do_not() -> None:
     stream = [(step, f"It bought {step} loaves.") for step in range(40)]
     stream[2] = (2, "Bridges were painted.")
-    words = recalled(stream, perceived(50), "a bridge", 40)
-    meant = recalled(stream, perceived(50), "a bridge", 40, HashEmbedder())
+    words = recall_events(stream, perceived(50), "a bridge", 40)
+    meant = recall_events(stream, perceived(50), "a bridge", 40, HashEmbedder())
     assert not any("painted" in each for each in words)
     assert any("painted" in each for each in meant)
 
@@ -417,7 +417,7 @@ async def test_mind_is_shown_the_entries_that_a_block_states(blocks: tuple[Any, 
 def test_mind_remembers_who_told_it_first_however_many_say_the_same_later() -> None:
     stream = [(28, "It heard from somebody: The mill is sold.")]
     stream += [(40 + at, f"It heard from Ann ({at}): The mill is sold.") for at in range(40)]
-    found = recalled(stream, perceived(88), "Who told you first of the mill?", 300)
+    found = recall_events(stream, perceived(88), "Who told you first of the mill?", 300)
     assert found[0] == "07:00: It heard from somebody: The mill is sold."
     assert found[-1].endswith("Ann (39): The mill is sold.")
 

@@ -56,6 +56,7 @@ from moothall.society.kernel.wants import Save as Save
 from moothall.society.kernel.wants import Unfollow as Unfollow
 from moothall.society.kernel.wants import Want as Want
 from moothall.society.kernel.wants import Work as Work
+from moothall.society.map_positions import Whereabouts as Whereabouts
 from moothall.society.metrics import METRICS as METRICS
 from moothall.society.metrics import charts as charts
 from moothall.society.people.generator import citizens as citizens
@@ -67,7 +68,6 @@ from moothall.society.population.engine import Engine as Engine
 from moothall.society.population.engine import LocalEngine as LocalEngine
 from moothall.society.population.population import Population as Population
 from moothall.society.population.ray import RayEngine as RayEngine
-from moothall.society.map_positions import Whereabouts as Whereabouts
 from moothall.society.services.economy import Bank as Bank
 from moothall.society.services.economy import Government as Government
 from moothall.society.services.economy import make_economy as make_economy

@@ -88,7 +88,7 @@ def agents_of(
         return generator.citizens(rows, citizens.blocks, agent_params=citizens.agent_params)
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
-        _tell_unknown(rows, Path(citizens).name)
+        _warn_of_unknown(rows, Path(citizens).name)
         return generator.citizens(generator.completed(rows, city, seed=seed, params=people))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         expected = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
@@ -104,7 +104,7 @@ def agents_of(
     return agents
 
 
-def _tell_unknown(rows: Iterable[Mapping[str, Any]], source: str) -> None:
+def _warn_of_unknown(rows: Iterable[Mapping[str, Any]], source: str) -> None:
     """Log relations to citizens that a table does not have."""
     rows = tuple(rows)
     ids = {str(each["id"]) for each in rows}
@@ -212,10 +212,10 @@ def owners_of(society: Any) -> dict[str, Any]:
     """Return all that may keep something between two steps, but agents and their blocks."""
     services = society.services.items()
     owners = {f"service {id!r}": each for id, each in services if not has_own_state_dict(each)}
-    return {**owners, **_parts_of(society), "the society": society}
+    return {**owners, **_other_parts(society), "the society": society}
 
 
-def _parts_of(society: Any) -> dict[str, Any]:
+def _other_parts(society: Any) -> dict[str, Any]:
     """Return what is neither a service nor the society, of the owners."""
     owners: dict[str, Any] = {}
     if (population := society.population) is not None:
@@ -239,7 +239,7 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
             )
-    for key, owner in _parts_of(society).items():
+    for key, owner in _other_parts(society).items():
         root = root_of(owner)  # of a method, which may be that of a service
         attributes: Any = getattr(root, "__dict__", None)
         if isinstance(root, Service) or root is society or type(attributes) is not dict:

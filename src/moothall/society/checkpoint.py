@@ -26,10 +26,10 @@ from moothall.society.kernel.variables import (
     unwritten,
 )
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.changing import settle_ids
-from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
+from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.steps import Steps
 
 KIND: Final = "Society"
@@ -54,7 +54,7 @@ class SocietyState:
     interventions: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
 
 
-def head_of(society: Steps) -> dict[str, Any]:
+def society_state(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
     population = society.population
     first = begin(society) if society.unwritten is None else society.unwritten
@@ -101,7 +101,9 @@ _decoded: Final = partial(base64.b64decode, validate=True)
 
 def state_of(society: Steps, agents: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Return a society's whole state as JSON data; with `agents`, that of agents for rows."""
-    state: dict[str, object] = json.loads(as_bytes(head_of(society), "the state of the society"))
+    state: dict[str, object] = json.loads(
+        as_bytes(society_state(society), "the state of the society")
+    )
     state["agents"] = json.loads(
         agents_as_bytes(map(agent_json, society.mailboxes) if agents is None else agents)
     )
@@ -120,7 +122,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     mailboxes = society.mailboxes
     state.step = society.number
     state.prompts = f"{society.model_calls.prompts:x}"
-    state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
+    state.head = record.keep(as_bytes(society_state(society), "the state of the society"))
     state.parts = [
         record.keep(agents_as_bytes(map(agent_json, mailboxes[at : at + _CHUNK])))
         for at in range(0, len(mailboxes), _CHUNK)
@@ -196,7 +198,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
                 f"agent {id!r} of the state is of {saved}, and the society's is of {now}: make, "
                 "promote or `replace` it as there first; where a recorded run had it, resume a fork"
             )
-    arrays = _read(columns, stored)
+    arrays = _read_arrays(columns, stored)
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
@@ -205,7 +207,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     society.broken = "a state was loaded in part"
     society.forget_step()
     if population is not None:
-        _put(population, arrays)
+        _restore_columns(population, arrays)
         population.network = _network_of(population, arrays, data["nodes"])
     society.clock = Clock(*data["clock"])
     society.number = data["step"]
@@ -269,7 +271,7 @@ def _arrays_of(society: Steps) -> dict[str, Array]:
     population: Any = society.population
     books = society.books
     arrays = {
-        f"column.{name}": _used(values) if population.declared[name].slots else values
+        f"column.{name}": _without_unused(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
     }
     for kind, table in books.answers.items():
@@ -289,7 +291,7 @@ def _arrays_of(society: Steps) -> dict[str, Array]:
     return arrays | {"strangers": np.frombuffer(strangers, "uint8")}
 
 
-def _used(values: Array) -> Array:
+def _without_unused(values: Array) -> Array:
     """Return a column without its trailing unused slots."""
     last = values.shape[1]
     while last > 1 and not values[:, last - 1].any():
@@ -297,7 +299,7 @@ def _used(values: Array) -> Array:
     return values[:, :last]
 
 
-def _put(population: Population, arrays: dict[str, Array]) -> None:
+def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
     """Restore saved columns into a population. Raises StateError: they are of another."""
     population.note_change()
     saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
@@ -383,7 +385,7 @@ def _array_rows(arrays: dict[str, Array], keep: Callable[[bytes], str]) -> list[
     return rows
 
 
-def _read(rows: Iterable[list[Any]], stored: Callable[[str], bytes]) -> dict[str, Array]:
+def _read_arrays(rows: Iterable[list[Any]], stored: Callable[[str], bytes]) -> dict[str, Array]:
     """Read arrays that `_array_rows` wrote."""
     arrays = {}
     for name, dtype, shape, parts in rows:

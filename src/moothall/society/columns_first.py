@@ -23,11 +23,11 @@ from moothall.society.kernel.wants import Answer, answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
-from moothall.society.population.row_books import leaves
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
-from moothall.society.population.row_messages import is_heard_whole, messages_of
 from moothall.society.population.population import Population
+from moothall.society.population.row_books import leaves
+from moothall.society.population.row_messages import is_heard_whole, messages_of
 from moothall.society.steps import Steps
 
 MANY: Final = 100
@@ -238,7 +238,7 @@ async def make_ready(society: Steps) -> None:
     if society.want_tables is None:
         for each in society.interventions:
             if (each.status or each.tell) and each.falls_in(society.number, society.clock):
-                await look_at_in_turn(society, _changed_by(society, each))
+                await look_at_in_turn(society, _citizens_changed(society, each))
     population: Population = society.books.population
     while 0 < len(population.agents) < len(population):
         society.router.thread.drain()
@@ -249,7 +249,7 @@ async def make_ready(society: Steps) -> None:
         await look_at_in_turn(society, population.all_ids() if BROADCAST in to else to)
 
 
-def _changed_by(society: Steps, intervention: Intervention) -> list[str]:
+def _citizens_changed(society: Steps, intervention: Intervention) -> list[str]:
     """Return the citizens whose columns could not hold what an intervention says."""
     books, citizens = society.books, intervention.citizens
     population: Population = books.population

@@ -115,13 +115,15 @@ def _with_repeats(records: list[Decision]) -> list[Decision]:
     later: dict[tuple[str, int], Decision] = {}
     for at in reversed(range(len(records))):
         decision = records[at]
-        then = later.get((decision.citizen, decision.step))
+        repeat = later.get((decision.citizen, decision.step))
         later[decision.citizen, decision.step] = decision
-        many = len(decision.messages)
-        if then is None or many >= len(then.messages) or then.messages[:many] != decision.messages:
+        count = len(decision.messages)
+        if repeat is None or repeat.messages[:count] != decision.messages:
+            continue
+        if count == len(repeat.messages):
             continue
         if decision.unused is None and decision.failed is None:
-            why = str(then.messages[-1].get("content"))
+            why = str(repeat.messages[-1].get("content"))
             records[at] = replace(decision, unused=why, reason=decision.reason or why)
     return records
 

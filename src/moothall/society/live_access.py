@@ -37,13 +37,11 @@ from moothall.build import (
 )
 from moothall.journal import Journal
 from moothall.society.checkpoint import SocietyState
-from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
 from moothall.society.kernel.intervention import Intervention, checked_list, has_values, nobody_with
+from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
 from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
-from moothall.society.population.life import answers_of
-from moothall.society.population.row_messages import messages_of
 from moothall.society.map_positions import (
     Whereabouts,
     act_counts,
@@ -53,6 +51,8 @@ from moothall.society.map_positions import (
     topics_of,
     whereabouts,
 )
+from moothall.society.population.life import answers_of
+from moothall.society.population.row_messages import messages_of
 from moothall.society.steps import Steps
 from moothall.society.survey import (
     Interview,

@@ -70,7 +70,7 @@ class Metric:
 _PLACES_TITLE: Final = "Where citizens are"
 
 
-def _working(measure: Measure) -> int:
+def _working_count(measure: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
     statuses = (each.agent.memory.status for each in measure.society.citizen_mailboxes)
     working: int = sum(status.get("act") == "work" for status in statuses)
@@ -124,7 +124,7 @@ METRICS: Final = (
         chart=_PLACES_TITLE,
         unit="citizens",
     ),
-    Metric("working", _working),
+    Metric("working", _working_count),
     Metric("unemployment", _unemployment),
     Metric("unpaid", _unpaid, scale=100),
     Metric(

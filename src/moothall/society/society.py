@@ -45,16 +45,16 @@ from moothall.society import arguments, checkpoint, columns_first
 from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
-from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.commit import CITY, Service
-from moothall.society.kernel.intervention import Changed, Intervention
+from moothall.society.kernel.intervention import Intervention, LastingChanges
+from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.router import Interceptor
+from moothall.society.live_access import Experiments
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.engine import Engine, LocalEngine
 from moothall.society.population.life import begin_life, set_length
 from moothall.society.population.population import Population
-from moothall.society.live_access import Experiments
+from moothall.society.population.row_books import RowBooks
 from moothall.society.tables import Tables
 
 if TYPE_CHECKING:
@@ -164,9 +164,11 @@ class Society(Experiments):
         self.clock: Clock = Clock(start)
         self.facts: Any = facts
         self._start_time = self.clock.start.isoformat()
-        self._reached = self.services if city is None else {"city": CITY, **self.services}
+        self._reachable_services = (
+            self.services if city is None else {"city": CITY, **self.services}
+        )
         self.books: RowBooks = self.new_books()
-        self.changed: Changed = Changed(city)
+        self.changed: LastingChanges = LastingChanges(city)
         self.default_model: Any = model
         self._engine = LocalEngine() if engine is None else engine
         self.model_calls: CitizenModelCalls = CitizenModelCalls(
@@ -335,7 +337,7 @@ class Society(Experiments):
         if not isinstance(out.values if isinstance(out, Tables) else trajectories, bool):
             self.make_agents()  # a status may lack a value that columns have
         rows: list[dict[str, object]] = await self._from_outside(
-            self._run, length, count, until, run_id, every, progress, out, trajectories
+            self._run_recorded, length, count, until, run_id, every, progress, out, trajectories
         )
         return rows
 
@@ -362,7 +364,7 @@ class Society(Experiments):
         """Run one step of the same length as the last; return its row of metrics."""
         return (await self.run(step=self.clock.step_s, steps=1))[0]
 
-    async def _run(
+    async def _run_recorded(
         self,
         length: int,
         count: int,
@@ -458,7 +460,7 @@ class Society(Experiments):
             tables.begin(self, state.rows, last)
         try:
             if state.rows and record.over is None:  # the process may have died before the call
-                await self._tell(progress, state.rows[-1])
+                await self._report_progress(progress, state.rows[-1])
             while self.number < last:
                 async with self._between:
                     row = await self._step()
@@ -479,7 +481,7 @@ class Society(Experiments):
                         await record.commit()
                     if tables is not None and is_due:
                         record.drop(state, "rows")
-                await self._tell(progress, row)
+                await self._report_progress(progress, row)
         except BaseException:
             if tables is not None:
                 with suppress(FileError):  # raise the error that stopped the run
@@ -490,7 +492,7 @@ class Society(Experiments):
             record.drop(state, "rows")
             await to_its_end(asyncio.to_thread(tables.end, self, complete=True))
 
-    async def _tell(
+    async def _report_progress(
         self, progress: Callable[[dict[str, Any]], object] | None, row: dict[str, Any]
     ) -> None:
         if progress is None:

@@ -20,12 +20,12 @@ from moothall.society.blocks.row_block import check_for_agent
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.want_table import Say, Table
-from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import CITY, Service, Submission
 from moothall.society.kernel.draw import turn_key
-from moothall.society.kernel.faults import described
-from moothall.society.kernel.intervention import Changed, Intervention
+from moothall.society.kernel.faults import fault_in_words
+from moothall.society.kernel.intervention import Intervention, LastingChanges
+from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.router import (
     CitizenTurn,
@@ -38,11 +38,11 @@ from moothall.society.kernel.variables import Token
 from moothall.society.kernel.wants import Move, Pay, Want, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.changing import change_rows, enter_row, leave_row
 from moothall.society.population.engine import Engine
-from moothall.society.population.row_messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
+from moothall.society.population.row_messages import deliver_to_rows, row_messages
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -60,14 +60,14 @@ class Steps(Space):
     clock: Clock
     facts: Any
     services: dict[str, Service]
-    _reached: dict[str, Service]
+    _reachable_services: dict[str, Service]
     """The receivers besides agents: the services, and the city, which settles `Move`."""
     number: int = 0
     fallbacks: int = 0
     population: Population | None
     books: RowBooks
     interventions: tuple[Intervention, ...] = ()
-    changed: Changed
+    changed: LastingChanges
     default_model: Any
     _engine: Engine
     model_calls: CitizenModelCalls
@@ -90,8 +90,8 @@ class Steps(Space):
         self.unmade: list[tuple[int, str]] = []  # what interventions could not change: step, why
         self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
-        self._come: list[SocietyMailbox] = []
-        self._removed: list[str] = []
+        self._arriving: list[SocietyMailbox] = []
+        self._leaving_ids: list[str] = []
         self._heirs: dict[str, str | None] = {}  # of who is being removed
         self.new_agent_rows: list[int] = []  # the rows that became agents after their turn
 
@@ -137,7 +137,7 @@ class Steps(Space):
             await self._engine.run(self._perceive(view), router)
             await self._make_ready()
             router.at_own_work = True
-            to_services = [s for s in early if s.envelope.to in self._reached]
+            to_services = [s for s in early if s.envelope.to in self._reachable_services]
             row = self._commit(delivered, to_services, tables)
         except asyncio.CancelledError:
             await router.break_off()
@@ -198,7 +198,7 @@ class Steps(Space):
                     view, id, status, where[id], messages, answers, name_of=self._name_of
                 )
                 mailbox.answers = ()
-            if mailbox.lives or mail:
+            if mailbox.takes_steps or mail:
                 having.append(mailbox)
         return having
 
@@ -209,7 +209,7 @@ class Steps(Space):
         mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
-        text, place = described(error)
+        text, place = fault_in_words(error)
         self._fail(mailbox, text, "lost its turn", place)
         logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
 
@@ -224,7 +224,7 @@ class Steps(Space):
         if self.number != 1 or len(self.citizen_mailboxes) < len(self.population or ()):
             return
         failed = {source for _, source, _ in self.books.faults.now}
-        citizens = [each.id for each in self.citizen_mailboxes if each.lives]
+        citizens = [each.id for each in self.citizen_mailboxes if each.takes_steps]
         if citizens and failed.issuperset(citizens):
             faults = "; ".join(str(each) for each in [*self.books.faults.by_key.values()][:3])
             raise StateError(f"all {len(citizens):,} citizens failed in the first step: {faults}")
@@ -250,7 +250,7 @@ class Steps(Space):
         if utterances is not None:
             utterances = row_messages(self, utterances)
         sent = router.collect(self.interceptors)
-        to_services += [each for each in sent if each.envelope.to in self._reached]
+        to_services += [each for each in sent if each.envelope.to in self._reachable_services]
         self._settle(to_services, tables)
         while self.new_agent_rows:
             number = self.new_agent_rows.pop()
@@ -259,13 +259,13 @@ class Steps(Space):
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
-            sent = [each for each in sent if each.envelope.to not in self._reached]
+            sent = [each for each in sent if each.envelope.to not in self._reachable_services]
             sent += router.collect(self.interceptors)
         sent = self._in_turn(sent)
         delivered += router.deliver(sent)
         if self.population is not None:
             delivered += deliver_to_rows(self, sent, False, utterances)
-        if self._come or self._removed:  # by a service, after the wants of the step
+        if self._arriving or self._leaving_ids:  # by a service, after the wants of the step
             self._update_membership()
             total = books.total
         # In id order, independent of the order of turns.
@@ -274,7 +274,7 @@ class Steps(Space):
         self.failures = [*self.failures, *failed][-_FAILURES:] if failed else self.failures
         if self.population is not None:
             change_rows(self)
-        row = self._measured(total, delivered, len(failed))
+        row = self._metrics_row(total, delivered, len(failed))
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
@@ -295,7 +295,7 @@ class Steps(Space):
                     for number, want in enumerate(own_wants)
                 ]
         for sent in to_services:
-            receiver = self._reached[sent.envelope.to]
+            receiver = self._reachable_services[sent.envelope.to]
             try:
                 if sent.envelope.name == "help":
                     kinds = (Move,) if receiver is CITY else receiver.takes
@@ -319,14 +319,14 @@ class Steps(Space):
         """Return messages in the order in which their senders are heard in this step."""
         return sorted(sent, key=lambda each: turn_key(self.seed, each.envelope.sender, self.number))
 
-    def _measured(self, money: int, delivered: int, failures: int) -> dict[str, Any]:
+    def _metrics_row(self, money: int, delivered: int, failures: int) -> dict[str, Any]:
         """Return the row of metrics after the commit stage."""
         home = work = 0
         owned_money = sum(each.owed for each in self.books.owing)
         own: dict[str, object] = {}
         owned_money += int(self.books.population.arrays["money"].sum())
         if self.population is not None:
-            home, work, own = life.measured(self.population)
+            home, work, own = life.population_measures(self.population)
         for mailbox in self.citizen_mailboxes:
             status = mailbox.agent.memory.status
             place = status.get("place")
@@ -390,14 +390,14 @@ class Steps(Space):
         return SocietyRouter(
             self.loop_thread,
             self.mailbox_capacity,
-            self._reached,
+            self._reachable_services,
             self._turn_timeout_s,
             self._on_turn_end,
         )
 
     def attach(self, agent: Agent) -> Mailbox:
         """Give an agent its mailbox, and enter it into the books."""
-        if str(agent.id) in self._reached:
+        if str(agent.id) in self._reachable_services:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         id, population = str(agent.id), self.population
         if self.in_columns and population is not None and id in self.books.where:
@@ -409,7 +409,7 @@ class Steps(Space):
         mailbox = cast(SocietyMailbox, super().attach(agent))
         self._order = None
         if self._in_step and not now:
-            self._come.append(mailbox)
+            self._arriving.append(mailbox)
             return mailbox
         try:
             self.enter_books(mailbox)
@@ -425,7 +425,7 @@ class Steps(Space):
             cast(Any, mailbox.agent).shared = False  # elsewhere each sender has its own again
         self._order = None
         if self._in_step:
-            self._removed.append(mailbox.id)  # until the commit stage all see it in its place
+            self._leaving_ids.append(mailbox.id)  # until the commit stage all see it in its place
         else:
             self._leave_books(mailbox.id)
 
@@ -471,8 +471,8 @@ class Steps(Space):
 
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
-        leavers, self._removed = self._removed, []
-        come, self._come = self._come, []
+        leavers, self._leaving_ids = self._leaving_ids, []
+        come, self._arriving = self._arriving, []
         for id in leavers:
             self._leave_books(id)
         for mailbox in come:
@@ -482,11 +482,16 @@ class Steps(Space):
             except ConfigError as error:
                 self._fail(mailbox, str(error), "could not come")
                 self.detach(mailbox)
-                self._removed.clear()
+                self._leaving_ids.clear()
 
     def forget_step(self) -> None:
         """Forget who came, left, was born or died in a step that was broken off."""
-        leavers, self._removed, self._come, self.new_agent_rows = self._removed, [], [], []
+        leavers, self._leaving_ids, self._arriving, self.new_agent_rows = (
+            self._leaving_ids,
+            [],
+            [],
+            [],
+        )
         for id in leavers:
             if id not in self.router.mailboxes:
                 self._leave_books(id)

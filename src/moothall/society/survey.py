@@ -9,10 +9,16 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from moothall import ConfigError
 from moothall.build import check_function, object_schema, one_line
-from moothall.society.kernel.faults import described
+from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import checked_list
-from moothall.society.kernel.mind import jobless_of, people_of, profile_of, recalled, recent_talks
-from moothall.society.kernel.perception import RULES, Perception, planned
+from moothall.society.kernel.mind import (
+    jobless_of,
+    people_of,
+    profile_of,
+    recall_events,
+    recent_talks,
+)
+from moothall.society.kernel.perception import RULES, Perception, item_in_words
 
 _LONGEST: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off
 _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
@@ -213,7 +219,7 @@ class Question:
         try:
             value = self.by(respondent)
         except Exception as error:  # a rule that fails must not stop the others
-            return None, f"{self.id}: the rule failed: {described(error)[0]}"
+            return None, f"{self.id}: the rule failed: {fault_in_words(error)[0]}"
         fault = self.fault(value)
         return (None, f"the rule's answer: {fault}") if fault else (value, "")
 
@@ -297,7 +303,7 @@ class Survey:
                 perceived, status.get("relations") or {}, status.get("kin") or {}
             ),
             "conversations": recent_talks(perceived),
-            "you remember": recalled(respondent.stream, perceived, subject, _REMEMBERED),
+            "you remember": recall_events(respondent.stream, perceived, subject, _REMEMBERED),
             "questions": {each.id: each.text for each in self.questions},
         }
         task = (
@@ -339,7 +345,7 @@ def in_words(respondent: Respondent) -> str:
         last = respondent.stream[-1]
         parts.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
     plan = (status.get("plan") or [])[status.get("now") or 0 :]
-    parts.append(f"My plan: {'; '.join(map(planned, plan)) or 'none'}")
+    parts.append(f"My plan: {'; '.join(map(item_in_words, plan)) or 'none'}")
     sentence = ". ".join(each.rstrip(".") for each in parts)
     return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
 

@@ -184,11 +184,11 @@ class Tables:
         population = society.own_population
         own_metrics = () if population is None else population.metrics
         types = {"time": "string"} | dict.fromkeys(own_metrics, "float64")
-        self.names = self._converted("metrics", types)
+        self.names = self._convert_table("metrics", types)
         if complete:
             self.names.append(self._citizens(society))
         types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
-        self.names += self._converted("messages", types)
+        self.names += self._convert_table("messages", types)
         if self.trajectories:
             self.names += self._trajectories()
         if society.model_calls.prompts:
@@ -201,13 +201,13 @@ class Tables:
     def _trajectories(self) -> list[str]:
         """Convert the trajectories; if a value was text in some steps alone, all are texts."""
         try:
-            return self._converted(NAME, types_of(self._society, self.values))
+            return self._convert_table(NAME, types_of(self._society, self.values))
         except FileError:
             if not self.values:
                 raise
-            return self._converted(NAME, TYPES | dict.fromkeys(self.values, "name"))
+            return self._convert_table(NAME, TYPES | dict.fromkeys(self.values, "name"))
 
-    def _converted(self, name: str, types: dict[str, str]) -> list[str]:
+    def _convert_table(self, name: str, types: dict[str, str]) -> list[str]:
         """Convert a table to Parquet, if wanted; return its file's name, if there is a file."""
         path, target = (self.folder / f"{name}{suffix}" for suffix in (".csv", ".parquet"))
         if not path.exists() or not path.stat().st_size:
@@ -262,7 +262,9 @@ class Tables:
                     lines = csv.writer(file, lineterminator="\n")
                     lines.writerow(columns)
                     for at in range(0, len(columns["id"][0]), _ROWS):
-                        part = (_plain(v[at : at + _ROWS], texts) for v, texts in columns.values())
+                        part = (
+                            _plain_list(v[at : at + _ROWS], texts) for v, texts in columns.values()
+                        )
                         lines.writerows(zip(*part, strict=True))
                 return
             arrays = {
@@ -344,7 +346,7 @@ def _cells(status: Mapping[str, Any]) -> dict[str, object]:
     return flat
 
 
-def _plain(values: Any, texts: Sequence[str | None] | None) -> list[object]:
+def _plain_list(values: Any, texts: Sequence[str | None] | None) -> list[object]:
     """Return values as a list, with the texts in place of their numbers."""
     listed: list[Any] = values if isinstance(values, list) else values.tolist()
     return listed if texts is None else [texts[number] for number in listed]

@@ -145,7 +145,7 @@ class Trajectories:
         if file is None:
             raise ConfigError(f"{source} has no table {NAME}: run with trajectories=True")
         self.path: Path = file
-        first = next(iter(self._parts()), None)
+        first = next(iter(self._column_parts()), None)
         if first is not None and tuple(first)[: len(COLUMNS)] != COLUMNS:
             raise ConfigError(f"{file} is not a table of trajectories: it has {', '.join(first)}")
 
@@ -154,7 +154,7 @@ class Trajectories:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as dicts, by step and then in id order; memory does not grow with them."""
-        for part in self._parts():
+        for part in self._column_parts():
             yield from (
                 dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)
             )
@@ -185,7 +185,7 @@ class Trajectories:
         else:
             yield from (row for row in self if row[name] == value)
 
-    def _parts(self) -> Iterator[dict[str, list[object]]]:
+    def _column_parts(self) -> Iterator[dict[str, list[object]]]:
         """Yield the table in parts, each as columns."""
         if self.path.suffix == ".parquet":
             parquet = import_package("pyarrow.parquet", "a table of results", "tables")
@@ -204,7 +204,7 @@ class Trajectories:
                 yield {name: [] for name in names}  # for the error that tells the columns
                 return
             for row in rows:
-                value_cells = (_read(each) for each in row[len(COLUMNS) :])
+                value_cells = (_cell_value(each) for each in row[len(COLUMNS) :])
                 cells = [
                     int(row[0]),
                     *(each or None for each in row[1 : len(COLUMNS)]),
@@ -213,7 +213,7 @@ class Trajectories:
                 yield {name: [each] for name, each in zip(names, cells, strict=True)}
 
 
-def _read(cell: str) -> float | str | None:
+def _cell_value(cell: str) -> float | str | None:
     """Return the number or the text of a cell; None of an empty one."""
     try:
         return float(cell) if cell else None

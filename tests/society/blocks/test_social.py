@@ -13,7 +13,7 @@ from moothall import ScriptedModel
 from moothall.society.blocks.social import (
     SocialBlock,
     SocialBlockParams,
-    faded,
+    faded_relation,
     relation_after,
 )
 from moothall.society.blocks.topics import message_text, opinion_after
@@ -23,7 +23,7 @@ MEET = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
 
 def test_relations_grow_with_contact_and_less_the_closer_they_are() -> None:
     assert [relation_after(each, 50) for each in (0, 50, 999, 1000)] == [50, 98, 1000, 1000]
-    assert [faded(each, 5) for each in (0, 1, 800)] == [0, 0, 796]
+    assert [faded_relation(each, 5) for each in (0, 1, 800)] == [0, 0, 796]
     relation = hours = 0
     while relation < 500:
         relation, hours = relation_after(relation, 2), hours + 0.25

@@ -23,11 +23,11 @@ from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
 from moothall.society.clock import Clock
 from moothall.society.columns.column import Column
-from moothall.society.columns.ledger import credited, tax_on
+from moothall.society.columns.ledger import credited_interest, tax_on
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Work, id_order
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
 from moothall.society.services.economy import Bank, Government, make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
@@ -292,7 +292,7 @@ def test_interest_of_large_deposits_is_paid_while_capital_lasts(own: int) -> Non
         earned = each * 999_999 // 1_000_000
         expected.append(earned if earned <= left else 0)
         left -= expected[-1]
-    assert credited(np.array(kept), 999_999, own, np.argsort).tolist() == expected
+    assert credited_interest(np.array(kept), 999_999, own, np.argsort).tolist() == expected
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=20))

@@ -23,8 +23,8 @@ from moothall.society.clock import Clock
 from moothall.society.columns.lists import Lists
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Follow, Like, Post, Unfollow, id_order
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
 from moothall.society.services.feed import Feed
 
 CITIZENS = 8

@@ -15,7 +15,7 @@ DO_BITS: Final = 3
 saved before are read wrongly."""
 
 
-def fitting(does: tuple[str, ...]) -> tuple[str, ...]:
+def checked_activities(does: tuple[str, ...]) -> tuple[str, ...]:
     """Return activities; raise ConfigError if a plan item has no bits for so many."""
     if len(does) > 1 << DO_BITS:
         raise ConfigError(
@@ -25,7 +25,7 @@ def fitting(does: tuple[str, ...]) -> tuple[str, ...]:
     return does
 
 
-DOES: Final[tuple[str, ...]] = fitting(
+DOES: Final[tuple[str, ...]] = checked_activities(
     ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
 )
 """The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""
@@ -65,7 +65,7 @@ PLAN: Final[dict[str, Column]] = {
 """The plan: consecutive items that cover the whole day, in slots."""
 
 
-def word(do: WholeNumber, where: WholeNumber, until: WholeNumber) -> Array:
+def item_words(do: WholeNumber, where: WholeNumber, until: WholeNumber) -> Array:
     """Return items in one number each, from arrays of activity, place and end; uint32."""
     words = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
     words |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(ACTIVITY)
@@ -202,7 +202,7 @@ def plan_from_status(self: object, population: Register, row: int, status: dict[
                 f"citizen {population.id_of(row)}: the items of its plan must follow one another"
             )
         begins = item["until"]
-        where, place = _where(population, row, item, kinds)
+        where, place = _place_code(population, row, item, kinds)
         avoid = item.get("avoid") if where == CHOSEN or where >= KINDS else None
         flags = bool(item.get("bought")) * BOUGHT | bool(avoid) * AVOIDS
         if slot >= now and not live and (where == CHOSEN or avoid):
@@ -210,14 +210,16 @@ def plan_from_status(self: object, population: Register, row: int, status: dict[
             arrays["plan_chosen"][row] = place if where == CHOSEN else -1
             for rank, each in enumerate(avoid or ()):
                 arrays["plan_avoid"][row, rank] = population.place_number(each) + 1
-        arrays["plan"][row, slot] = word(code(item["do"]), where, begins) | flags
+        arrays["plan"][row, slot] = item_words(code(item["do"]), where, begins) | flags
         if slot == now:
             arrays["item_do"][row] = code(item["do"])
             arrays["item_where"][row] = KINDS - 2 - where if where >= KINDS else place
             arrays["item_until"][row] = begins
 
 
-def _where(population: Register, row: int, item: Item, kinds: dict[str, int]) -> tuple[int, int]:
+def _place_code(
+    population: Register, row: int, item: Item, kinds: dict[str, int]
+) -> tuple[int, int]:
     """Return the code of an item's place, and the number of the place (−1: none)."""
     where = item["where"]
     if where is None:

@@ -18,7 +18,7 @@ from moothall.society.blocks.columns import (
     SLOTS,
     UNTIL,
     code,
-    word,
+    item_words,
 )
 from moothall.society.blocks.hours import NONE as NO_DUTY
 from moothall.society.blocks.hours import SLOT, STUDY, WORK, Day, day_of, windows
@@ -76,7 +76,7 @@ def items_of(
         do, kind, stop = does.take(own), wheres.take(own), end.copy()
         open_ = ((item == _FREE) & (end - start >= 1800)).nonzero()[0]
         if len(open_):
-            do[open_], kind[open_], stop[open_] = _piece(
+            do[open_], kind[open_], stop[open_] = _draw_free_time(
                 self.params,
                 rows,
                 ids[pending[open_]],
@@ -86,7 +86,7 @@ def items_of(
                 is_child[pending[open_]],
             )
         where = kind - (kind == HOME) * homeless[pending] - (kind == DUTY) * at_home[pending]
-        yield pending, word(do, where, stop)
+        yield pending, item_words(do, where, stop)
         key += (stop == end) * count
         on = (stop < DAY_S).nonzero()[0]
         pending, key, start = pending[on], key[on], stop[on]
@@ -177,10 +177,12 @@ def hours_of(
     place_windows, which = None, np.zeros(len(ids), np.int64)
     if len(some):
         kind = city_queries.kind_numbers(rows).get("work", -1)
-        desk[some] = city_queries.kinds_of(rows)[place[some]] == kind
+        desk[some] = city_queries.place_kinds(rows)[place[some]] == kind
         if hasattr(rows.city, "is_open"):
             places, which[some] = np.unique(place[some], return_inverse=True)
-            place_windows = windows(city_queries.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
+            place_windows = windows(
+                city_queries.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None])
+            )
     return day_of(
         self.params,
         rows.population.seed,
@@ -214,7 +216,7 @@ def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[list[str], Array, Array, 
     return away, do, where, weights.cumsum(axis=1)
 
 
-def _piece(
+def _draw_free_time(
     params: Any,
     rows: Rows,
     ids: Array,

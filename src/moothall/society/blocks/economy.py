@@ -24,10 +24,10 @@ from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockPara
 from moothall.society.blocks.columns import ACT, ERRAND, code
 from moothall.society.blocks.rules import bought, set_bought, stay_home
 from moothall.society.clock import DAY_S
+from moothall.society.columns.city_queries import kind_numbers, place_kinds
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
-from moothall.society.columns.city_queries import kind_numbers, kinds_of
 from moothall.society.kernel.perception import Item, Perception, item_of
 from moothall.society.kernel.wants import Buy, Save, Want, Work
 from moothall.society.services.economy import Bank
@@ -215,8 +215,8 @@ class EconomyBlock(CitizenBlock):
 
     def _work(self, rows: RowOrRows) -> None:
         """Let those work whose item it is."""
-        for workers in rows.only((rows["item_do"] == _WORK) & is_place(self._place(rows))):
-            place = self._place(workers)
+        for workers in rows.only((rows["item_do"] == _WORK) & is_place(self._places_of(rows))):
+            place = self._places_of(workers)
             if workers.has_places:  # who works from home works for its employer
                 remote = (place == workers["home"]) & is_place(workers["work"])
                 place = where(remote, workers["work"], place)
@@ -226,7 +226,7 @@ class EconomyBlock(CitizenBlock):
             )
             workers["act"] = _WORK
 
-    def _place(self, rows: RowOrRows) -> Any:
+    def _places_of(self, rows: RowOrRows) -> Any:
         """Return where citizens are; without a city, where their items are."""
         in_city = rows.has_places and hasattr(rows.city, "by_kind")
         return rows["place" if in_city else "item_where"]
@@ -234,7 +234,7 @@ class EconomyBlock(CitizenBlock):
     def _buys(self, rows: RowOrRows) -> Any:
         """Return who is at a shop or a table."""
         do = rows["item_do"]
-        return (do > 0) & (do != _WORK) & is_place(self._place(rows))
+        return (do > 0) & (do != _WORK) & is_place(self._places_of(rows))
 
     def _buy(self, rows: RowOrRows, cents: WholeNumber) -> None:
         """Buy once in an item; who cannot pay goes home from a table, and looks around a shop."""
@@ -245,7 +245,7 @@ class EconomyBlock(CitizenBlock):
         buys = (before | poor) != True  # noqa: E712
         set_bought(rows, buys, True)
         good = where(meal, rows.word("food"), rows.word("goods"))
-        rows.want(Buy, buys, place=self._place(rows), kind=good, cents=cents)
+        rows.want(Buy, buys, place=self._places_of(rows), kind=good, cents=cents)
 
     def _spendable(self, rows: RowOrRows, item: str) -> Any:
         """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
@@ -284,7 +284,7 @@ class EconomyBlock(CitizenBlock):
             place = rows["place"][eats]
             dines = (place >= 0) & (place == rows["item_where"][eats])
             kind = kind_numbers(rows).get("restaurant", -1)
-            fits[eats] |= dines & (kinds_of(rows)[place] == kind)
+            fits[eats] |= dines & (place_kinds(rows)[place] == kind)
         return fits * np.float32(1.5)
 
     # -- actions -----------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def set_out(self: CitizenBlock, rows: RowOrRows, to: PlaceOrPlaces) -> Any:
     if rows.is_single and to not in rows.city:
         plan_of(rows).get_stuck(f"there is no place {to}", True)
         return False
-    mode, seconds = _way(self, rows, to)
+    mode, seconds = _mode_and_seconds(self, rows, to)
     is_open = _is_open(rows, to, larger(seconds, 0))
     rows.want(Move, (seconds >= 0) & is_open, to=to, mode=mode)
     rows["along"] = False
@@ -149,7 +149,7 @@ def set_out(self: CitizenBlock, rows: RowOrRows, to: PlaceOrPlaces) -> Any:
     return (seconds >= 0) & is_open
 
 
-def _way(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any, WholeNumber]:
+def _mode_and_seconds(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any, WholeNumber]:
     """Return the mode of travel to places and its seconds, −1 where there is no way."""
     city, mode, here = rows.city, self.params.mode, rows.column("place")
     is_fixed = mode is not None or not hasattr(city, "modes")
@@ -167,7 +167,7 @@ def _way(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any, WholeNumber
     modes, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
     for some in rows.only(here >= 0):
         at = slice(None) if len(some) == len(rows) else np.flatnonzero(here >= 0)
-        times = city_queries.ways(some, here[at].astype(np.int64), to[at], names)
+        times = city_queries.travel_seconds(some, here[at].astype(np.int64), to[at], names)
         number = _mode(self.params, some, names, times)
         seconds[at] = times[np.arange(len(some)), number]
         modes[at] = np.where(seconds[at] < 0, -1, numbers[number])
@@ -245,7 +245,7 @@ def _choose(self: CitizenBlock, rows: RowOrRows, kind: str) -> None:
         places = near_one(self, some, kind) if some.is_single else _near_rows(self, some, kind)
         has = places.fits.any(axis=0)
         for finders in some.some(np.flatnonzero(has)):
-            chosen = _drawn(self.params, finders, places.of(has))
+            chosen = _chosen_candidate(self.params, finders, places.of(has))
             settle(finders, chosen.item() if rows.is_single else chosen, kind)
         for rest in some.some(np.flatnonzero(~has)):
             plan_of(rest).get_stuck(f"no {kind} within reach is open and has room", True)
@@ -308,9 +308,11 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
     """Return the candidates of rows."""
     params, place, home = self.params, rows.column("place"), rows.column("home")
     start = np.where(place < 0, home, place).astype(np.int64)
-    places, seconds = (e.T for e in city_queries.near(rows, start, kind, params.candidates, params.mode))
+    places, seconds = (
+        e.T for e in city_queries.nearest_places(rows, start, kind, params.candidates, params.mode)
+    )
     fits = (places >= 0) & (start >= 0) & _is_open(rows, np.maximum(places, 0), seconds)
-    avoided = plan_of(rows).avoided()
+    avoided = plan_of(rows).avoided_places()
     wary = np.flatnonzero(avoided[:, 0] >= 0)
     for each in avoided[wary].T if len(wary) else ():
         fits[:, wary] &= places[:, wary] != each
@@ -328,7 +330,7 @@ def _visits(rows: Rows, kind: str) -> Ties:
     return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
 
 
-def _drawn(params: Any, rows: RowOrRows, candidates: Candidates) -> Array:
+def _chosen_candidate(params: Any, rows: RowOrRows, candidates: Candidates) -> Array:
     """Choose of each row's candidates one that fits: return to a known place, or explore."""
     visited = candidates.fits & (candidates.visits > 0)
     chances = [

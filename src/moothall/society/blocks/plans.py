@@ -21,8 +21,8 @@ from moothall.society.blocks.columns import (
     WHERE,
     code,
     does_of,
+    item_words,
     without,
-    word,
 )
 from moothall.society.blocks.rules import OwnPlan
 from moothall.society.clock import DAY_S
@@ -161,7 +161,7 @@ class Plans:
             rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
             items = plan[rows, slot]
             leisure = np.full(len(at), code("leisure"))
-            plan[rows, slot] = word(leisure, self._at_home(at, True), _ends(items))
+            plan[rows, slot] = item_words(leisure, self._at_home(at, True), _ends(items))
             ends = np.full(len(at), until)
             self._insert(at, does_of(items), items & WHERE, time, ends)
 
@@ -191,7 +191,7 @@ class Plans:
         self.arrays["stuck"][index] = True
         self.arrays["act"][index] = code("idle")
 
-    def avoided(self) -> Array:
+    def avoided_places(self) -> Array:
         """Return the places that have turned each away in its item, (n, 3), −1 for none."""
         avoided = np.full((len(self.index), 3), -1, np.int32)
         wary = np.flatnonzero(self._now()[2] & AVOIDS)
@@ -200,7 +200,7 @@ class Plans:
 
     def avoids(self, place: Array) -> Any:
         """Return whether places have turned them away in their items."""
-        return (self.avoided() == place[:, None]).any(axis=1) & (place >= 0)
+        return (self.avoided_places() == place[:, None]).any(axis=1) & (place >= 0)
 
     def choose(self, place: Array, kind: str) -> None:
         """Take places as those of the items."""
@@ -223,7 +223,7 @@ class Plans:
         """Choose another place of the kind."""
         arrays, (rows, slot, items) = self.arrays, self._now()
         place = arrays["item_where"][rows]
-        kind = city_queries.kinds_of(self.rows)[place].astype(np.int64)
+        kind = city_queries.place_kinds(self.rows)[place].astype(np.int64)
         avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
         arrays["plan_avoid"][rows, avoided] = place + 1
         of_kind = (KINDS + kind).astype(np.uint32) | np.uint32(AVOIDS)
@@ -243,7 +243,7 @@ class Plans:
     def go_home(self, time: int) -> None:
         """Have leisure at home until the ends of the items."""
         until = self.rows.column("item_until")
-        self._put(slice(None), np.full(len(until), code("leisure")), True, time, until)
+        self._put_item(slice(None), np.full(len(until), code("leisure")), True, time, until)
 
     def put_remedies(self, needs: Sequence[Any], number: Array, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
@@ -252,9 +252,9 @@ class Plans:
             parts = ([code(n.remedy) for n in needs], [n.at_home for n in needs])
             do, home = (np.array(each)[number[at]] for each in parts)
             lasts = np.array([need.seconds for need in needs])[number[at]]
-            self._put(at, do, home, time, np.minimum(time + lasts, DAY_S))
+            self._put_item(at, do, home, time, np.minimum(time + lasts, DAY_S))
 
-    def _put(self, at: Array | slice, do: Array, home: Flag, time: int, until: Array) -> None:
+    def _put_item(self, at: Array | slice, do: Array, home: Flag, time: int, until: Array) -> None:
         self._insert(at, do, self._at_home(at, home), time, until.astype(np.int64))
         self.arrays["mended"][self.index[at]] += 1
 
@@ -321,7 +321,7 @@ class Plans:
         # The current item ends now if it began before; else the new item takes its slot.
         keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
         inserted[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
-        inserted[every, first] = word(do, where, until)
+        inserted[every, first] = item_words(do, where, until)
         for slot in range(last):  # what stays empty is not written, so it takes no memory
             some = np.flatnonzero(inserted[:, slot] != old[:, slot])
             arrays["plan"][rows[some], slot] = inserted[some, slot]

@@ -11,7 +11,7 @@ from moothall.build import object_schema
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.clock import DAY_S
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.mind import THOUGHT, recalled
+from moothall.society.kernel.mind import THOUGHT, recall_events
 
 _LONGEST = 200  # the characters of a thought, at most
 
@@ -66,7 +66,7 @@ class ReflectionBlock(CitizenBlock):
             "Reflect on the day before: say what you learned of others, of yourself and of what is "
             "to be done, each in a sentence.",
             object_schema(thoughts=thoughts),
-            day_before=recalled(stream, self.perceived, "", tokens),
+            day_before=recall_events(stream, self.perceived, "", tokens),
         )
         for thought in () if answer is None else answer["thoughts"]:
             self.note(f"{THOUGHT}{thought}")

@@ -121,7 +121,7 @@ def missing_method(block: object) -> str:
     return ""
 
 
-def checked(blocks: Iterable[object]) -> tuple[Any, ...]:
+def check_block_set(blocks: Iterable[object]) -> tuple[Any, ...]:
     """Return the blocks of a population as a tuple. Raises ConfigError: they cannot be together."""
     if not isinstance(blocks, Iterable):
         raise ConfigError(f"blocks must be a list of citizens' blocks, got {blocks!r:.80}")

@@ -234,16 +234,16 @@ class OwnPlan:
         """Choose another place of the kind."""
         item = self._item
         item.update(where=item["kind"], avoid=[*item.get("avoid", ()), item["where"]])
-        self._mended(f"another {item['kind']}")
+        self._note_mended(f"another {item['kind']}")
 
     def stay(self) -> None:
         """Stay wherever it is."""
         self._item["where"] = None
-        self._mended("stays where it is")
+        self._note_mended("stays where it is")
 
     def go_home(self, time: int) -> None:
         """Have leisure at home until the end of the item."""
-        self._put("leisure", self._status.get("home"), time, self._item["until"])
+        self._put_item("leisure", self._status.get("home"), time, self._item["until"])
 
     def put_remedies(self, needs: Sequence[Any], number: int, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
@@ -251,17 +251,17 @@ class OwnPlan:
             need = needs[number]
             self._row.broken_by = f"its {need.name} is too low"
             place = self._status.get("home") if need.at_home else None
-            self._put(need.remedy, place, time, min(time + need.seconds, DAY_S))
+            self._put_item(need.remedy, place, time, min(time + need.seconds, DAY_S))
 
-    def _put(self, do: str, place: str | None, time: int, until: int) -> None:
+    def _put_item(self, do: str, place: str | None, time: int, until: int) -> None:
         self._insert({"do": do, "where": place, "from": time, "until": until})
-        self._mended(do)
+        self._note_mended(do)
 
     def _insert(self, item: Item) -> None:
         self._status["plan"] = with_item(self._status["plan"], item)
         self._status["now"] = item_at(self._status["plan"], item["from"])
 
-    def _mended(self, outcome: str) -> None:
+    def _note_mended(self, outcome: str) -> None:
         self._status["mended"] = self._status.get("mended", 0) + 1
         self._row.note(f"Its plan broke: {self._row.broken_by}; now {outcome}.")
 

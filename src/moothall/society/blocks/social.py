@@ -13,14 +13,14 @@ from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
 from moothall.society.blocks.citizen_block import now_of
 from moothall.society.blocks.columns import code
-from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH, code_of, friend_columns, ties_of
+from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows
-from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting
+from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting_speakers
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import AGENT_ID
 
@@ -46,7 +46,7 @@ def relation_after(relation: WholeNumber, contact: int) -> WholeNumber:
     return relation - (relation - 1000) * contact // 1000
 
 
-def faded(relation: WholeNumber, fading: int) -> WholeNumber:
+def faded_relation(relation: WholeNumber, fading: int) -> WholeNumber:
     """Return a relation less `fading` thousandths of it (rounded up): its loss in a day."""
     return relation + -relation * fading // 1000
 
@@ -97,7 +97,7 @@ class SocialBlock(TalkBlock):
     async def before_forward(self) -> None:
         """Handle the received messages, and let relations fade at the start of a day."""
         messages = self.perceived.messages
-        if messages and self._led:
+        if messages and self._is_model_led:
             for message in messages:
                 if message["action"]["name"] == "say":
                     self._remember(message["from"], message["action"]["args"])
@@ -111,7 +111,7 @@ class SocialBlock(TalkBlock):
             self.topics(hearers).hear(topic, opinion, params.bound, params.pull)
         day, before = now_of(rows) // DAY_S, rows["faded"]
         for those in rows.only((before != day) & (before >= 0)):
-            ties_of(those, params.friends).fade(lambda close: faded(close, params.fading))
+            ties_of(those, params.friends).fade(lambda close: faded_relation(close, params.fading))
         rows["faded"] = day
 
     def step_rows(self, rows: RowOrRows) -> None:
@@ -137,9 +137,9 @@ class SocialBlock(TalkBlock):
         topic = topics.main()
         text = topics.text(rows.below(4, "social.greeting"), topic)
         utterance = (text, topics.word(topic), topics.opinion(topic))
-        self._tell(rows, where(here, there, friend), *utterance, where=meets)
+        self._say(rows, where(here, there, friend), *utterance, where=meets)
 
-    def _tell(
+    def _say(
         self, rows: RowOrRows, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
     ) -> None:
         """Let some of the rows say something."""
@@ -199,7 +199,7 @@ class SocialBlock(TalkBlock):
     # -- as a full agent ---------------------------------------------------------------------------
 
     @property
-    def _led(self) -> bool:
+    def _is_model_led(self) -> bool:
         """Whether a model leads the citizen; by rule, conversations are not kept."""
         return self.llm is not None and self.params.by_model
 
@@ -212,19 +212,19 @@ class SocialBlock(TalkBlock):
             self.note(f"{HEARD_FROM}{self.perceived.label(sender)}: {content}")
 
     @property
-    def _waiting(self) -> list[str]:
+    def _waiting_for_answer(self) -> list[str]:
         """Who waits for an answer of the citizen; nobody while it sleeps."""
         item = self.item
-        if not self._led or self.too_young or (item is not None and item["do"] == "sleep"):
+        if not self._is_model_led or self.too_young or (item is not None and item["do"] == "sleep"):
             return []
-        return waiting(self.perceived, self.params.replies)
+        return waiting_speakers(self.perceived, self.params.replies)
 
     def offer(self, context: Perception) -> str:
         """Return whom it would talk to or answer; empty if the plan and nobody asks for it."""
         would = super().offer(context)
         if not isinstance(context, Perception):
             return would
-        names = ", ".join(map(context.label, self._waiting))
+        names = ", ".join(map(context.label, self._waiting_for_answer))
         return f"answer {names}" if names else would
 
     async def forward(self) -> Any:
@@ -236,7 +236,7 @@ class SocialBlock(TalkBlock):
             row["act"] = code("social")
             topics = self.topics(row)
             topic = topics.main()
-            self._tell(row, *utterance, topic, topics.opinion(topic))
+            self._say(row, *utterance, topic, topics.opinion(topic))
         return self.status.get("act")
 
     async def _by_model(self) -> tuple[str, str] | None:
@@ -244,7 +244,7 @@ class SocialBlock(TalkBlock):
             return None
         relations = self.status.get("relations", {})
         closest = sorted(relations, key=lambda id: -relations[id])[: _MOST_CHOICES // 2]
-        waiting, here = self._waiting, self.perceived.here[: _MOST_CHOICES // 2]
+        waiting, here = self._waiting_for_answer, self.perceived.here[: _MOST_CHOICES // 2]
         names = list(dict.fromkeys([*waiting, *closest, *here]))
         if not names:
             return None
@@ -286,7 +286,7 @@ class SocialBlock(TalkBlock):
         if self.agent.space is not None:
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
         whom = to
-        if self._led:
+        if self._is_model_led:
             note_talk(self.status, self.perceived.step, to, content, by_self=True)
             whom = self.perceived.label(to)
         self.note(f"{SAID_TO}{whom}: {content}")
@@ -299,4 +299,4 @@ class SocialBlock(TalkBlock):
             to: the citizen's id
             content: what it says, at most 280 characters
         """
-        self._tell(Row(self), to, content[:LONGEST], "", 0)
+        self._say(Row(self), to, content[:LONGEST], "", 0)

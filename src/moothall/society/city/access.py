@@ -28,7 +28,9 @@ class Access:
         walk: Mode | None = None,
     ) -> None:
         self.roads = roads
-        self.node = node if snaps is None else _snapped(roads, node, at, spots, snaps, parts)
+        self.node = (
+            node if snaps is None else _snap_to_large_part(roads, node, at, spots, snaps, parts)
+        )
         self.far: Array = abs(at - spots[self.node]).sum(axis=1)
         led = self.node != node
         self._walk = walk if led.any() else None
@@ -54,13 +56,15 @@ class Access:
         return mode.time(metres - on_foot) + self._walk.time(on_foot) - self._walk.wait
 
 
-def _snapped(roads: Roads, node: Array, at: Array, spots: Array, snaps: Array, parts: Any) -> Array:
+def _snap_to_large_part(
+    roads: Roads, node: Array, at: Array, spots: Array, snaps: Array, parts: Any
+) -> Array:
     """Return the nearest node of the largest strong part, for places whose node is in a tiny one.
 
     A strong part's nodes all have ways to each other. The largest is that of the same part of the
     map, which any roads connect.
     """
-    strong = connected(roads.matrix, "strong")
+    strong = connected_parts(roads.matrix, "strong")
     size = np.bincount(strong)[strong]
     order = np.lexsort((strong, -size, parts))
     first = order[np.r_[True, np.diff(parts[order]) > 0]]  # by part
@@ -77,7 +81,7 @@ def _snapped(roads: Roads, node: Array, at: Array, spots: Array, snaps: Array, p
     return nodes
 
 
-def connected(matrix: object, how: str = "weak") -> Array:
+def connected_parts(matrix: object, how: str = "weak") -> Array:
     """Return the number of each node's connected part."""
     graph = import_package("scipy.sparse.csgraph")
     parts: Array = graph.connected_components(matrix, directed=True, connection=how)[1]

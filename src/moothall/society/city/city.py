@@ -12,9 +12,8 @@ from typing import Any
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt, names_checked
 from moothall.society.arrays import Array, WholeNumber, np, sha256_of
-from moothall.society.city.access import Access, connected
-from moothall.society.city.place_columns import PlaceColumns
-from moothall.society.city.generate import generated
+from moothall.society.city.access import Access, connected_parts
+from moothall.society.city.generate import generate_town
 from moothall.society.city.geo import city_of, of_geojson, of_osm
 from moothall.society.city.map import (
     MODES,
@@ -25,9 +24,10 @@ from moothall.society.city.map import (
     checked_modes,
     checked_nodes,
     checked_roads,
-    read,
+    read_city,
 )
 from moothall.society.city.nearest import Nearest
+from moothall.society.city.place_columns import PlaceColumns
 from moothall.society.city.places import Near, NumberedPlaces
 from moothall.society.city.routes import Roads, Route
 from moothall.society.clock import DAY_S
@@ -115,7 +115,7 @@ class City(NumberedPlaces):
         Raises:
             ConfigError: an argument is wrong, or households are not of so many citizens
         """
-        places, roads, nodes = generated(seed, citizens, households)
+        places, roads, nodes = generate_town(seed, citizens, households)
         city = cls(places, roads, nodes=nodes, modes=modes)
         city.is_generated = True
         return city
@@ -179,7 +179,7 @@ class City(NumberedPlaces):
         Raises:
             ConfigError: it is not such a text; the error names the wrong field.
         """
-        places, roads, nodes, modes, snap = read(text)
+        places, roads, nodes, modes, snap = read_city(text)
         return cls(places, roads, nodes=nodes, modes=modes, snap=snap)
 
     def to_json(self) -> str:
@@ -209,7 +209,7 @@ class City(NumberedPlaces):
         oneway = np.array([road.oneway for road in self.roads], dtype=bool)
         snap: tuple[Any, ...] = ()
         if self.snap:
-            parts = connected(Roads(edges, oneway, self._spots).matrix)
+            parts = connected_parts(Roads(edges, oneway, self._spots).matrix)
             snap = (self.places.node >= 0, parts, self._modes.get("walk"))
         shared: dict[bytes, Access] = {}
         by_mode = {}

@@ -56,17 +56,17 @@ _HOURS = {
 }
 
 
-def generated(
+def generate_town(
     seed: int, citizens: int, households: Iterable[int] | None = None
 ) -> tuple[Iterator[Place], list[Road], dict[str, tuple[int, int]]]:
     """Return the places, roads and road nodes of a town of 10 … 10,000,000 citizens."""
     check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
     town = _TownPlan(seed, citizens)
-    homes = town.households() if households is None else _checked(households, citizens)
+    homes = town.households() if households is None else _checked_sizes(households, citizens)
     jobs = citizens * 45 // 100
     schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
-    hospitals = max(1, _rounded(citizens, 55_000))
+    hospitals = max(1, _round_up(citizens, 55_000))
     beds = max(20, -(-citizens * 86 // (10_000 * hospitals)))
     places = chain(
         town.places("home", homes, decline=4),
@@ -74,13 +74,13 @@ def generated(
         town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
         town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
         town.places("restaurant", [50] * max(1, citizens * 24 // 10_000), decline=8),
-        town.places("park", [300] * max(1, _rounded(citizens, 1400)), decline=0),
+        town.places("park", [300] * max(1, _round_up(citizens, 1400)), decline=0),
         town.places("hospital", [beds] * hospitals, decline=4),
     )
     return places, town.roads(), {f"n{i}": spot for i, spot in enumerate(town.nodes)}
 
 
-def _checked(households: Iterable[int], citizens: int) -> list[int]:
+def _checked_sizes(households: Iterable[int], citizens: int) -> list[int]:
     sizes = list(households)
     for size in sizes:
         check_integer("households: a size", size, 1, citizens)
@@ -89,7 +89,7 @@ def _checked(households: Iterable[int], citizens: int) -> list[int]:
     return sizes
 
 
-def _rounded(number: int, multiple: int) -> int:
+def _round_up(number: int, multiple: int) -> int:
     return (2 * number + multiple) // (2 * multiple)
 
 
@@ -118,7 +118,7 @@ class _TownPlan:
         x, y = (self._below(2 * metres + 1, count, f"{purpose}.{axis}") - metres for axis in "xy")
         return x.tolist(), y.tolist()
 
-    def _ring(self, number: int) -> int:
+    def _blocks_from_centre(self, number: int) -> int:
         """Return a crossing's distance from the centre, in blocks."""
         x, y = (2 * place - self._side + 1 for place in divmod(number, self._side))
         return isqrt(x * x + y * y) // 2
@@ -128,7 +128,7 @@ class _TownPlan:
         rings = [1 << 16]
         for _ in range(self._side):
             rings.append(max(1, rings[-1] * self._side // (self._side + decline)))
-        weights = [rings[self._ring(number)] for number in range(len(self.nodes))]
+        weights = [rings[self._blocks_from_centre(number)] for number in range(len(self.nodes))]
         by = max(0, sum(weights).bit_length() - 31)  # a draw takes a sum of at most 32 bits
         return [weight + (1 << by) - 1 >> by for weight in weights] if by else weights
 
@@ -141,7 +141,7 @@ class _TownPlan:
             row, column = divmod(number, side)
             if column + 1 < side:
                 roads.append(self._road(number, number + 1))
-            inner = column % 4 == 0 or self._ring(number) <= side // 4
+            inner = column % 4 == 0 or self._blocks_from_centre(number) <= side // 4
             if row + 1 < side and (inner or missing[number]):
                 roads.append(self._road(number, number + side))
         return roads

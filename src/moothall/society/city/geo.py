@@ -21,9 +21,16 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import UnreadableText, check_integer, error_text, excerpt, read_json
 from moothall.society.arrays import import_package, np
-from moothall.society.city.access import connected
+from moothall.society.city.access import connected_parts
 from moothall.society.city.map import Mode, Place, Road
-from moothall.society.city.tags import KINDS, capacity_of, hours_of, is_road, kind_of, ways_of
+from moothall.society.city.tags import (
+    KINDS,
+    capacity_of,
+    hours_of,
+    is_road,
+    modes_and_directions,
+    place_kind,
+)
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -82,7 +89,7 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeature
             raise ConfigError(f"GeoJSON must be a file's path or its data, got {excerpt(source)}")
         name = str(source)
         try:
-            data = _parsed(Path(source).read_text(encoding="utf-8-sig"))
+            data = _parse_json(Path(source).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
         except (UnreadableText, UnicodeDecodeError) as error:
@@ -94,9 +101,9 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeature
         raise ConfigError(
             f"{name} is in EPSG:{crs[1]}, and must be in longitude and latitude (EPSG:4326)"
         )
-    collected = _collected(features, name)
+    collected = _collect_features(features, name)
     if collected.across_the_date_line():
-        collected = _collected(features, name, MapFeatures(eastwards=True))
+        collected = _collect_features(features, name, MapFeatures(eastwards=True))
     for _, spots, tags in collected.lines:
         if is_road(tags) and any(math.dist(*ends) > _LONG for ends in pairwise(spots)):
             raise ConfigError(
@@ -106,7 +113,7 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeature
     return collected
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Return JSON; of a feature a line, or after each record separator (RFC 8142), all of them."""
     mark = "\x1e" if "\x1e" in text else "\n"
     parts = [part for part in text.split(mark) if part.strip()]
@@ -118,7 +125,9 @@ def _parsed(text: str) -> Any:
     return {"features": [read_json(part) for part in parts]}
 
 
-def _collected(features: list[Any], name: str, collected: MapFeatures | None = None) -> MapFeatures:
+def _collect_features(
+    features: list[Any], name: str, collected: MapFeatures | None = None
+) -> MapFeatures:
     """Return features as places and lines. Raises ConfigError: one cannot be used."""
     collected = collected or MapFeatures()
     for number, feature in enumerate(features):
@@ -126,7 +135,7 @@ def _collected(features: list[Any], name: str, collected: MapFeatures | None = N
             geometry, properties = feature["geometry"], feature.get("properties") or {}
             if geometry is not None:  # a feature without a place (RFC 7946, 3.2)
                 # OSMnx lists the tags of ways that it has joined; `modes` is a list of ours.
-                tags = {key: _listed(value) for key, value in properties.items()}
+                tags = {key: _as_tag(value) for key, value in properties.items()}
                 lists = {k for k, v in tags.items() if isinstance(v, list) and v} - {"modes"}
                 tags = {**tags, **{each: tags[each][0] for each in lists}}
                 _add_geometry(collected, geometry, tags)
@@ -136,7 +145,7 @@ def _collected(features: list[Any], name: str, collected: MapFeatures | None = N
     return collected
 
 
-def _listed(value: object) -> Any:
+def _as_tag(value: object) -> Any:
     """Return a tag; a list of texts as GeoPandas writes it to a file, `['a', 'b']`, as a list."""
     if isinstance(value, str) and value[:2] in ("['", '["') and value.endswith("]"):
         return [item for _, item in _ITEM.findall(value)]
@@ -187,7 +196,7 @@ def _of_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
         tags = {tag.k: tag.v for tag in each.tags} if len(each.tags) else {}
         if not tags:
             continue
-        if each.is_node() and kind_of(tags):
+        if each.is_node() and place_kind(tags):
             collected.places.append((collected.spot((each.location.lon, each.location.lat)), tags))
         elif each.is_way():
             nodes = [node for node in each.nodes if node.location.valid()]
@@ -195,9 +204,9 @@ def _of_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
             road = "highway" in tags or tags.get("route") == "ferry"
             if road and tags.get("area") != "yes":
                 collected.lines.append(([node.ref for node in nodes], spots, tags))
-            elif spots and kind_of(tags):
+            elif spots and place_kind(tags):
                 collected.add_area(spots, tags)
-        elif each.is_area() and not each.from_way() and kind_of(tags):
+        elif each.is_area() and not each.from_way() and place_kind(tags):
             for ring in each.outer_rings():
                 collected.add_area([collected.spot((e.lon, e.lat)) for e in ring], tags)
                 break  # a relation is one place
@@ -217,11 +226,11 @@ def city_of(
     lines = [
         (keys, spots, ways)
         for keys, spots, tags in collected.lines
-        if len(keys) > 1 and is_road(tags) and (ways := list(ways_of(tags, names)))
+        if len(keys) > 1 and is_road(tags) and (ways := list(modes_and_directions(tags, names)))
     ]
     if not lines:
         raise ConfigError(f"{source} has no roads: lines with a tag `highway`")
-    kinds = [(spot, tags, kind_of(tags)) for spot, tags in collected.places]
+    kinds = [(spot, tags, place_kind(tags)) for spot, tags in collected.places]
     kinds = [each for each in kinds if each[2]]
     if not kinds:
         tag_names = ", ".join(KINDS)
@@ -329,7 +338,7 @@ def _largest(links: list[tuple[int, int, Any, Any]], count: int) -> set[int]:
     """Return the nodes of the largest connected part."""
     a, b = (np.array([each[end] for each in links], np.int64) for end in (0, 1))
     shape = (count + 1, count + 1)
-    part = connected(
+    part = connected_parts(
         import_package("scipy.sparse").coo_array((np.ones(len(a)), (a, b)), shape=shape)
     )
     sizes = np.bincount(part[1:]) if count else np.zeros(1)

@@ -86,7 +86,7 @@ class Grid(SteppedPlaces):
 
         The columns are directions: left, up, down, right, then the diagonals.
         """
-        return self._shifted(self._around)
+        return self._shifted_cells(self._around)
 
     def within(self, radius: int) -> Array:
         """Return the cells at most so many steps from each: (n_cells, most), −1 for none.
@@ -103,7 +103,7 @@ class Grid(SteppedPlaces):
             square = [(dx, dy) for dx in right for dy in down if dx or dy]
             far = self.around == 4
             near = [each for each in square if not far or sum(map(abs, each)) <= radius]
-            self._within[radius] = self._shifted(near)
+            self._within[radius] = self._shifted_cells(near)
         return self._within[radius]
 
     def _reach(self, radius: int, side: int) -> range:
@@ -111,7 +111,7 @@ class Grid(SteppedPlaces):
             return range(-min(radius, side - 1), min(radius, side - 1) + 1)
         return range(-min(radius, (side - 1) // 2), min(radius, side // 2) + 1)
 
-    def _shifted(self, offsets: Iterable[tuple[int, int]]) -> Array:
+    def _shifted_cells(self, offsets: Iterable[tuple[int, int]]) -> Array:
         """Return for each cell those at some offsets, by their index in `ids`; −1 for none."""
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
         columns = [np.empty((len(self), 0), np.int32)]

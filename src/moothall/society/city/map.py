@@ -242,7 +242,7 @@ def canonical_json(
     return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def read(
+def read_city(
     text: str | bytes,
 ) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]], list[Mode], bool]:
     """Return the parts of a city's JSON, and whether it snaps; ConfigError names the field."""

@@ -34,7 +34,7 @@ class Nearest:
         if roads.count > MOST_IN_TABLE:
             self._search(access, targets, keys)
         else:
-            for part in _parts(np.arange(roads.count), len(targets)):
+            for part in _row_parts(np.arange(roads.count), len(targets)):
                 far = roads.all_metres[part][:, access.node[targets]]
                 _add(access, keys, part, far, targets)
         keys = np.ascontiguousarray(np.sort(keys, axis=1).T)
@@ -66,7 +66,7 @@ class Nearest:
                 reach = dijkstra(back, indices=np.unique(hang[tile]), min_only=True, limit=radius)
                 part = np.flatnonzero(near + reach <= radius)
                 around, is_asking = back[part][:, part], asks[part]
-                for few in _parts(tile, len(part)):
+                for few in _row_parts(tile, len(part)):
                     starts, which = np.unique(hang[few], return_inverse=True)
                     far = dijkstra(around, indices=np.searchsorted(part, starts), limit=radius)
                     far = np.where(np.isinf(far), -1, far)[:, is_asking]
@@ -94,6 +94,6 @@ def _add(access: Access, keys: Array, nodes: Array, far: Array, targets: Array) 
     keys[nodes] = np.partition(both, width - 1, axis=1)[:, :width]
 
 
-def _parts(rows: Array, width: int) -> list[Array]:
+def _row_parts(rows: Array, width: int) -> list[Array]:
     """Return rows in parts small enough for a table of so many columns."""
     return np.array_split(rows, max(1, len(rows) * width // _AT_ONCE))

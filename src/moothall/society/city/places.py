@@ -116,15 +116,15 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
     missing = [protocol for protocol in required if not _offers(places, protocol)]
     if missing:
         offers = [_OFFER.get(each, (each.__name__, "what implements it")) for each in missing]
-        of = f" of kind {_listed(kinds)}" if kinds else ""
+        of = f" of kind {_kinds_in_words(kinds)}" if kinds else ""
         existing = "there is no city" if places is None else f"{type(places).__name__} has none"
         names = ", ".join(each for each, _ in offers)
         raise ConfigError(f"{who} needs {names}{of}, and {existing}: pass as city= {offers[0][1]}")
     absent = [kind for kind in kinds if not places.by_kind(kind)]
     if absent:
         raise ConfigError(
-            f"{who} needs places of kind {_listed(absent)}, and {type(places).__name__} has only: "
-            f"{_listed(places.kinds()) or 'none'}"
+            f"{who} needs places of kind {_kinds_in_words(absent)}, "
+            f"and {type(places).__name__} has only: {_kinds_in_words(places.kinds()) or 'none'}"
         )
 
 
@@ -138,7 +138,7 @@ def _offers(places: object, protocol: type) -> bool:
     return True
 
 
-def _listed(kinds: Iterable[str]) -> str:
+def _kinds_in_words(kinds: Iterable[str]) -> str:
     return ", ".join(repr(kind) for kind in kinds)
 
 

@@ -73,7 +73,9 @@ class Plane:
 
     def offset(self, x: Array, y: Array, other_x: Array, other_y: Array) -> tuple[Array, Array]:
         """Return the shortest way from positions to others, as (dx, dy)."""
-        return self._way(other_x - x, self.width), self._way(other_y - y, self.height)
+        return self._shortest_offset(other_x - x, self.width), self._shortest_offset(
+            other_y - y, self.height
+        )
 
     def distance(self, x: Any, y: Any, other_x: Any, other_y: Any) -> Any:
         """Return the length of the shortest way between positions."""
@@ -99,7 +101,7 @@ class Plane:
             inside = np.where(inside >= side, 0.0, inside)  # of a number just below 0
         return inside.item() if np.ndim(at) == 0 else inside
 
-    def _way(self, apart: Array, side: float) -> Array:
+    def _shortest_offset(self, apart: Array, side: float) -> Array:
         if not self.torus:
             return apart
         return apart - side * np.round(apart / side)

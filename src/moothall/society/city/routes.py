@@ -161,7 +161,7 @@ class Labels:
         while level:
             cells, deeper = [], []
             for nodes in level:
-                between, halves = _split(undirected, spots, nodes)
+                between, halves = _split_cell(undirected, spots, nodes)
                 cells.append((nodes, np.searchsorted(nodes, between)))
                 deeper += halves
             cell = np.full(len(spots), -1, np.int32)
@@ -234,7 +234,7 @@ def _no_way(dtype: Any) -> int:
     return min(int(np.iinfo(dtype).max), _FARTHEST)
 
 
-def _split(graph: Any, spots: Array, nodes: Array) -> tuple[Array, list[Array]]:
+def _split_cell(graph: Any, spots: Array, nodes: Array) -> tuple[Array, list[Array]]:
     """Return the nodes that separate a cell, and its two halves without them."""
     if len(nodes) <= _LEAF:
         return nodes, []

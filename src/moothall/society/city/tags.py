@@ -66,7 +66,7 @@ _OTHER_LINES: Final = (
 _TIMES: Final = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)\s*-\s*([01]?\d|2[0-4]):([0-5]\d)")
 
 
-def kind_of(tags: Mapping[str, object]) -> str:
+def place_kind(tags: Mapping[str, object]) -> str:
     """Return the kind of a place: its tag `kind`, or what the tags of OpenStreetMap say."""
     if isinstance(own := tags.get("kind"), str):
         return own
@@ -120,7 +120,7 @@ def is_road(tags: Mapping[str, object]) -> bool:
     return not any(key in tags for key in (*KINDS, *_OTHER_LINES))
 
 
-def ways_of(
+def modes_and_directions(
     tags: Mapping[str, object], names: Sequence[str]
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield which modes may use a line, and in which direction: 0 in both, 1, or −1 backwards."""

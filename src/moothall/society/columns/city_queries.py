@@ -17,7 +17,7 @@ def kind_numbers(rows: Rows) -> dict[str, int]:
     return {} if rows.city is None else {kind: n for n, kind in enumerate(rows.city.kinds())}
 
 
-def kinds_of(rows: Rows) -> Any:
+def place_kinds(rows: Rows) -> Any:
     """Return the number of each place's kind."""
     city, numbers = rows.city, kind_numbers(rows)
     if hasattr(city, "kind_rows"):
@@ -38,7 +38,7 @@ def is_of(rows: RowOrRows, place: object, kind: str) -> Any:
     """Return whether the places of rows, or of one citizen, are of a kind."""
     if rows.is_single:
         return place is not None and rows.city.kind(place) == kind
-    return kinds_of(rows)[place] == kind_numbers(rows).get(kind, -1)
+    return place_kinds(rows)[place] == kind_numbers(rows).get(kind, -1)
 
 
 def is_open(rows: RowOrRows, place: PlaceOrPlaces, time: int) -> Any:
@@ -95,7 +95,9 @@ def room_of(population: Register, places: Any, most: int) -> Any:
     return np.array([most if each is None else each for each in capacities], "int64")
 
 
-def near(rows: Rows, place: Array, kind: str, limit: int, mode: str | None) -> tuple[Array, Array]:
+def nearest_places(
+    rows: Rows, place: Array, kind: str, limit: int, mode: str | None
+) -> tuple[Array, Array]:
     """Return the nearest places of a kind (−1: none) and the seconds to them, (n, limit) each."""
     city = rows.city
     if hasattr(city, "near_rows"):
@@ -110,7 +112,7 @@ def near(rows: Rows, place: Array, kind: str, limit: int, mode: str | None) -> t
     return numbers_near, seconds
 
 
-def ways(rows: Rows, place: Array, to: Array, modes: list[str | None]) -> Any:
+def travel_seconds(rows: Rows, place: Array, to: Array, modes: list[str | None]) -> Any:
     """Return the seconds from `place` to `to` by each mode; int64, (n, modes), −1: no way."""
     city = rows.city
     if hasattr(city, "ways_rows"):

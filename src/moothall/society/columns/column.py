@@ -89,7 +89,7 @@ class Column:
         shape: Any = count if self.width is None else (count, self.width)
         default = -1 if self.dtype == PLACE and not self.default else self.default
         if self.slots:
-            return untouched(shape, self.stored)
+            return lazy_zeros(shape, self.stored)
         if default == 0:
             return np.zeros(shape, self.stored)
         return np.full(shape, default, dtype=self.stored)
@@ -98,7 +98,7 @@ class Column:
         """Return an array of given values, of which there may be more per citizen than declared."""
         if not self.slots:
             return values.copy()
-        copy = untouched(values.shape, values.dtype)
+        copy = lazy_zeros(values.shape, values.dtype)
         for slot in values.any(axis=0).nonzero()[0]:
             copy[:, slot] = values[:, slot]
         return copy
@@ -142,7 +142,9 @@ class Column:
                 return
         elif self.dtype == PLACE:
             plain = (
-                [_place(each, places) for each in plain] if self.width else _place(plain, places)
+                [_place_id(each, places) for each in plain]
+                if self.width
+                else _place_id(plain, places)
             )
         elif isinstance(plain, float) and not math.isfinite(plain):
             plain = None  # an empty cell of a table is no JSON
@@ -156,7 +158,7 @@ class Column:
         at[last] = plain
 
 
-def _place(number: int, places: Sequence[str]) -> str | None:
+def _place_id(number: int, places: Sequence[str]) -> str | None:
     return None if number < 0 else places[number]
 
 
@@ -186,7 +188,7 @@ COMMIT_COLUMNS: Final[tuple[str, ...]] = (
 # -- several values of each ------------------------------------------------------------------------
 
 
-def untouched(shape: tuple[int, ...], dtype: Any) -> Array:
+def lazy_zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return zeros in Fortran order; a page takes memory only once it is written."""
     # numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
     count = int(np.prod(shape))

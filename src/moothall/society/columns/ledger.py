@@ -133,7 +133,7 @@ def definer(kind: type, name: str) -> Any:
 
 
 # `payer`: the index in `has`, the money; `order_of` gives the order of some of the payments.
-def afforded(cents: Array, payer: Array, has: Array, order_of: Callable[[Array], Array]) -> Array:
+def affordable(cents: Array, payer: Array, has: Array, order_of: Callable[[Array], Array]) -> Array:
     """Return which payments are made: as heard, each in full, as far as the payer's money lasts."""
     totals = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
@@ -180,11 +180,13 @@ def withheld(
     return smaller(gross, larger(0, tax - paid))
 
 
-def credited(deposits: Array, interest: int, own: int, order_of: Callable[[Array], Array]) -> Any:
+def credited_interest(
+    deposits: Array, interest: int, own: int, order_of: Callable[[Array], Array]
+) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000
-    return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]), order_of)
+    return earned * affordable(earned, np.zeros(len(earned), np.int64), np.array([own]), order_of)
 
 
 def shares(total: int, weights: Sequence[int], turns: Sequence[Any] = ()) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from moothall.society.arrays import Array, np
-from moothall.society.columns.column import untouched
+from moothall.society.columns.column import lazy_zeros
 
 
 class Lists:
@@ -20,7 +20,7 @@ class Lists:
         """Add `more` empty lists; return this object."""
         self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
         for number, old in enumerate(self._slots):
-            self._slots[number] = untouched((len(self.count),), np.int32)
+            self._slots[number] = lazy_zeros((len(self.count),), np.int32)
             some = old.nonzero()[0]  # what is not written takes no memory
             self._slots[number][some] = old[some]
         return self
@@ -33,7 +33,7 @@ class Lists:
             slot = self.count[which]
             for number in np.unique(slot).tolist():
                 if number == len(self._slots):
-                    self._slots.append(untouched((len(self.count),), np.int32))
+                    self._slots.append(lazy_zeros((len(self.count),), np.int32))
                 some = slot == number
                 self._slots[number][which[some]] = numbers[some]
             self.count[which] += 1

@@ -60,7 +60,7 @@ class Lives(OtherCitizens):
                 )
                 raise ConfigError(f"block {self._block}: add: column {name!r}: {reason}")
             shape = (len(self), *self.population.arrays[name].shape[1:])
-            values[name] = self._each(f"add: {name}", value, shape, "row")[at]
+            values[name] = self._one_per_row(f"add: {name}", value, shape, "row")[at]
         call, self._calls = self._calls, self._calls + 1
         changes.births.append((self._block, call, self.index[at], values))
 
@@ -79,13 +79,15 @@ class Lives(OtherCitizens):
         """
         changes = self._changes()
         at = np.arange(len(self)) if where is None else self._positions(where)
-        have = self._each("remove: heirs", -1 if heirs is None else heirs, (len(at),), "of them")
+        have = self._one_per_row(
+            "remove: heirs", -1 if heirs is None else heirs, (len(at),), "of them"
+        )
         if have.dtype.kind not in "iu":
             reason = f"heirs must be rows, whole numbers, got {excerpt(heirs)}"
             raise ConfigError(f"block {self._block}: remove: {reason}")
         changes.deaths.append((self.index[at], have.copy()))
 
-    def _each(self, label: str, value: ArrayLike, shape: tuple[int, ...], of: str) -> Array:
+    def _one_per_row(self, label: str, value: ArrayLike, shape: tuple[int, ...], of: str) -> Array:
         """Return numbers or booleans, one for each. Raises ConfigError: they are others."""
         try:
             got, values = excerpt(value), np.asarray(value)

@@ -120,11 +120,11 @@ def join_wants(kind: type[Want], parts: Sequence[tuple[Array, Mapping[str, Array
     for name in field_kinds(kind):
         values = [part[1][name] for part in parts]
         if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
-            fields[name] = _repeated(values[0], len(sender))
+            fields[name] = _repeat_view(values[0], len(sender))
         else:
             pairs = zip(values, parts, strict=True)
             widened = [
-                each if each.shape else _repeated(each, len(part[0])) for each, part in pairs
+                each if each.shape else _repeat_view(each, len(part[0])) for each, part in pairs
             ]
             fields[name] = np.concatenate(widened)
     if (sender[1:] < sender[:-1]).any():
@@ -134,12 +134,12 @@ def join_wants(kind: type[Want], parts: Sequence[tuple[Array, Mapping[str, Array
     return Table(kind, sender, fields)
 
 
-def _repeated(number: Array, count: int) -> Array:
+def _repeat_view(number: Array, count: int) -> Array:
     """Return a number so many times without room for each, far sooner than `broadcast_to` does."""
     return np.ndarray((count,), number.dtype, number, 0, (0,))
 
 
-def encoded(want: Want, population: Register, *, texts: bool = True) -> list[int] | None:
+def encode_want(want: Want, population: Register, *, texts: bool = True) -> list[int] | None:
     """Return the numbers of an agent's want, without `texts`; None if there is none for it."""
     try:
         return [

@@ -38,7 +38,7 @@ from moothall.society.experiments.models import TOWN, Source, function_of, impor
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.trajectory_file import TrajectoryFile
 from moothall.society.experiments.workflow import Item, RunLength, SurveyItem, steps_of
-from moothall.society.kernel.faults import described
+from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.metrics import METRICS
 from moothall.society.population.population import Population
@@ -174,7 +174,7 @@ class _CellRun:
                     count = item.step or (item.run or RunLength()).count(
                         seconds_of(self._cell.step)
                     )
-                    await self._run(society, condition, count, trajectories)
+                    await self._run_steps(society, condition, count, trajectories)
                     coming = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
@@ -214,7 +214,7 @@ class _CellRun:
         path = trajectories_path(folder, condition, self._cell.seed, values)
         return TrajectoryFile(society, path)
 
-    async def _run(
+    async def _run_steps(
         self, society: Society, condition: str, steps: int, where: TrajectoryFile | None
     ) -> None:
         every = self._cell.every
@@ -335,7 +335,7 @@ def _rule(source: Source | None, folder: Path) -> Callable[[Respondent], Any] | 
     )
 
 
-def kind_of(error: Exception) -> type[Exception]:
+def reported_class(error: Exception) -> type[Exception]:
     """Return the class with which an error of a cell is reported: one of three."""
     return next((each for each in (ConfigError, FileError) if isinstance(error, each)), StateError)
 
@@ -388,8 +388,8 @@ def _run_one(part: str, line: str, say: Callable[..., None], until: int) -> int:
     try:
         asyncio.run(cell.run(Path(json.loads(part)), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
-        text = str(error) if isinstance(error, MoothallError) else described(error)[0]
-        say(error=text, kind=kind_of(error).__name__)
+        text = str(error) if isinstance(error, MoothallError) else fault_in_words(error)[0]
+        say(error=text, kind=reported_class(error).__name__)
         return 1
     return 0
 

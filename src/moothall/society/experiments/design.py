@@ -25,15 +25,6 @@ from moothall import Block, ConfigError
 from moothall.build import NotJSON, copy_json, nearest
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.cell import Cell
-from moothall.society.experiments.fields import faults_of, known_fields, placed
-from moothall.society.experiments.models import (
-    Source,
-    block_of,
-    function_of,
-    in_words,
-    is_of_file,
-    town_parameters,
-)
 from moothall.society.experiments.design_parts import (
     ELEMENTS,
     Chart,
@@ -42,6 +33,15 @@ from moothall.society.experiments.design_parts import (
     Published,
     SocietyDesign,
     metric_of,
+)
+from moothall.society.experiments.fields import faults_of, known_fields, with_field_paths
+from moothall.society.experiments.models import (
+    Source,
+    block_of,
+    function_of,
+    in_words,
+    is_of_file,
+    town_parameters,
 )
 from moothall.society.experiments.workflow import (
     DesignPart,
@@ -156,13 +156,13 @@ class Design(DesignPart):
         cells: list[Cell] = []
         for name in self.conditions:
             for at, values in enumerate(self.grid()):
-                lived = (*same, *self._resolved(name, values), metrics, self.every)
+                lived = (*same, *self._resolve_condition(name, values), metrics, self.every)
                 for seed in self.all_seeds:
                     has_map = self.maps and at == 0 and seed == self.all_seeds[0]
                     cells.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
         return cells
 
-    def _resolved(
+    def _resolve_condition(
         self, name: str, values: Mapping[str, object]
     ) -> tuple[dict[str, Any], list[Item]]:
         """Return the society's parameters and the workflow of a condition with these values."""
@@ -174,7 +174,7 @@ class Design(DesignPart):
         settings = {**condition.parameters, **values}
         used: set[str] = set()
         try:
-            filled = _filled(raw, settings, used, place)
+            filled = _fill_values(raw, settings, used, place)
             workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
         except ValidationError as error:
             raise FieldError(
@@ -210,7 +210,7 @@ class Design(DesignPart):
             try:
                 kind.model_validate(parameters, context=self.folder)
             except ValidationError as error:
-                raise FieldError(*placed(faults_of(error, kind), places)) from None
+                raise FieldError(*with_field_paths(faults_of(error, kind), places)) from None
         return parameters, workflow
 
     def _town(
@@ -225,7 +225,7 @@ class Design(DesignPart):
                     own.append((name, block_of(name, self.folder)))
                 except ConfigError as error:
                     fault = (("blocks", name), str(error))
-                    raise FieldError(*placed([fault], places)) from None
+                    raise FieldError(*with_field_paths([fault], places)) from None
         return town_parameters(tuple(own))
 
     def arguments(self) -> list[str] | None:
@@ -365,7 +365,7 @@ class Design(DesignPart):
         return {"society": {}, **data}
 
 
-def _filled(value: object, values: Mapping[str, object], used: set[str], at: FieldPath) -> Any:
+def _fill_values(value: object, values: Mapping[str, object], used: set[str], at: FieldPath) -> Any:
     """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
     if isinstance(value, str) and value[:1] == "$":
         name = value[1:]
@@ -375,7 +375,7 @@ def _filled(value: object, values: Mapping[str, object], used: set[str], at: Fie
         if name.isidentifier():
             raise FieldError((at, f"no parameter of this condition is named {name!r}"))
     if isinstance(value, Mapping):
-        return {key: _filled(each, values, used, (*at, key)) for key, each in value.items()}
+        return {key: _fill_values(each, values, used, (*at, key)) for key, each in value.items()}
     if isinstance(value, list):
-        return [_filled(each, values, used, (*at, index)) for index, each in enumerate(value)]
+        return [_fill_values(each, values, used, (*at, index)) for index, each in enumerate(value)]
     return value

@@ -26,7 +26,7 @@ def known_fields(names: Iterable[str]) -> str:
     return f"there are: {', '.join(names)}"
 
 
-def placed(
+def with_field_paths(
     faults: Iterable[tuple[FieldPath, str]], places: Mapping[str, FieldPath]
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield faults of a society's parameters, each with the path where its parameter is set."""

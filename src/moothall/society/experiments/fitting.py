@@ -212,7 +212,7 @@ async def fit(
             folder.mkdir(parents=True, exist_ok=True)
         at = [prior.point(row) for row in rows]
         results = await run_points(design, at, conditions, jobs=jobs, out=folder, progress=progress)
-        measured = np.array([_measured(results, goals, each) for each in range(len(at))])
+        measured = np.array([_measured_targets(results, goals, each) for each in range(len(at))])
         if not scales:
             spread = measured.std(axis=0)
             scales.extend(
@@ -241,7 +241,7 @@ async def fit(
         history.append({"simulated": fresh, "accepted": accepted, "distance": bound})
         if number == rounds or accepted < least or bound == 0:
             break
-        new, new_weights = _moved(rows, weights, prior, points - keep, random)
+        new, new_weights = _move_points(rows, weights, prior, points - keep, random)
         new_measured, new_distances = await simulated(new, number + 1)
         fresh, accepted = len(new), float(np.mean(new_distances <= bound))
         rows = np.vstack([rows, new])
@@ -254,14 +254,14 @@ async def fit(
     return Fit(of_rows, weights.tolist(), distances.tolist(), history, at_best)
 
 
-def _measured(results: Results, targets: list[Target], number: int) -> list[float]:
+def _measured_targets(results: Results, targets: list[Target], number: int) -> list[float]:
     return [
         results.interval(each.metric, condition_at(number, each.condition), each.step).mean
         for each in targets
     ]
 
 
-def _moved(
+def _move_points(
     rows: Array, weights: Array, prior: Priors, count: int, random: np.random.Generator
 ) -> tuple[Array, Array]:
     """Return new points near others, drawn by weight, and their weights by importance."""

@@ -21,7 +21,7 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, object]) -> list[st
         a line for each setting, version and result that differs; it notes if a deterministic
         result differs although settings and versions agree
     """
-    first, second = _parts(manifest), _parts(other)
+    first, second = _values_by_name(manifest), _values_by_name(other)
     keys = [key for key in dict.fromkeys((*first, *second)) if first.get(key) != second.get(key)]
     explained = any(group in ("settings", "versions") for group, _ in keys)
     lines = []
@@ -33,7 +33,7 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, object]) -> list[st
     return lines
 
 
-def _parts(manifest: Mapping[str, object]) -> dict[tuple[str, str], Any]:
+def _values_by_name(manifest: Mapping[str, object]) -> dict[tuple[str, str], Any]:
     """Return a manifest's values by group and name; a hash that settings repeat is there once."""
     parts: dict[tuple[str, str], object] = {}
     for name, value in manifest.items():

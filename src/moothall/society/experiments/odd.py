@@ -73,7 +73,7 @@ class _OddPage:
         own = () if population is not None or not self.citizens else self.citizens[0].blocks
         self.blocks: list[Any] = [*(own if population is None else population.blocks)]
 
-    def _described(self, element: str, *parts: str) -> str:
+    def _element(self, element: str, *parts: str) -> str:
         """Return the author's text of an element, then what was found; or that it is not stated."""
         texts = [each for each in (self.design.about.get(element, ""), *parts) if each]
         return "\n\n".join(texts) or _UNSAID
@@ -84,8 +84,8 @@ class _OddPage:
         figures = [(each.quantity, each.published, each.metric) for each in design.published]
         source = f"After: {design.source}" if design.source else ""
         patterns = _table(("pattern", "published", "metric"), figures)
-        patterns = self._described("patterns", patterns, source)
-        return f"{self._described('purpose', design.question)}\n\n**Patterns.**\n\n{patterns}"
+        patterns = self._element("patterns", patterns, source)
+        return f"{self._element('purpose', design.question)}\n\n**Patterns.**\n\n{patterns}"
 
     def entities(self) -> str:
         """Return the kinds of entities with their state, and the scales of time and space."""
@@ -101,7 +101,7 @@ class _OddPage:
         elif self.citizens:
             first = self.citizens[0]
             rows = [
-                (name, _kind(value), one_line(json.dumps(value, default=str), _LONGEST))
+                (name, _value_kind(value), one_line(json.dumps(value, default=str), _LONGEST))
                 for name, value in first.status.items()
             ]
             parts.append(f"**Citizens** (`{type(first).__name__}`): {len(self.citizens):,}.")
@@ -116,7 +116,7 @@ class _OddPage:
         if services:
             many = ", ".join(f"{count:,} `{name}`" for name, count in sorted(services.items()))
             parts.append(f"**Services**: {many}.")
-        return self._described("entities", *parts, f"**Space.** {self._space()}", self._time())
+        return self._element("entities", *parts, f"**Space.** {self._space()}", self._time())
 
     def _space(self) -> str:
         city = self.society.city
@@ -156,7 +156,7 @@ class _OddPage:
             for name in self.design.conditions
         ]
         workflows = "\n".join(["The workflow of each condition:", "", *workflow])
-        return self._described("scheduling", "\n".join(lines), workflows)
+        return self._element("scheduling", "\n".join(lines), workflows)
 
     def _workflow(self, name: str) -> Any:
         own = self.design.conditions[name].workflow
@@ -184,7 +184,7 @@ class _OddPage:
             "observation": f"{', '.join(metrics)}; measured after each {every}." if metrics else "",
         }
         return "\n\n".join(
-            f"**{title}.** {self._described(name, texts.get(name, ''))}"
+            f"**{title}.** {self._element(name, texts.get(name, ''))}"
             for name, title in _CONCEPTS.items()
         )
 
@@ -206,7 +206,7 @@ class _OddPage:
             _table(("condition", "other parameters"), conditions),
             _table(("swept parameter", "values"), swept),
         ]
-        return self._described("initialization", *parts)
+        return self._element("initialization", *parts)
 
     def input(self) -> str:
         """Return the files that are read, with their hashes, and the facts."""
@@ -222,7 +222,7 @@ class _OddPage:
             parts.append(f"Facts that hold everywhere: {_value(facts)}.")
         if model := cell.parameters.get("llm"):
             parts.append(f"Decisions of the model `{model}`.")
-        return self._described("input", *parts) if any(parts) else self._described("input", "None.")
+        return self._element("input", *parts) if any(parts) else self._element("input", "None.")
 
     def submodels(self) -> str:
         """Return each block: its docstring and its parameters; and the versions."""
@@ -238,7 +238,7 @@ class _OddPage:
         parts += [f"### {kind.__name__}\n\n{_doc(kind)}" for kind in kinds]
         versions = ", ".join(f"{name} {version(name)}" for name in ("moothall", "numpy"))
         parts.append(f"Versions: python {platform.python_version()}, {versions}.")
-        return self._described("submodels", *parts)
+        return self._element("submodels", *parts)
 
 
 def _doc(kind: type) -> str:
@@ -258,7 +258,7 @@ def _parameters(params: object) -> Iterator[tuple[str, str, str]]:
             yield name, _value(value), field.description or ""
 
 
-def _kind(value: object) -> str:
+def _value_kind(value: object) -> str:
     names = {dict: "mapping", list: "list", str: "text", int: "whole number", float: "number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 

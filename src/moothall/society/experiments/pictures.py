@@ -61,7 +61,7 @@ def draw_map(
     network = city if isinstance(city, Network) else getattr(society.population, "network", None)
     is_network = isinstance(city, Network) or (city is None and network is not None)
     if by is not None or layer is not None or is_network or isinstance(city, Plane):
-        return save_figure(_coloured(society, by, layer, network if is_network else None), path)
+        return save_figure(_coloured_map(society, by, layer, network if is_network else None), path)
     figure, axes = figure_of(7.5, 8)
     positions = society.positions()
     if positions is None:
@@ -73,7 +73,7 @@ def draw_map(
         figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
         axes.set_aspect("equal")
     else:
-        _places(axes, positions, city)
+        _draw_places(axes, positions, city)
         axes.set_aspect("equal", "datalim")
         legend_place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
         axes.legend(**legend_place, frameon=False, fontsize=9)
@@ -88,7 +88,7 @@ def _axes_of(city: object) -> dict[str, str]:
     return {"xlabel": "metres to the east", "ylabel": "metres to the north"}
 
 
-def _coloured(
+def _coloured_map(
     society: Society, by: str | None, layer: str | None, network: Network | None
 ) -> Figure:
     """Return a map of each citizen in the colour of its number `by`; of none, all alike."""
@@ -161,7 +161,7 @@ def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
     figure.colorbar(image, ax=axes, label=name, shrink=0.8)
 
 
-def _places(axes: Any, positions: Whereabouts, city: Any) -> None:
+def _draw_places(axes: Any, positions: Whereabouts, city: Any) -> None:
     """Draw the roads, the places by kind, and how many citizens are where."""
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
     line_class = import_package("matplotlib.collections").LineCollection

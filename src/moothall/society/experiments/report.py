@@ -19,8 +19,8 @@ from moothall import ConfigError
 from moothall.build import counted, error_text
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.design import Design
-from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.design_parts import Chart, MetricDesign, Published
+from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.pictures import COLOURS, SHAPES, figure_of, save_figure
 from moothall.society.experiments.results import Interval, Results
 from moothall.society.tables import file_name, write_whole
@@ -102,7 +102,7 @@ def _page(
         parts.append(_figure(path, f"{label}: {caption}. Intervals are by Student's t."))
         head = ("", "at the end", f"above {_label_of(design, curves[0][1])!r}, seed by seed")
         parts.append(_table(head, _last(results, metric, curves)))
-    parts += [_figure(path, _titled(design, name)) for name, path in charts.items()]
+    parts += [_figure(path, _caption_of(design, name)) for name, path in charts.items()]
     first = f", with {json.dumps(design.grid()[0])}" if design.parameters else ""
     if design.maps:
         for name in design.conditions:
@@ -266,7 +266,7 @@ def draw_chart(
     return _draw(design, results, every, (chart.label or name, chart.unit), caption, path)
 
 
-def _titled(design: Design, name: str) -> str:
+def _caption_of(design: Design, name: str) -> str:
     """Return the caption of a chart below its picture."""
     label = (design.charts[name] or Chart()).label
     return label or name.rpartition(":")[2]
@@ -282,18 +282,21 @@ def _draw(
 ) -> Figure:
     """Return a picture of curves, or of means if there are no curves."""
     label, unit = labels
-    axis = _wrapped(label, _NARROW)
-    axis += f"\n({_wrapped(unit, _NARROW)})" if unit else ""
+    axis = _wrap_text(label, _NARROW)
+    axis += f"\n({_wrap_text(unit, _NARROW)})" if unit else ""
     curves = all_curves[:_MOST]
     is_short = all(len(name) <= _NARROW for name, _ in curves)
     styles = _styles(curves)
     intervals = [
-        {step: _drawn(Interval.of([*by.values()]), unit) for step, by in results.curve(*of).items()}
+        {
+            step: _drawn_interval(Interval.of([*by.values()]), unit)
+            for step, by in results.curve(*of).items()
+        }
         for _, of in curves
     ]
     has_curves = max(map(len, intervals)) > 2
     width = _NARROW if is_short or not has_curves else 2 * _NARROW
-    names = [_wrapped(name, width) for name, _ in curves]
+    names = [_wrap_text(name, width) for name, _ in curves]
     lines = sum(text.count("\n") + 1 for text in (*names, axis))
     height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(curves))
     picture, axes = figure_of(6.5, height)
@@ -332,12 +335,12 @@ def _styles(curves: list[_Curve]) -> list[dict[str, Any]]:
     return styles
 
 
-def _wrapped(text: str, width: int) -> str:
+def _wrap_text(text: str, width: int) -> str:
     """Return a text in lines; a dollar is not the begin of a formula."""
     return textwrap.fill(text, width).replace("$", r"\$")
 
 
-def _drawn(interval: Interval, unit: str) -> Interval:
+def _drawn_interval(interval: Interval, unit: str) -> Interval:
     """Return the interval to draw; that of a share is cut to 0 … 1."""
     if ("share" not in unit.lower() and "0 to 1" not in unit) or not 0 <= interval.mean <= 1:
         return interval

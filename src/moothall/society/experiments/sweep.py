@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.build import check_function, check_integer, side_by_side, to_its_end
-from moothall.society.experiments.cell import Cell, kind_of
+from moothall.society.experiments.cell import Cell, reported_class
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.measurements import join
 from moothall.society.experiments.models import code_of, in_words, is_of_file
@@ -77,8 +77,8 @@ async def sweep(
     cells = design.cells()
     if jobs:
         cells[0].as_json()  # report what no process can import before any cell runs
-    shared = _determined_by(design)
-    with _alone_in(folder):
+    shared = _design_hashes(design)
+    with _exclusive_folder(folder):
         _claim(design, folder, shared)
         return await _swept(design, cells, folder, shared, jobs, progress)
 
@@ -101,14 +101,14 @@ async def _swept(
     )
     start = time.perf_counter()
 
-    def lived(steps: int, ended_cells: int = 0) -> None:
+    def count_steps(steps: int, ended_cells: int = 0) -> None:
         far.lived += steps
         far.ended += ended_cells
         far.seconds = time.perf_counter() - start
         if progress is not None:
             progress(far)
 
-    lived(0)
+    count_steps(0)
     gate = asyncio.Semaphore(max(1, jobs))
     turns: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
     processes = _Processes()
@@ -119,12 +119,12 @@ async def _swept(
         async with turns[str(file)] if file else contextlib.nullcontext(), gate:
             try:
                 if jobs:
-                    await _in_process(cell, part, lived, processes)
+                    await _in_process(cell, part, count_steps, processes)
                 else:
-                    await cell.run(part, lived)
+                    await cell.run(part, count_steps)
             except MoothallError as error:
-                raise kind_of(error)(f"{cell}: {error}") from error
-            lived(0, ended_cells=1)
+                raise reported_class(error)(f"{cell}: {error}") from error
+            count_steps(0, ended_cells=1)
 
     try:
         await side_by_side([run_cell(*each) for each in pending])
@@ -143,7 +143,7 @@ async def _swept(
     return path
 
 
-def _determined_by(design: Design) -> dict[str, str]:
+def _design_hashes(design: Design) -> dict[str, str]:
     """Return hashes of what all cells share, by name."""
     question_rules = [question.by for survey in design.surveys() for question in survey.questions]
     rules = [
@@ -184,7 +184,7 @@ def _key(fingerprint: str, cell: Cell, file_hash: Callable[[Path], str]) -> str:
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _exclusive_folder(folder: Path) -> Iterator[None]:
     """Make a folder, and keep all other sweeps from it. Raises ConfigError: one is there."""
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
@@ -263,14 +263,14 @@ class _Processes:
 
     async def take(self) -> Any:
         """Return an idle process, or a new one."""
-        return self._idle.pop() if self._idle else await to_its_end(self._started())
+        return self._idle.pop() if self._idle else await to_its_end(self._start_process())
 
     def put_back(self, process: Any) -> None:
         """Have a process run other cells, unless it has ended."""
         if process.returncode is None:
             self._idle.append(process)
 
-    async def _started(self) -> Any:
+    async def _start_process(self) -> Any:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "moothall.society.experiments.cell"),
             stdin=asyncio.subprocess.PIPE,

@@ -143,16 +143,16 @@ class SurveyItem(DesignPart):
     @property
     def metrics(self) -> list[str]:
         """The names under which its answers may be measured."""
-        return [*(f"{self.name}.{each}" for each in self._measured_as("mean")), *self.shares]
+        return [*(f"{self.name}.{each}" for each in self._questions_as("mean")), *self.shares]
 
     @property
     def shares(self) -> list[str]:
         """Those of `metrics` that are shares of the answers."""
         chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
-        agreed = self._measured_as("share")
+        agreed = self._questions_as("share")
         return [f"{self.name}.{each}" for each in (*chosen, *agreed, "by_model")]
 
-    def _measured_as(self, way: str) -> list[str]:
+    def _questions_as(self, way: str) -> list[str]:
         """Return the questions without choices that are measured so."""
         kinds = {each.id: Question.kinds[each.kind] for each in self.questions if not each.choices}
         return [id for id, kind in kinds.items() if kind.measured_as == way]

@@ -55,9 +55,11 @@ class Draws:
     __slots__ = ("_citizen", "_seed", "_step")
 
     def __init__(self, seed: int, citizen: int | str, step: int) -> None:
-        self._seed = _word("seed", seed)
-        self._citizen = hashed(citizen) if isinstance(citizen, str) else _word("citizen", citizen)
-        self._step = _word("step", step)
+        self._seed = _checked_word("seed", seed)
+        self._citizen = (
+            hash_of_text(citizen) if isinstance(citizen, str) else _checked_word("citizen", citizen)
+        )
+        self._step = _checked_word("step", step)
 
     @property
     def words(self) -> tuple[int, int, int]:
@@ -67,7 +69,7 @@ class Draws:
     def integer(self, purpose: str, draw: int = 0) -> int:
         """Return 64 random bits: 0 … 2⁶⁴−1."""
         if type(draw) is not int or not 0 <= draw <= _MASK:
-            _word("draw", draw)
+            _checked_word("draw", draw)
         h = _mix((_prefix(self._seed, self._step, purpose) ^ self._citizen) + _GAMMA & _MASK)
         return _mix((h ^ draw) + _GAMMA & _MASK)
 
@@ -106,12 +108,12 @@ def integers(seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0)
     are_integers = rows.ndim and rows.dtype.kind in "ui"
     if not are_integers or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
-    start = _prefix(_word("seed", seed), _word("step", step), purpose)
+    start = _prefix(_checked_word("seed", seed), _checked_word("step", step), purpose)
     h = rows.astype(np.uint64)
     rest = np.empty_like(h)
     _mix_rows(h, np.array(start, np.uint64), rest)
     many = getattr(draw, "shape", ()) != ()
-    word = draw.astype(np.uint64) if many else np.array(_word("draw", draw), np.uint64)
+    word = draw.astype(np.uint64) if many else np.array(_checked_word("draw", draw), np.uint64)
     _mix_rows(h, word, rest)
     return h
 
@@ -134,7 +136,7 @@ def draw_below(n: Any, seed: int, citizens: Array, step: int, purpose: str, draw
     if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
         raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
     bound: Any = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
-    return _scaled(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
+    return _scale_bits(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
 
 
 def choices(
@@ -190,13 +192,13 @@ def number_of(id: str | int) -> int | str:
     return int(text) if is_one and str(int(text)) == text else text
 
 
-def words_of(ids: Iterable[Any]) -> Array:
+def id_words(ids: Iterable[Any]) -> Array:
     """Return ids as `Draws` takes them: whole numbers, or the hash of a text; uint64."""
-    return np.array([hashed(id) if isinstance(id, str) else int(id) for id in ids], np.uint64)
+    return np.array([hash_of_text(id) if isinstance(id, str) else int(id) for id in ids], np.uint64)
 
 
 @functools.lru_cache(maxsize=4096)
-def hashed(text: str) -> int:
+def hash_of_text(text: str) -> int:
     """Return a text's 64-bit hash: the first 8 bytes of its BLAKE2b, little-endian."""
     if not isinstance(text, str):
         raise ConfigError(f"purpose must be a text, got {excerpt(text)}")
@@ -207,11 +209,11 @@ def hashed(text: str) -> int:
 @functools.lru_cache(maxsize=4096)
 def _prefix(seed: int, step: int, purpose: str) -> int:
     """Return the chain after seed, step and purpose, which all citizens of a step share."""
-    return _mix((_beginning(seed, step) ^ hashed(purpose)) + _GAMMA & _MASK)
+    return _mix((_start_of_chain(seed, step) ^ hash_of_text(purpose)) + _GAMMA & _MASK)
 
 
 @functools.lru_cache(maxsize=64)
-def _beginning(seed: int, step: int) -> int:
+def _start_of_chain(seed: int, step: int) -> int:
     """Return the chain after seed and step, which all purposes share."""
     return _mix((_mix(seed + _GAMMA & _MASK) ^ step) + _GAMMA & _MASK)
 
@@ -234,7 +236,7 @@ def _mix_rows(h: Array, word: Array, rest: Array) -> None:
     xor(h, shift(h, _31, rest), h)
 
 
-def _scaled(bits: Array, n: WholeNumber) -> Array:
+def _scale_bits(bits: Array, n: WholeNumber) -> Array:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
     n = np.asarray(n, np.uint64)
     low = bits & _LOWER_HALF
@@ -274,7 +276,7 @@ def _count(n: object) -> int:
     return n
 
 
-def _word(name: str, value: object) -> int:
+def _checked_word(name: str, value: object) -> int:
     """Return a checked 64-bit word; numpy's integers are allowed, as arrays have citizens."""
     if type(value) is not int and hasattr(value, "__index__") and not isinstance(value, bool):
         value = value.__index__()

@@ -72,7 +72,7 @@ class Faults:
 
     def add_service(self, id: str, step: int, manner: str, error: BaseException) -> None:
         """Count a failure of a service."""
-        (text, place), source = described(error), f"service {id!r}"
+        (text, place), source = fault_in_words(error), f"service {id!r}"
         self.add((2, 0, id), source, step, text, f"{source} {manner}", place)
         logger.debug("%s, step %d", source, step, exc_info=error)
 
@@ -95,7 +95,7 @@ class Faults:
         self._logged_count = many
 
 
-def described(error: BaseException) -> tuple[str, str]:
+def fault_in_words(error: BaseException) -> tuple[str, str]:
     """Return an exception in one line with its place, and the place: file, line, function."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [each for each in frames if not each.filename.startswith(_NOT_OWN)]

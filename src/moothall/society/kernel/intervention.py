@@ -151,7 +151,7 @@ class Intervention:
         A payment that nobody could make, and a status that could be set for no citizen, are also
         noted in the society's `unmade`.
         """
-        changed: Changed = society.changed
+        changed: LastingChanges = society.changed
         changed.facts.update(copy_json(self.facts))
         if self.close or self.open:
             changed.closed.difference_update(changed.places(self.open))
@@ -172,13 +172,13 @@ class Intervention:
                     f"pay: {reasons[0]}" if reasons else "pay: there is nobody who could pay"
                 )
         if self.tell:
-            failed += (untold := self._tell(society))
+            failed += (untold := self._tell_citizens(society))
             unmade += untold
         society.unmade += [(society.number, each) for each in unmade]
         society.news += copy_json(self.news)
         return failed
 
-    def _tell(self, society: Any) -> list[str]:
+    def _tell_citizens(self, society: Any) -> list[str]:
         """Have citizens remember what they are told; return why some cannot."""
         agents = {mailbox.id: mailbox.agent for mailbox in society.citizen_mailboxes}
         citizens, failed = self.citizens, list[str]()
@@ -211,10 +211,10 @@ CHANGES: Final = tuple(
 """The arguments that say what it changes."""
 
 
-_CLOSING: Final = ("is_open", "closed")  # what `Changed.city` puts on a copy of the city
+_CLOSING: Final = ("is_open", "closed")  # what `LastingChanges.city` puts on a copy of the city
 
 
-class Changed:
+class LastingChanges:
     """The lasting changes of interventions: facts and closed places."""
 
     def __init__(self, city: Any) -> None:

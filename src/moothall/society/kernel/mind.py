@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moothall import Embedder
 from moothall.memory import estimate_tokens
-from moothall.society.kernel.perception import Perception, planned
+from moothall.society.kernel.perception import Perception, item_in_words
 
 SAID_TO: Final = "It said to "
 """How the event begins that it has said something."""
@@ -63,17 +63,17 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
     if people := people_of(perceived, relations, status.get("kin") or {}):
         context["people you know"] = people
     if plan := (status.get("plan") or [])[(status.get("now") or 0) + 1 :]:
-        context["your plan then"] = [planned(item) for item in plan[:_ITEMS]]
+        context["your plan then"] = [item_in_words(item) for item in plan[:_ITEMS]]
     if talk := recent_talks(perceived):
         context["conversations"] = talk
     tokens = getattr(agent.params, "memory_tokens", 0)
     embedder = getattr(agent.toolbox, "embedder", None)
     query = (agent.memory.stream, perceived, subject, tokens)
     if embedder is None:
-        events = recalled(*query)
+        events = recall_events(*query)
     else:  # an embedder may take long
         vectors = vars(agent.memory).setdefault("_vectors", {})
-        events = await asyncio.to_thread(recalled, *query, embedder, vectors)
+        events = await asyncio.to_thread(recall_events, *query, embedder, vectors)
     if events:
         context["you remember"] = events
     return context
@@ -97,7 +97,7 @@ def people_of(perceived: Perception, relations: dict[str, int], kin: dict[str, s
 # -- the stream ------------------------------------------------------------------------------------
 
 
-def recalled(
+def recall_events(
     stream: Iterable[object],
     perceived: Perception,
     subject: str,
@@ -186,14 +186,14 @@ def when(perceived: Perception, step: int) -> str:
     return f"{day}{then:%H:%M}"
 
 
-def _words(text: str) -> set[str]:
+def _words_in(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
 def _by_words(texts: Sequence[str], query: str) -> list[float]:
     """Return the words of each text that another has too, summed by their rarity."""
-    query_words = _words(query)
-    words = [_words(text) for text in texts]
+    query_words = _words_in(query)
+    words = [_words_in(text) for text in texts]
     counts = Counter(word for each in words for word in each)
     rare = {word: math.log(1 + len(texts) / count) for word, count in counts.items()}
     return [sum(rare[word] for word in sorted(each & query_words)) for each in words]
@@ -253,7 +253,7 @@ def recent_talks(perceived: Perception) -> dict[str, list[str]]:
     }
 
 
-def waiting(perceived: Perception, replies: int) -> list[str]:
+def waiting_speakers(perceived: Perception, replies: int) -> list[str]:
     """Return who waits for an answer, unless the citizen has said `replies` things of late."""
     talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
     return [

@@ -46,7 +46,7 @@ class CitizenModelCalls:
         """How many such answers each block had, and dispatchers."""
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
-        self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._shared_answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     def begin(self, step: int) -> None:
         """Begin a step: reset the counts, keys and shared answers."""
@@ -54,7 +54,7 @@ class CitizenModelCalls:
         self.calls = 0
         self._numbers.clear()
         self._keys.clear()
-        self._shared.clear()
+        self._shared_answers.clear()
 
     async def complete(self, citizen_model: AskedModel, prompt: Prompt) -> ModelReply:
         """Return a model's answer to a citizen. Raises ModelError: the call failed or timed out."""
@@ -89,12 +89,12 @@ class CitizenModelCalls:
     async def _together(
         self, key: str, citizen_model: AskedModel, prompt: Prompt
     ) -> dict[str, Any]:
-        shared = self._shared.get(key)
+        shared = self._shared_answers.get(key)
         if shared is not None:
             id = str(citizen_model.agent.id)
             self.record.mark(f"{key}#shared#{id}", citizen=id, shared=key)
             return await asyncio.shield(shared)
-        shared = self._shared[key] = asyncio.get_running_loop().create_future()
+        shared = self._shared_answers[key] = asyncio.get_running_loop().create_future()
         try:
             outcome = await self._ask(key, citizen_model, prompt)
         except BaseException as error:

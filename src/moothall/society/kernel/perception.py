@@ -270,7 +270,7 @@ def in_short(schema: Mapping[str, Any]) -> str:
     return " ".join([words.get(str(kind), str(kind)), *bounds])
 
 
-def planned(item: Item) -> str:
+def item_in_words(item: Item) -> str:
     """Return an item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
     times = [item[end] // 60 for end in ("from", "until") if end in item]
     hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)

@@ -114,7 +114,7 @@ class SocietyMailbox(Mailbox):
     asking: set[Delivery] = field(init=False)
     carried: set[asyncio.Task[Any]] = field(init=False)
     rank: tuple[int, int, str] = field(init=False)
-    lives: bool = field(init=False)  # whether it has its own step
+    takes_steps: bool = field(init=False)  # whether it has its own step
     mail: list[Sent] | tuple[()] = ()
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
@@ -136,7 +136,7 @@ class SocietyMailbox(Mailbox):
         agent = self.agent
         self.unwritten = unwritten(of_agent(agent, self.id))
         self.look_up_callbacks()
-        self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
+        self.takes_steps = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.concurrency = 1  # one message at a time, unlike in other spaces
         # Actions that cannot be described fail here; each combination of classes is checked once.
         classes = (type(agent), *map(type, agent.blocks))
@@ -188,7 +188,7 @@ class SocietyMailbox(Mailbox):
             delivery.original_id = sent.answers
             await self._handle(delivery)
             CURRENT.set(turn)
-        if self.lives and self.open:
+        if self.takes_steps and self.open:
             await self.agent.run()
 
     async def _handle(self, delivery: Delivery) -> None:
@@ -295,13 +295,13 @@ class SocietyRouter(Router):
         # The sort is stable: messages of one sender keep their order.
         sent.sort(key=lambda each: each.rank)
         if interceptors:
-            sent = [each for original in sent for each in self._intercepted(original, interceptors)]
+            sent = [each for original in sent for each in self._intercept(original, interceptors)]
         if self.observers:
             for each in sent:
                 self.show(each.envelope)
         return sent
 
-    def _intercepted(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+    def _intercept(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
         """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
         for each in interceptors:
             try:
@@ -331,13 +331,13 @@ class SocietyRouter(Router):
             if not envelope.is_to_one:
                 for mailbox in list(mailboxes.values()):
                     if mailbox.is_receiver_of(envelope):
-                        count += self._put(mailbox, each)
+                        count += self._put_into_mailbox(mailbox, each)
                 continue
             if (mailbox := mailboxes.get(envelope.to)) is not None:
-                count += self._put(mailbox, each)
+                count += self._put_into_mailbox(mailbox, each)
         return count
 
-    def _put(self, mailbox: SocietyMailbox, sent: Sent) -> int:
+    def _put_into_mailbox(self, mailbox: SocietyMailbox, sent: Sent) -> int:
         if len(mailbox.mail) >= self.capacity:
             delivery = Delivery(sent.envelope, sent.kind)
             delivery.mailbox = mailbox
@@ -359,9 +359,9 @@ class SocietyRouter(Router):
         self.turns.add(turn)
         self.start(turn, mailbox.take_turn(turn, mail))
         if turn in self.turns:
-            turn.limit = self.loop.call_later(self._turn_timeout_s, self._late, turn)
+            turn.limit = self.loop.call_later(self._turn_timeout_s, self._on_late_turn, turn)
 
-    def _late(self, turn: CitizenTurn) -> None:
+    def _on_late_turn(self, turn: CitizenTurn) -> None:
         turn.late = True
         self.tasks.cancel(turn)
 

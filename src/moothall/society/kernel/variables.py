@@ -94,7 +94,7 @@ def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
             if name not in variables and _json_form(value):
                 _drop(owner, name)
         for name, form in variables.items():
-            _put(owner, name, _read(form))
+            _set_variable(owner, name, _read_form(form))
 
 
 def unwritten(owners: Mapping[str, object]) -> dict[tuple[str, str], int]:
@@ -217,7 +217,7 @@ def _variables(owner: object) -> Iterator[tuple[str, object]]:
         )
 
 
-def _put(owner: object, name: str, value: object) -> None:
+def _set_variable(owner: object, name: str, value: object) -> None:
     owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         cells[name].cell_contents = value
@@ -263,18 +263,18 @@ def _assigned_by_class(kind: type) -> frozenset[str]:
         for function in parts:
             function = getattr(function, "__wrapped__", function)
             if isinstance(function, FunctionType):
-                names.update(_assigned(function.__code__))
+                names.update(_assigned_attributes(function.__code__))
     return frozenset(names)
 
 
-def _assigned(code: CodeType) -> Iterator[str]:
+def _assigned_attributes(code: CodeType) -> Iterator[str]:
     """Return the names of the attributes that a function sets."""
     for each in dis.get_instructions(code):
         if each.opname == "STORE_ATTR":
             yield str(each.argval)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _assigned(inner)
+            yield from _assigned_attributes(inner)
 
 
 # -- their values ----------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def _is_json(value: object, depth: int = 0) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
-def _read(form: list[Any]) -> object:
+def _read_form(form: list[Any]) -> object:
     if len(form) == 1:
         return form[0]
     kind, shape, data = form

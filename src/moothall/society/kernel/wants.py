@@ -194,7 +194,7 @@ class Answer:
     value: Any = field(default=None)
 
 
-def _kinds() -> dict[str, type[Want]]:
+def _want_classes() -> dict[str, type[Want]]:
     """Return all kinds of wants by name; of one name moothall's, else the last defined."""
     kinds: list[type[Want]] = Want.__subclasses__()
     for kind in kinds:  # the list grows
@@ -203,13 +203,13 @@ def _kinds() -> dict[str, type[Want]]:
     return {kind.__name__: kind for kind in kinds}
 
 
-KINDS: Final = _kinds()
+KINDS: Final = _want_classes()
 """moothall's wants by name."""
 
 
 def kind_named(name: str) -> type[Want]:
     """Return the kind of a name, a user's own too. Raises KeyError for an unknown name."""
-    return KINDS.get(name) or _kinds()[name]
+    return KINDS.get(name) or _want_classes()[name]
 
 
 def wants_by_kind(
@@ -271,7 +271,7 @@ def answer_of_json(data: Any) -> Answer:
 
 def want_of(name: str, args: Mapping[str, object]) -> Want:
     """Return the want of a message to a service, named in lower case. Raises InvalidArguments."""
-    kind = {key.lower(): kind for key, kind in _kinds().items()}.get(name)
+    kind = {key.lower(): kind for key, kind in _want_classes().items()}.get(name)
     if kind is None:
         names = ", ".join(KINDS).lower()
         raise InvalidArguments(f"action.name must be one of {names}, got {name!r:.80}")

@@ -205,7 +205,8 @@ def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
         places = population.of_kind(kind)
-        holds = city_queries.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
+        # 10 jobs where there is no limit.
+        holds = city_queries.room_of(population, places, 10_000 // staff)
         jobs[places] = np.maximum(1, holds * staff // 1000)
     filled = arrays["work"][arrays["work"] >= 0]
     jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
@@ -250,7 +251,7 @@ def enrol(rows: Rows, free: Array) -> None:
     seats[schools] = holds - staff
     age = arrays["age"]
     unplaced = np.flatnonzero(free & (age >= 5) & (age < 18) & (arrays["home"] >= 0))
-    near, _ = city_queries.near(rows, arrays["home"][unplaced], "school", _REACH, None)
+    near, _ = city_queries.nearest_places(rows, arrays["home"][unplaced], "school", _REACH, None)
     turn = 0
     while len(unplaced):
         fits = (near >= 0) & (seats[near] > 0)

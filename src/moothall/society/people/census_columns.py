@@ -35,7 +35,7 @@ NUMBERS: Final[tuple[str, ...]] = ("income", "household_income", "weight", "cars
 stands for, and what its household has."""
 
 
-def _coded(code_list: str, codes: Mapping[int, object]) -> _Meaning:
+def _by_code(code_list: str, codes: Mapping[int, object]) -> _Meaning:
     """Return what tells the meaning of a code; a range of codes is named by its first."""
 
     def meaning(value: object) -> object:
@@ -52,7 +52,7 @@ def _coded(code_list: str, codes: Mapping[int, object]) -> _Meaning:
     return meaning
 
 
-def _worded(words: Sequence[str | None], spellings: Mapping[str, str]) -> _Meaning:
+def _by_word(words: Sequence[str | None], spellings: Mapping[str, str]) -> _Meaning:
     """Return what tells the meaning of a text: a word, or another for it."""
     meanings = {word: word for word in words if word} | dict(spellings)
 
@@ -122,12 +122,12 @@ _EDUCATION_SPELLINGS: Final = {
 
 
 def _soc(value: object) -> object:
-    return _coded("the Standard Occupational Classification", _SOCP)(str(value).strip()[:2])
+    return _by_code("the Standard Occupational Classification", _SOCP)(str(value).strip()[:2])
 
 
 def _sex(value: object) -> object:
     digit = str(value).strip().removesuffix(".0")
-    return _coded("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
+    return _by_code("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
 
 
 def _flag(value: object) -> bool:
@@ -141,7 +141,7 @@ _FLAGS: Final = {
     **dict.fromkeys(("1", "yes", "true"), True),
     **dict.fromkeys(("0", "no", "false"), False),
 }
-_gender: Final = _worded(GENDERS, _GENDER_SPELLINGS)
+_gender: Final = _by_word(GENDERS, _GENDER_SPELLINGS)
 
 
 def _missing_codes(*codes: int) -> _Meaning:
@@ -154,52 +154,52 @@ def _missing_codes(*codes: int) -> _Meaning:
     return meaning
 
 
-def _unchanged(value: object) -> object:
+def _same_value(value: object) -> object:
     return value
 
 
 _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
-    "age": {"age": _missing_codes(999), "agep": _unchanged},
+    "age": {"age": _missing_codes(999), "agep": _same_value},
     "gender": {"gender": _gender, "sex": _sex},
     "education": {
-        "education": _worded(EDUCATION, _EDUCATION_SPELLINGS),
-        "schl": _coded("SCHL of the ACS", _SCHL),
-        "educd": _coded("EDUCD of IPUMS", _EDUCD),
-        "educ": _coded("EDUC of IPUMS", _EDUC | _EDUC_MISSING),
+        "education": _by_word(EDUCATION, _EDUCATION_SPELLINGS),
+        "schl": _by_code("SCHL of the ACS", _SCHL),
+        "educd": _by_code("EDUCD of IPUMS", _EDUCD),
+        "educ": _by_code("EDUC of IPUMS", _EDUC | _EDUC_MISSING),
     },
     "income": {
-        "income": _unchanged,
-        **dict.fromkeys(("pincp", "pernp", "wagp"), _unchanged),
+        "income": _same_value,
+        **dict.fromkeys(("pincp", "pernp", "wagp"), _same_value),
         "inctot": _missing_codes(9_999_999, 9_999_998),
-        "incearn": _unchanged,
+        "incearn": _same_value,
         "incwage": _missing_codes(999_999, 999_998),
     },
-    "household_income": {"hincp": _unchanged, "hhincome": _missing_codes(9_999_999, 9_999_998)},
+    "household_income": {"hincp": _same_value, "hhincome": _missing_codes(9_999_999, 9_999_998)},
     "occupation": {
-        "occp": _coded("the 2018 Census Occupation Code List", _OCCP),
-        "occ": _coded("the 2018 Census Occupation Code List", _OCCP),
+        "occp": _by_code("the 2018 Census Occupation Code List", _OCCP),
+        "occ": _by_code("the 2018 Census Occupation Code List", _OCCP),
         "socp": _soc,
     },
     "cars": {
-        "cars": _unchanged,
-        "veh": _unchanged,
-        "vehicles": _coded("VEHICLES of IPUMS", _VEHICLES),
+        "cars": _same_value,
+        "veh": _same_value,
+        "vehicles": _by_code("VEHICLES of IPUMS", _VEHICLES),
     },
     "licence": {"licence": _flag},
     "rents": {"rents": _flag},
-    "weight": {"weight": _unchanged, "pwgtp": _unchanged, "perwt": _unchanged},
+    "weight": {"weight": _same_value, "pwgtp": _same_value, "perwt": _same_value},
     "household_id": dict.fromkeys(
-        ("household_id", "serialno", "serial", "houseid", "hhid", "hh_id"), _unchanged
+        ("household_id", "serialno", "serial", "houseid", "hhid", "hh_id"), _same_value
     ),
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
 _NHTS: Final[dict[str, dict[str, _Meaning]]] = {
     "age": {"r_age": _missing_codes(-1, -7, -8, -9)},
-    "gender": {"r_sex": _coded("R_SEX of the NHTS", _UNKNOWN | {1: "male", 2: "female", 3: ...})},
-    "education": {"educ": _coded("EDUC of the NHTS", _UNKNOWN | _NHTS_EDUC)},
+    "gender": {"r_sex": _by_code("R_SEX of the NHTS", _UNKNOWN | {1: "male", 2: "female", 3: ...})},
+    "education": {"educ": _by_code("EDUC of the NHTS", _UNKNOWN | _NHTS_EDUC)},
     "cars": {"hhvehcnt": _missing_codes(-1, -7, -8, -9)},
-    "licence": {"driver": _coded("DRIVER of the NHTS", _UNKNOWN | {1: True, 2: False, 3: ...})},
-    "weight": {"wtperfin": _unchanged},
+    "licence": {"driver": _by_code("DRIVER of the NHTS", _UNKNOWN | {1: True, 2: False, 3: ...})},
+    "weight": {"wtperfin": _same_value},
 }
 """What else they mean in a table of the travel survey, which has a HOUSEID."""
 CENSUS_COLUMN_NAMES: Final = frozenset(name for parsers in _MEANINGS.values() for name in parsers)
@@ -243,12 +243,12 @@ def standard_columns(
             meanings[by_lower_name[first]] = (name, parsers[first])
     result: dict[str, Sequence[object]] = {}
     for column, cells in columns.items():
-        name, meaning = meanings.get(column, (column, _unchanged))
+        name, meaning = meanings.get(column, (column, _same_value))
         if name == column and _is_numeric(cells):
-            meaning = _unchanged  # our own codes
+            meaning = _same_value  # our own codes
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
-        result[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
+        result[name] = _cell_meanings(cells, meaning, f"{source}, row %s, column {column!r}")
     if "id" not in result and any(_has(columns, *pair) for pair in _PERSON_ID_COLUMNS):
         result["id"] = range(1, len(next(iter(columns.values()))) + 1)
     return result
@@ -262,9 +262,9 @@ def _has(columns: Iterable[str], *names: str) -> bool:
     return {*names} <= {each.lower() for each in columns}
 
 
-def _each(cells: Sequence[object], meaning: _Meaning, at: str) -> Sequence[object]:
+def _cell_meanings(cells: Sequence[object], meaning: _Meaning, at: str) -> Sequence[object]:
     """Return the meaning of each cell; an empty one has none."""
-    if meaning is _unchanged:
+    if meaning is _same_value:
         return cells
     meanings: dict[object, object] = {"": None, None: None}
     values = []

@@ -29,14 +29,14 @@ from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS as NEEDS
-from moothall.society.blocks.topics import TOPICS as TOPICS
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH
+from moothall.society.blocks.topics import TOPICS as TOPICS
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
 from moothall.society.columns.row_part import Moment
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
-from moothall.society.kernel.draw import Draws, choices, words_of
+from moothall.society.kernel.draw import Draws, choices, id_words
 from moothall.society.kernel.perception import View
 from moothall.society.people import assignment
 from moothall.society.people import household as home_of
@@ -50,7 +50,7 @@ from moothall.society.people.means import (
     sought_since,
 )
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.people.sample import sampled
+from moothall.society.people.sample import sample_persons
 from moothall.society.people.table import IN_PROFILE
 
 _WOMEN = (
@@ -131,12 +131,12 @@ def completed(
         if type(number) is int or (type(number) is float and number.is_integer()):
             profile.setdefault("household_id", int(profile.pop("household")))
     if count is not None:
-        persons, targets = sampled(persons, count, seed, targets)
+        persons, targets = sample_persons(persons, count, seed, targets)
     if flat := [name for row in persons for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
-        register = Register(words_of(each["id"] for each in persons), city, (), seed, None)
+        register = Register(id_words(each["id"] for each in persons), city, (), seed, None)
         _house(persons, register)
     if persons:
         if targets is None:
@@ -190,7 +190,7 @@ def citizens(
         raise ConfigError(f"blocks= must be {expected}, got {blocks!r:.80}")
     agents = []
     for row in _rows(rows):
-        memory = CitizenMemory({k: _copied(v) for k, v in row.items() if k not in ("id", "name")})
+        memory = CitizenMemory({k: _copy_of(v) for k, v in row.items() if k not in ("id", "name")})
         agent = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
         agents.append(agent)
     return agents
@@ -205,11 +205,11 @@ def _rows(rows: Any) -> list[dict[str, Any]]:
     return persons
 
 
-def _copied(value: object) -> Any:
+def _copy_of(value: object) -> Any:
     """Return a copy of dicts and lists; `copy.deepcopy` takes ten times as long."""
     if type(value) is dict:
-        return {key: _copied(each) for key, each in value.items()}
-    return [_copied(each) for each in value] if type(value) is list else value
+        return {key: _copy_of(each) for key, each in value.items()}
+    return [_copy_of(each) for each in value] if type(value) is list else value
 
 
 # -- the draws -------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _copied(value: object) -> Any:
 def _gather(persons: Persons, seed: int, params: PeopleParams) -> Households:
     """Draw what depends on the household; return each household's members and their roles."""
     head, second, rank, size, order = _lives(persons)
-    ids = words_of(person["id"] for person in persons)
+    ids = id_words(person["id"] for person in persons)
     profiles = [person.setdefault("profile", {}) for person in persons]
     age = np.array([int(each.get("age", -1)) for each in profiles])
     gender_codes = {name: code for code, name in enumerate(GENDERS)}
@@ -227,7 +227,7 @@ def _gather(persons: Persons, seed: int, params: PeopleParams) -> Households:
     ages = (age, age[head], np.where(two, age[second], -1))
     genders = (gender, gender[head], np.where(two, gender[second], 0))
     household_args = (seed, ids, ids[head], rank, size)
-    drawn_age, drawn_gender = home_of.composed(params, *household_args, ages, genders)
+    drawn_age, drawn_gender = home_of.household_members(params, *household_args, ages, genders)
     kind, role = home_of.roles(params, seed, ids[head], rank, size)
     given_ids = _household_numbers(persons)
     if given_ids is not None:
@@ -271,16 +271,16 @@ def _lives(persons: Persons) -> tuple[Array, Array, Array, Array, Array]:
 
 
 def _homes(persons: Persons) -> Array:
-    return _numbered([person.get("home") or None for person in persons])
+    return _as_numbers([person.get("home") or None for person in persons])
 
 
 def _household_numbers(persons: Persons) -> Array | None:
     """Return the number of each one's household in a table, −1 without one; None: all without."""
-    numbers = _numbered([person.get("profile", {}).get("household_id") for person in persons])
+    numbers = _as_numbers([person.get("profile", {}).get("household_id") for person in persons])
     return numbers if numbers.max(initial=-1) >= 0 else None
 
 
-def _numbered(values: list[Any]) -> Array:
+def _as_numbers(values: list[Any]) -> Array:
     numbers = {None: -1}
     return np.array([numbers.setdefault(each, len(numbers) - 1) for each in values], np.int64)
 
@@ -371,7 +371,7 @@ def _employ(persons: Persons, city: Any, register: Register, params: PeopleParam
 
 def _seek(persons: Persons, seed: int, params: PeopleParams) -> None:
     """Mark who seeks work, and since when: all who found none, and some others."""
-    ids = words_of(person["id"] for person in persons)
+    ids = id_words(person["id"] for person in persons)
     since = sought_since(params, seed, ids).tolist()
     for person, day in zip(persons, since, strict=True):
         if person["work"] is None and 18 <= person["profile"]["age"] < 67:
@@ -385,7 +385,7 @@ def _befriend(persons: Persons, households: Any, seed: int, params: PeopleParams
     """Draw relations and kin for persons without given relations."""
     lives, role = _lives(persons), np.zeros(len(persons), np.int64)
     role[lives[-1]] = [role for household in households for _, role in household]
-    ids = words_of(person["id"] for person in persons)
+    ids = id_words(person["id"] for person in persons)
     age = np.array([int(person["profile"]["age"]) for person in persons])
     lacks = ["relations" not in person for person in persons]
     for person in persons:

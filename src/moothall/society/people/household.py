@@ -158,7 +158,7 @@ def _births(weights: Row, stays_of: Rows) -> Array:
     return born.cumsum(axis=1)
 
 
-def composed(
+def household_members(
     params: PeopleParams,
     seed: int,
     ids: Array,

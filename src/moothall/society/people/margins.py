@@ -22,7 +22,7 @@ from moothall import ConfigError
 from moothall.build import excerpt
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
-from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
+from moothall.society.kernel.draw import choices_by, hash_of_text, id_words, integers
 from moothall.society.people.census_columns import NUMBERS, plain_numbers
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.table import COLUMNS, read_table
@@ -78,8 +78,8 @@ def checked_margins(margins: object) -> list[Margin]:
     for name, values in margins.items():
         if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
             raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
-        parts = parts_of(name)
-        own = own_of(parts)
+        parts = margin_attributes(name)
+        own = own_attributes(parts)
         if len(own) > 1 or not _RESERVED.isdisjoint(own):
             known_names = ", ".join(_HOUSEHOLD_ATTRIBUTES)
             names = f"there are: {known_names}, an attribute of your own, or several of them"
@@ -103,12 +103,12 @@ def checked_margins(margins: object) -> list[Margin]:
     return checked
 
 
-def parts_of(name: object) -> list[str]:
+def margin_attributes(name: object) -> list[str]:
     """Return the attributes that a margin counts together."""
     return [part.strip() for part in str(name).split(",")]
 
 
-def own_of(parts: Iterable[str]) -> list[str]:
+def own_attributes(parts: Iterable[str]) -> list[str]:
     """Return which attributes are one's own."""
     return [part for part in parts if part not in _HOUSEHOLD_ATTRIBUTES]
 
@@ -135,7 +135,7 @@ def _of_table(path: str | PathLike[str]) -> dict[str, dict[object, float]]:
 
 def _cell(parts: list[str], value: object) -> tuple[object, ...]:
     """Return the ranges or words of a category, one for each of the attributes."""
-    texts = parts_of(value)
+    texts = margin_attributes(value)
     if len(texts) != len(parts):
         raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
     categories: list[object] = []
@@ -180,8 +180,8 @@ def households_within(
         if drawn_margins
         else gather(people, seed)
     )
-    for margin in sorted(margins, key=lambda each: -len(parts_of(each.name))):
-        for name in own_of(parts_of(margin.name)):
+    for margin in sorted(margins, key=lambda each: -len(margin_attributes(each.name))):
+        for name in own_attributes(margin_attributes(margin.name)):
             for cell, part in _by_cell(margin, name):
                 if not sum(part.shares):
                     continue
@@ -192,8 +192,8 @@ def households_within(
 
 def _drawn_part(margin: Margin) -> list[Margin]:
     """Return the margin of what households are chosen for, in a list; none of one's own alone."""
-    parts = parts_of(margin.name)
-    if not (own := own_of(parts)):
+    parts = margin_attributes(margin.name)
+    if not (own := own_attributes(parts)):
         return [margin]
     cells = [(cell, sum(part.shares)) for cell, part in _by_cell(margin, own[0]) if cell]
     name = ", ".join(part for part in parts if part not in own)
@@ -202,7 +202,7 @@ def _drawn_part(margin: Margin) -> list[Margin]:
 
 def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[object, ...], Margin]]:
     """Return the margins of one's own attribute by the cells of the others; () of it alone."""
-    parts = parts_of(margin.name)
+    parts = margin_attributes(margin.name)
     if len(parts) == 1:
         return [((), margin)]
     at = parts.index(own)
@@ -213,7 +213,7 @@ def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[object, ...], Margin]
 
 
 def _has(person: dict[str, Any], margin: Margin, own: str) -> list[object]:
-    return [person["profile"].get(part) for part in parts_of(margin.name) if part != own]
+    return [person["profile"].get(part) for part in margin_attributes(margin.name) if part != own]
 
 
 def _assign(people: list[dict[str, Any]], margin: Margin, seed: int, name: str) -> None:
@@ -223,7 +223,7 @@ def _assign(people: list[dict[str, Any]], margin: Margin, seed: int, name: str) 
     has = Counter(str(profile[name]) for profile in profiles if name in profile)
     counts = margin.counts(len(people))
     off = max(has[text] - count for text, count in zip(texts, counts, strict=True))
-    if max(off, has.total() - sum(has[text] for text in texts)) > _tolerated(len(people)):
+    if max(off, has.total() - sum(has[text] for text in texts)) > _tolerance(len(people)):
         goals = dict(zip(texts, counts, strict=True))
         raise ConfigError(
             f"margins: {margin.name}: asked for {goals}, and the rows have {dict(has)}"
@@ -233,14 +233,14 @@ def _assign(people: list[dict[str, Any]], margin: Margin, seed: int, name: str) 
         return
     needs = [max(0, count - has[text]) for text, count in zip(texts, counts, strict=True)]
     remaining = Margin(name, margin.values, tuple(map(float, needs))).counts(int(lacks.sum()))
-    ids = words_of(person["id"] for person in people)
+    ids = id_words(person["id"] for person in people)
     order = np.argsort(integers(seed, ids, 0, f"people.margin.{name}"), kind="stable")
     values = np.repeat(np.arange(len(texts)), remaining)
     for at, value in zip(order[lacks[order]].tolist(), values.tolist(), strict=True):
         profiles[at][name] = margin.values[value]
 
 
-def _tolerated(total: int) -> int:
+def _tolerance(total: int) -> int:
     """Return by how many of so many persons a category may be off."""
     return max(1, total // _PERSONS_PER_ERROR)
 
@@ -252,10 +252,10 @@ def _chosen_households(
     drawn: list[Households] = []
     for number in range(_DRAWS_PER_HOME):
         copies = [{**person, "profile": dict(person.get("profile", {}))} for person in people]
-        drawn.append(gather(copies, hashed(f"{seed}.{number}") if number else seed))
+        drawn.append(gather(copies, hash_of_text(f"{seed}.{number}") if number else seed))
     target = np.array([each for m in margins for each in (*m.counts(len(people)), 0)])
     counts = np.stack([category_counts(each, margins) for each in drawn], axis=1)
-    ids = words_of(home[0][0]["id"] for home in drawn[0])
+    ids = id_words(home[0][0]["id"] for home in drawn[0])
     weights = (_fitted_weights(counts, target) * _WEIGHT_SCALE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _DRAWS_PER_HOME)
     choices = improved_choices(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
@@ -277,7 +277,7 @@ def category_counts(homes: Households, margins: Sequence[Margin]) -> Array:
     counts = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
     first = 0
     for margin in margins:
-        parts = parts_of(margin.name)
+        parts = margin_attributes(margin.name)
         cells = [each if isinstance(each, tuple) else (str(each),) for each in margin.values]
         for at, home in enumerate(homes):
             for person, _ in home:
@@ -329,7 +329,7 @@ def check_met(margins: Sequence[Margin], target: Array, now: Array, total: int) 
     names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, "other")]
     off = abs(now - target)
     worst = int(off.argmax())
-    if off[worst] > _tolerated(total):
+    if off[worst] > _tolerance(total):
         raise ConfigError(
             f"the homes have no people of these margins: {names[worst]}: asked for "
             f"{target[worst]}, found {now[worst]} of {total}"

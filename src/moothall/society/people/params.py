@@ -44,7 +44,7 @@ def _rows(count: int, length: int) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _rising(first: int = 0) -> AfterValidator:
+def _rising_pairs(first: int = 0) -> AfterValidator:
     """Check pairs of an age and a share, the first of which is at least `first`."""
 
     def checked(pairs: Rows) -> Rows:
@@ -162,7 +162,7 @@ class PeopleParams(BaseModel):
         *(15, 15, *[36] * 5, *[56] * 5, *[60] * 5, *[34] * 5, *[7] * 5),
         1,
     )
-    stays: Annotated[Rows, _rising(1)] = ((0, 1000), (18, 640), (25, 150), (35, 50))
+    stays: Annotated[Rows, _rising_pairs(1)] = ((0, 1000), (18, 640), (25, 150), (35, 50))
     education: Annotated[Row, _row(5)] = (9, 28, 25, 24, 14)
     skill: Annotated[Row, _numbers(5, 1, 30_000)] = (592, 765, 880, 1262, 1550)
     skill_spread: Annotated[Row, _numbers(20, 1, 30_000)] = (
@@ -192,7 +192,7 @@ class PeopleParams(BaseModel):
         (4, 14, 40, 42),
     )
     bicycles: Annotated[Row, _numbers(5, 0, 100)] = (35, 50, 60, 70, 70)
-    licences: Annotated[Rows, _rising()] = (
+    licences: Annotated[Rows, _rising_pairs()] = (
         *((0, 0), (16, 311), (17, 500), (18, 654), (19, 755), (20, 820), (25, 863), (30, 906)),
         *((35, 917), (45, 930), (50, 942), (60, 959), (65, 940), (70, 894), (75, 850), (85, 650)),
     )

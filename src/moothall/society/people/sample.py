@@ -15,7 +15,7 @@ from moothall.society.people.margins import (
     category_counts,
     check_met,
     improved_choices,
-    parts_of,
+    margin_attributes,
 )
 
 _PASSES: Final = 60
@@ -24,7 +24,7 @@ _CANDIDATES: Final = 24
 _TRIES: Final = 100  # draws of a household that is small enough for those who are left
 
 
-def sampled(
+def sample_persons(
     rows: Sequence[dict[str, Any]], count: int, seed: int, margins: Sequence[Margin] | None
 ) -> tuple[list[dict[str, Any]], list[Margin] | None]:
     """Return persons of a sample, and the margins that are left: of what not all rows have."""
@@ -34,12 +34,14 @@ def sampled(
             profile.setdefault("education", EDUCATION[0])
     of_rows, rest = list[Margin](), list[Margin]()
     for each in margins or ():
-        is_held = all(part in profile for part in parts_of(each.name) for profile in profiles)
+        is_held = all(
+            part in profile for part in margin_attributes(each.name) for profile in profiles
+        )
         (of_rows if is_held else rest).append(each)
-    return _expanded(rows, count, seed, of_rows), rest or None
+    return _expand_sample(rows, count, seed, of_rows), rest or None
 
 
-def _expanded(
+def _expand_sample(
     rows: Sequence[dict[str, Any]], count: int, seed: int, margins: Sequence[Margin]
 ) -> list[dict[str, Any]]:
     """Return `count` persons of a sample, or fewer by less than its smallest household.
@@ -69,16 +71,16 @@ def _expanded(
     sizes = np.array([*map(len, households)])
     if margins:
         counts = category_counts([[(each, 0) for each in home] for home in households], margins)
-        chosen = _fitting(counts, sizes, weights, margins, count, seed)
+        chosen = _fit_households(counts, sizes, weights, margins, count, seed)
     else:
-        chosen = _drawn(sizes.tolist(), weights.cumsum(), count, seed)
+        chosen = _draw_households(sizes.tolist(), weights.cumsum(), count, seed)
     persons: list[dict[str, object]] = []
     for number, at in enumerate(chosen, 1):
         persons += _copies_of(households[at], len(persons) + 1, number)
     return persons
 
 
-def _drawn(sizes: list[int], sums: Array, count: int, seed: int) -> list[int]:
+def _draw_households(sizes: list[int], sums: Array, count: int, seed: int) -> list[int]:
     """Return households of `count` persons, each drawn for itself."""
     chosen: list[int] = []
     number = tries = persons = 0
@@ -93,7 +95,7 @@ def _drawn(sizes: list[int], sums: Array, count: int, seed: int) -> list[int]:
     return chosen
 
 
-def _fitting(
+def _fit_households(
     counts: Array, sizes: Array, weights: Array, margins: Sequence[Margin], count: int, seed: int
 ) -> list[int]:
     """Return households of at most `count` persons, who meet margins.

@@ -10,7 +10,7 @@ from moothall.society.blocks.mobility_rows import COLUMNS
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.care import ADULT
-from moothall.society.kernel.draw import number_of, words_of
+from moothall.society.kernel.draw import id_words, number_of
 from moothall.society.kernel.wants import PLACE, TEXT, id_order
 
 _READ: Final = {
@@ -64,7 +64,7 @@ class AgentRegister(Register):
             array[staying] = self.arrays[name][before[staying]]
             self.arrays[name] = array
         self.names = names
-        self.ids: Array = words_of(map(number_of, names))
+        self.ids: Array = id_words(map(number_of, names))
         self.full: Array = np.ones(len(names), bool)
         self.until: int = len(names)
         self._rows = {id: row for row, id in enumerate(names)}

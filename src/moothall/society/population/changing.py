@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
-from moothall.society.columns.column import Column, untouched
+from moothall.society.columns.column import Column, lazy_zeros
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
 from moothall.society.kernel.commit import Books
-from moothall.society.kernel.draw import number_of, words_of
+from moothall.society.kernel.draw import id_words, number_of
 from moothall.society.kernel.wants import AGENT_ID, PLACE, field_kinds, id_order
 from moothall.society.population.agent_books import rows_renumbered
-from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.population.population import Population
+from moothall.society.population.row_messages import PARTS, Messages
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -33,8 +33,8 @@ def change_rows(society: Any) -> None:
     if not changes.births and not changes.deaths:
         return
     population.note_change()
-    is_leaving = _buried(population, changes, society.books)
-    born = _born(population, changes)
+    is_leaving = _remove_dead(population, changes, society.books)
+    born = _newborn_columns(population, changes)
     staying = np.flatnonzero(~is_leaving)
     count = len(born[""]) if born else 0
     room = _room(society.books, population, staying, born, count)
@@ -57,7 +57,7 @@ def enter_row(society: Any, agent: Any) -> None:
         society.books.check_newcomer(id, status)
         everyone = np.arange(len(population))
         rearrange(
-            society, everyone, [words_of([number_of(id)])[0]], name="" if is_number(id) else id
+            society, everyone, [id_words([number_of(id)])[0]], name="" if is_number(id) else id
         )
         row = population.row_of(id)
         population.agents[row] = agent
@@ -123,7 +123,7 @@ def _column_after(column: Column, values: Array, staying: Array, new: Array, ord
     """Return a column of those that stay and of new citizens."""
     if not column.slots:
         return np.concatenate([values[staying], new])[order]
-    array = untouched((len(staying) + len(new), *values.shape[1:]), values.dtype)
+    array = lazy_zeros((len(staying) + len(new), *values.shape[1:]), values.dtype)
     for slot in range(values.shape[1]):  # what is not written takes no memory
         of_new = new[:, slot] if slot < new.shape[1] else np.zeros(len(new), values.dtype)
         values_in_slot = np.concatenate([values[staying, slot], of_new])
@@ -142,7 +142,7 @@ def settle_ids(population: Population, ids: Array) -> None:
     population.full[list(population.agents)] = True
 
 
-def _buried(population: Population, changes: Changes, books: Books) -> Array:
+def _remove_dead(population: Population, changes: Changes, books: Books) -> Array:
     """Return which rows leave, after their money and savings have gone to heirs."""
     is_leaving = np.zeros(len(population), bool)
     for rows, _ in changes.deaths:
@@ -161,7 +161,7 @@ def _buried(population: Population, changes: Changes, books: Books) -> Array:
     return is_leaving
 
 
-def _born(population: Population, changes: Changes) -> dict[str, Any]:
+def _newborn_columns(population: Population, changes: Changes) -> dict[str, Any]:
     """Return the columns of all that are born, in the order of blocks, calls and parents."""
     if not changes.births:
         return {}
@@ -181,11 +181,11 @@ def _born(population: Population, changes: Changes) -> dict[str, Any]:
             columns[name] if name in columns else column.new_array(len(rows))
             for _, _, rows, columns in parts
         ]
-        born[name] = _fitting(population, name, np.concatenate(values)[at])
+        born[name] = _in_column_type(population, name, np.concatenate(values)[at])
     return born
 
 
-def _fitting(population: Population, name: str, values: Array) -> Array:
+def _in_column_type(population: Population, name: str, values: Array) -> Array:
     """Return values in the type of a column. Raises ConfigError: one does not fit."""
     own = population.arrays[name].dtype
     with np.errstate(invalid="ignore", over="ignore"):
@@ -227,7 +227,7 @@ def _room(
     return np.array(chosen, np.int64)
 
 
-def _renamed(population: Population, rows: Array, moved: Array) -> Array:
+def _renumbered_rows(population: Population, rows: Array, moved: Array) -> Array:
     """Return rows, or services below 0, by their new numbers; who leaves is a stranger."""
     new = np.where(rows >= 0, moved[np.maximum(rows, 0)], rows)
     for at in zip(*((rows >= 0) & (new < 0)).nonzero(), strict=True):
@@ -237,7 +237,7 @@ def _renamed(population: Population, rows: Array, moved: Array) -> Array:
 
 def _codes(population: Population, codes: Array, moved: Array) -> Array:
     """Return rows + 1, or agents that are no rows, by their new numbers."""
-    new = _renamed(population, np.where(codes > 0, codes - np.int64(1), codes), moved)
+    new = _renumbered_rows(population, np.where(codes > 0, codes - np.int64(1), codes), moved)
     return np.where(codes > 0, new + (new >= 0), codes)
 
 
@@ -249,7 +249,7 @@ def _renumber(society: Any, moved: Array) -> None:
         stays = moved[table.sender] >= 0
         kinds = field_kinds(table.kind)
         table.fields = {
-            name: _renamed(population, values[stays], moved)
+            name: _renumbered_rows(population, values[stays], moved)
             if kinds[name] == AGENT_ID
             else values[stays]
             for name, values in table.fields.items()
@@ -261,5 +261,5 @@ def _renumber(society: Any, moved: Array) -> None:
         stays = moved[books.messages.receiver] >= 0
         parts = {name: getattr(books.messages, name)[stays] for name in PARTS}
         parts["receiver"] = moved[parts["receiver"]]
-        parts["sender"] = _renamed(population, parts["sender"], moved)
+        parts["sender"] = _renumbered_rows(population, parts["sender"], moved)
         books.messages = Messages(**parts)

@@ -26,7 +26,7 @@ _WORDS: Final = ("gender", "education")  # whose last word stands for no other
 _OF_FRIENDS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
 
 
-def given_of(
+def initial_of(
     citizens: Any, city: Any, seed: int, params: PeopleParams
 ) -> tuple[Any, Table, Persons]:
     """Return the ids, and the columns or the persons, of a table or of `make_people`.

@@ -17,16 +17,16 @@ from moothall.society.columns.rows import Rows
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Answer, Want
-from moothall.society.population.row_books import RowBooks
 from moothall.society.population.engine import Engine
+from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
 from moothall.society.population.row_messages import (
     deliver_to_rows,
-    heard_of,
+    messages_heard,
     messages_of,
-    sent_of,
+    sent_message,
 )
-from moothall.society.population.population import Population
-from moothall.society.population.step import Wants, call, merged
+from moothall.society.population.step import Wants, call, merge_wants
 
 
 class PopulationView:
@@ -66,7 +66,7 @@ class PopulationView:
         population, status = self._population, agent.memory.status
         row = population.row_of(agent.id)
         population.pull(row, status)
-        messages = heard_of(population, row, agent.perceived.messages)
+        messages = messages_heard(population, row, agent.perceived.messages)
         wants: Wants = {}
         rows = Rows(population, replace(self._moment, messages=messages), row, row + 1, wants)
         leaving = len(population.changes.deaths)
@@ -79,10 +79,10 @@ class PopulationView:
                 column.to_status(name, status, population.arrays[name][row], population.places)
         if hasattr(block, "to_status"):
             block.to_status(population, row, status)
-        for kind, table in merged([wants]).items():
+        for kind, table in merge_wants([wants]).items():
             for at in range(len(table)):
                 if kind is Say:
-                    envelope = sent_of(population, table, at).envelope
+                    envelope = sent_message(population, table, at).envelope
                     agent.send(
                         {
                             "to": envelope.to,
@@ -134,7 +134,7 @@ async def run_population(
     view.others = PopulationView(population, moment)
     if len(population.agents) == len(population):
         return {}
-    return merged(await engine.run_rows(population, moment))
+    return merge_wants(await engine.run_rows(population, moment))
 
 
 def answers_of(books: RowBooks, row: int) -> list[Answer]:
@@ -146,7 +146,7 @@ def answers_of(books: RowBooks, row: int) -> list[Answer]:
     ]
 
 
-def measured(population: Population) -> tuple[int, int, dict[str, Any]]:
+def population_measures(population: Population) -> tuple[int, int, dict[str, Any]]:
     """Return how many rows are at home and at work, and the own metrics."""
     columns = population.columns
     home = work = 0

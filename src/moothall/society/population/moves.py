@@ -28,10 +28,10 @@ _IS_BUSY: Final = np.isin(np.arange(256), [code(each) for each in BUSY])  # by `
 
 def settle(books: AgentBooks, table: Table) -> None:
     """Let citizens set out; a citizen that is refused stays."""
-    planned(books, table)()
+    plan_departures(books, table)()
 
 
-def planned(books: AgentBooks, table: Table) -> Callable[[], None]:
+def plan_departures(books: AgentBooks, table: Table) -> Callable[[], None]:
     """Work out who sets out, by where citizens are now; return the function that lets them."""
     arrays = books.population.arrays
     reason = np.zeros(len(table), np.int8)
@@ -183,7 +183,7 @@ def _take_along(books: Any, movers: Array) -> None:
     coin = draw_below(2, books.seed, population.ids[kids], books.step, ALONG) == 0
     joins = has(takes) & np.where(along, ~stays, free & (~stays | coin))
     # Its parent has gone to work.
-    _set(books, "along", kids[along & ~joins & ~stays & has(leavers)], False)
+    _set_column(books, "along", kids[along & ~joins & ~stays & has(leavers)], False)
     if not joins.any():
         return
     by = np.full(len(kids), len(age))
@@ -195,11 +195,11 @@ def _take_along(books: Any, movers: Array) -> None:
         kids, by, goal = kids[fits], by[fits], goal[fits]
     modes = arrays["mode"][by]
     _depart(books, kids, goal, arrays["arrives"][by], modes)
-    _set(books, "along", kids, goal != home[kids])
+    _set_column(books, "along", kids, goal != home[kids])
     tours = population.declared["tour"].words
     names = (*population.words[1:], None)
     codes = [tours.index(each if each in tours else tours[-1]) for each in names]
-    _set(books, "tour", kids, np.array(codes)[np.maximum(modes, 0) - 1])
+    _set_column(books, "tour", kids, np.array(codes)[np.maximum(modes, 0) - 1])
 
 
 def _parents(population: Any, kids: Array) -> tuple[Array, Array]:
@@ -225,7 +225,7 @@ def _parents(population: Any, kids: Array) -> tuple[Array, Array]:
     return kid, parent
 
 
-def _set(books: Any, name: str, rows: Array, values: Array | bool) -> None:
+def _set_column(books: Any, name: str, rows: Array, values: Array | bool) -> None:
     population = books.population
     population.pull_column(name)[rows] = values
     population.note_written(name)
@@ -242,7 +242,7 @@ def seconds_of(books: Any, place: Array, to: Array, mode: Array) -> Array:
     for by in (mode[:1] if is_same else np.unique(mode)).tolist():
         at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(TEXT, by)
         with suppress(ConfigError):  # there is no such mode
-            seconds[at] = city_queries.ways(books, place[at], to[at], [name])[:, 0]
+            seconds[at] = city_queries.travel_seconds(books, place[at], to[at], [name])[:, 0]
     return seconds
 
 

@@ -141,7 +141,7 @@ def _some_persons(
     kind, _ = home_of.roles(params, seed, every[head], rank, size)
     put("household", 1 + kind)
     table_ages = table_values("age", -1), table_values("gender", 0)
-    composed = home_of.composed(params, seed, ids, every[head], rank, size, *table_ages)
+    composed = home_of.household_members(params, seed, ids, every[head], rank, size, *table_ages)
     put("age", composed[0])
     put("gender", composed[1])
     age = arrays["age"][part] if "age" in arrays else composed[0]

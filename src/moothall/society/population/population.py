@@ -12,7 +12,7 @@ from moothall import ConfigError, DefinitionError
 from moothall.build import check_function, check_integer, excerpt
 from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
-from moothall.society.blocks.row_block import checked, writes
+from moothall.society.blocks.row_block import check_block_set, writes
 from moothall.society.city.network import Network
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.layers import Layers
@@ -24,7 +24,7 @@ from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.population.initial_values import given_of, pay_of, write
+from moothall.society.population.initial_values import initial_of, pay_of, write
 from moothall.society.population.step import begin
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Population(Register):
         people: PeopleParams = USUAL_PEOPLE,
     ) -> None:
         check_integer("seed", seed, 0, (1 << 64) - 1)
-        checked_blocks = checked(all_blocks() if blocks is None else blocks)
+        checked_blocks = check_block_set(all_blocks() if blocks is None else blocks)
         if not (isinstance(citizen, type) and issubclass(citizen, CitizenAgent)):
             raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
         if not isinstance(people, PeopleParams):
@@ -114,7 +114,7 @@ class Population(Register):
                 raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
             ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
-            ids, table, persons = given_of(citizens, city, seed, people)
+            ids, table, persons = initial_of(citizens, city, seed, people)
         ids.flags.writeable = False
         super().__init__(ids, city, checked_blocks, seed, network)
         self.first_network: Network | None = network

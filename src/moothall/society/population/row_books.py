@@ -14,7 +14,7 @@ from moothall.society.columns import want_table as wants
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.register import STRANGER
 from moothall.society.columns.views import Balances, RowsHere, Where
-from moothall.society.columns.want_table import Table, encoded, join_wants
+from moothall.society.columns.want_table import Table, encode_want, join_wants
 from moothall.society.kernel.commit import Service, Submission, end_services
 from moothall.society.kernel.intervention import has_values, nobody_with, set_values
 from moothall.society.kernel.wants import (
@@ -46,7 +46,9 @@ class RowBooks(AgentBooks):
         self.answers: dict[type[Want], Table] = {}
         self.settlers: dict[type[Want], Settlers] = {}
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
-        self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
+        self._after_step_services = [
+            s for s in ordered if type(s).after_step is not Service.after_step
+        ]
         self.row_services: list[Any] = [each for each in ordered if hasattr(each, "of_population")]
         self.keep_rows()
         self.messages: Messages | None = None
@@ -109,7 +111,7 @@ class RowBooks(AgentBooks):
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
             if Move in tables and Move not in by_kind and hasattr(self.city, "ways_rows"):
-                set_out = pool.submit(moves.planned, self, tables[Move])
+                set_out = pool.submit(moves.plan_departures, self, tables[Move])
             apart = [k for k in in_turn({**tables, **by_kind}) if self._settlers_of(k).apart]
             apart = [] if any(map(by_kind.get, apart)) else apart
             future = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
@@ -127,7 +129,7 @@ class RowBooks(AgentBooks):
                 row = rows.get(each.sender)
                 encoding = None
                 if row is not None and each.service is None and in_table:
-                    encoding = encoded(each.want, self.population)
+                    encoding = encode_want(each.want, self.population)
                 if row is None or encoding is None:
                     later.append(each)
                     continue
@@ -261,7 +263,7 @@ class RowBooks(AgentBooks):
 
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""
-        end_services(self._after, self)
+        end_services(self._after_step_services, self)
         if self.population.places:
             moves.arrive(self)
         self.tell_agents()

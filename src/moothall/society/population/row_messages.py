@@ -12,7 +12,7 @@ from moothall.build import Delivery, Envelope
 from moothall.society.arrays import Array, np
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table
-from moothall.society.kernel.draw import number_of, turn_keys, words_of
+from moothall.society.kernel.draw import id_words, number_of, turn_keys
 from moothall.society.kernel.router import Sent
 from moothall.society.kernel.wants import AGENT_ID
 from moothall.society.population.population import Population
@@ -51,7 +51,9 @@ def row_messages(society: Any, utterances: Table) -> Table:
     to = utterances.fields["to"]
     real = (to < 0) | population.full[np.maximum(to, 0)]
     real |= bool(society.interceptors or router.observers)
-    router.sent += [sent_of(population, utterances, at) for at in np.flatnonzero(real).tolist()]
+    router.sent += [
+        sent_message(population, utterances, at) for at in np.flatnonzero(real).tolist()
+    ]
     fields = {name: values[~real] for name, values in utterances.fields.items()}
     return Table(Say, utterances.sender[~real], fields)
 
@@ -98,7 +100,9 @@ def deliver_to_rows(
     parts.append([*np.array(listed, np.int64).reshape(-1, len(PARTS)).T])
     new = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     count, waiting = len(new) - len(came), len(before or ())
-    words = np.concatenate([population.ids[new.sender[waiting:count]], _words(population, came)])
+    words = np.concatenate(
+        [population.ids[new.sender[waiting:count]], _sender_words(population, came)]
+    )
     turn = np.zeros(len(new), np.uint64)  # who waits comes before all others
     turn[waiting:] = turn_keys(population.seed, words, society.number) // 2 + 1
     order = np.lexsort((turn, new.receiver))
@@ -125,7 +129,9 @@ def is_heard_whole(population: Population, sent: Sent) -> bool:
     return sent.kind == Delivery.SEND and envelope.name == "say" and restored == args
 
 
-def heard_of(population: Population, row: int, messages: Sequence[dict[str, Any]]) -> Messages:
+def messages_heard(
+    population: Population, row: int, messages: Sequence[dict[str, Any]]
+) -> Messages:
     """Return what a full agent perceives that it was told, as messages to its row."""
     listed = [
         (row, population.number_of(each["from"]), *_numbers_of(population, each["action"]["args"]))
@@ -143,10 +149,10 @@ def messages_of(society: Any, row: int) -> list[Sent]:
     own = messages.select(messages.rows_of(row, row + 1))
     fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
     table = Table(Say, own.sender, fields)
-    return [sent_of(society.population, table, at) for at in range(len(own))]
+    return [sent_message(society.population, table, at) for at in range(len(own))]
 
 
-def sent_of(population: Population, table: Table, at: int) -> Sent:
+def sent_message(population: Population, table: Table, at: int) -> Sent:
     """Return what a row says as a real message."""
     say: Any = table.want(at, population)
     sender = str(population.decoded(AGENT_ID, int(table.sender[at])))
@@ -167,11 +173,11 @@ def _numbers_of(population: Population, args: Mapping[str, object]) -> tuple[int
     return number, max(-1000, min(1000, opinion)), text
 
 
-def _words(population: Population, sent: Iterable[Sent]) -> Array:
+def _sender_words(population: Population, sent: Iterable[Sent]) -> Array:
     """Return the senders as `turn_keys` takes them; uint64."""
     senders = [each.envelope.sender for each in sent]
     rows = [population.find_row(each) for each in senders]
-    return words_of(
+    return id_words(
         number_of(id) if row is None else int(population.ids[row])
         for id, row in zip(senders, rows, strict=True)
     )

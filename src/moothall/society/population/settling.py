@@ -9,7 +9,7 @@ from typing import Any
 from moothall.society.arrays import Array, np
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import ServiceLedger, in_rows
-from moothall.society.columns.want_table import Table, encoded
+from moothall.society.columns.want_table import Table, encode_want
 from moothall.society.kernel.commit import Service, ask_service
 from moothall.society.kernel.wants import Answer, Want, Work, field_kinds, id_order
 from moothall.society.population.agent_books import AgentBooks, rows_renumbered
@@ -102,7 +102,7 @@ def keep_rows(books: AgentBooks) -> None:
 def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
     """Settle one want by a service's rule for the wants of many."""
     population, row = books.population, books.population.find_row(sender)
-    numbers = encoded(want, population, texts=False)
+    numbers = encode_want(want, population, texts=False)
     if row is not None and numbers is not None:
         values = np.array([numbers], np.int64).T
         table = Table(

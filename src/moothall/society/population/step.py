@@ -103,7 +103,7 @@ def call(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:
         raise
 
 
-def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
+def merge_wants(parts: Iterable[Wants]) -> dict[type[Want], Table]:
     """Take the wants out of consecutive parts of a population; return one table per kind."""
     by_kind: Wants = {}
     for part in parts:

@@ -24,7 +24,7 @@ from moothall.society.columns.ledger import (
     BRACKETS,
     CONTRIBUTION,
     ByRow,
-    credited,
+    credited_interest,
     shares,
     withheld,
 )
@@ -44,7 +44,7 @@ PUBLIC: Final = ("hospital", "school")
 
 
 # `most` and the random `share` are in thousandths; the change is rounded towards 0.
-def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
+def adapted_price(value: int, demand: int, supply: int, most: int, share: int) -> int:
     """Return a price or wage after a month: changed by excess demand (EconAgent, section 3)."""
     larger = max(demand, supply)
     if larger == 0:
@@ -120,7 +120,7 @@ class Bank(Service):
         """Credit a day's interest, in the order of `turn_key`, as far as the own capital lasts."""
         own = books.balances[self.id] - self.owed
         deposits = self.deposits.array
-        deposits += credited(deposits, self.interest, own, books.hearing_order)
+        deposits += credited_interest(deposits, self.interest, own, books.hearing_order)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the deposits."""
@@ -182,7 +182,7 @@ class Government(Service):
         check_integer(f"{id}: cover", cover, 0, None)
         check_integer(f"{id}: contribution", contribution, 0, 1000)
         self.brackets: tuple[tuple[int, int], ...] = tuple(
-            (start, min(1000, rate + contribution)) for start, rate in _checked(brackets)
+            (start, min(1000, rate + contribution)) for start, rate in _checked_brackets(brackets)
         )
         self.seed = seed
         self.most_price: int = most_price
@@ -294,7 +294,7 @@ def _reprice(firms: list[Firm], government: Government, step: int, day: int) -> 
     for firm in (each for each in firms if each.sells and government.daily):
         share = Draws(government.seed, firm.id, step).below(1001, "economy.price", day)
         demand, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
-        firm.price = adapted(firm.price, demand, has, government.daily, share)
+        firm.price = adapted_price(firm.price, demand, has, government.daily, share)
 
 
 def _adapt(firms: list[Firm], government: Government, step: int, day: int) -> None:
@@ -305,9 +305,11 @@ def _adapt(firms: list[Firm], government: Government, step: int, day: int) -> No
         share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt", day)
         supply = firm.month_sold + firm.stock
         if firm.sells:
-            firm.price = adapted(firm.price, firm.month_asked, supply, government.most_price, share)
+            firm.price = adapted_price(
+                firm.price, firm.month_asked, supply, government.most_price, share
+            )
         if not firm.public:
-            firm.wage = adapted(firm.wage, demand, offered, government.most_wage, share)
+            firm.wage = adapted_price(firm.wage, demand, offered, government.most_wage, share)
         firm.month_asked = firm.month_sold = 0
 
 
@@ -367,7 +369,7 @@ def make_economy(
     return [Bank(money=wage * 100), government, *firms, market, Transfers(wage=wage)]
 
 
-def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _checked_brackets(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Check that brackets start at 0 and rise, with rates of 0 … 1000; return them as tuples."""
     rule = "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
     try:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from moothall.build import check_integer
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns import city_queries
-from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded
+from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, affordable
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Buy, Want, Work
@@ -204,7 +204,7 @@ def _work_rows(
         return False
     sender, seconds, firm = sender[at], seconds[at], of[at]
     public = ledger.arrays["public"][firm] & (government is not None)
-    able = public | afforded(
+    able = public | affordable(
         np.where(public, 0, gross),
         firm,
         purses[ledger.purse],

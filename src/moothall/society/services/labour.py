@@ -134,7 +134,7 @@ class LabourMarket(Service):
         if not self.counts:
             _, of = citizens_of(books, _READ)
             staff, _ = _jobs(books, _firms(books))
-            has, free = of["work"] >= 0, _seeking(of)
+            has, free = of["work"] >= 0, _job_seekers(of)
             filled = np.bincount(of["work"][has], minlength=len(staff))
             self.counts = {
                 "employed": int(has.sum()),
@@ -170,7 +170,7 @@ class LabourMarket(Service):
         if self.days == self.layoff_day:
             is_leaving |= has & chance(self.layoffs, 1000, "layoff")
         seeks = has & ~is_leaving & chance(self.moves, _MILLION, "move")
-        free = _seeking(of)
+        free = _job_seekers(of)
         seeks |= free & chance(self._offer_chance(jobless), _MILLION, "find")
         count -= np.bincount(work[is_leaving], minlength=len(staff))
         vacant = np.where(broke, 0, np.maximum(staff - count, 0))
@@ -247,7 +247,7 @@ def _firms(books: Any) -> list[Firm]:
     return [each for each in books.services.values() if isinstance(each, Firm)]
 
 
-def _seeking(offer: dict[str, Array]) -> Any:
+def _job_seekers(offer: dict[str, Array]) -> Any:
     """Return who has no work, seeks it, and is of the age to work."""
     age = offer["age"]
     return (offer["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (offer["jobless"] != -1)
