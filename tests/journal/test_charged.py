@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +106,16 @@ def test_answers_that_state_no_usage_and_calls_that_fail_count_as_reserved(tmp_p
         third = budget()
         assert agent(journal, third).reply_sync("q", run_id="r").text == "fin"
         assert spent(third) == spent(second)
+
+
+def test_charge_of_a_period_that_is_over_counts_nothing(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        script = (calls(1, Usage(7, 3)), OSError("down"))
+        agent(journal, budget(), *script).reply_sync("q", run_id="r")
+        in_two_days = SimpleNamespace(now=lambda: time.time() + 172_800)
+        later = budget(per="day", clock=in_two_days)
+        assert agent(journal, later, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert spent(later) == with_last((0, 0, 0))
 
 
 def test_charge_in_the_same_budget_counts_nothing_twice(tmp_path: Path) -> None:

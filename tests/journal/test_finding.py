@@ -65,7 +65,7 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert ids(journal, text="order refund") == ["one", "two", "four"]
     assert ids(journal, text="äPFEL") == ["one", "four"]
     assert ids(journal, text="100%") == ["three"]
-    assert ids(journal, text="e_t") == ["three"]
+    assert ids(journal, text="e_") == ["three"]
     assert ids(journal, kind="ReActAgent", limit=2) == ["one", "two"]
     assert ids(journal, needs_person=True) == ["four"]
     assert ids(journal, recorded="order refund") == ["one", "two", "four"]

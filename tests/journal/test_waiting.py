@@ -174,6 +174,7 @@ async def test_calls_that_are_equal_are_two_questions_and_each_runs_once_it_is_p
         reply = await agent.reply("Pay 3 twice.", run_id="r")
         assert (reply.text, till.paid) == ("One was paid.", [3])
         assert results(reply) == ['{"error": "\\"pay\\" not permitted: once is enough"}', "paid 3"]
+        assert journal.run("r").errors == 0  # a refusal is none
 
 
 @on_a_loop

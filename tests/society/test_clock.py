@@ -36,6 +36,11 @@ def test_clock_continues_from_steps_of_another_length() -> None:
     assert str(clock) == "Saturday 2026-01-10 12:00:00"
 
 
+def test_clock_knows_how_long_its_last_steps_have_taken() -> None:
+    clock = Clock(step="1min").after(3).with_step(10).after(2).with_step(1).after(4)
+    assert [clock.seconds_ago(steps) for steps in (4, 5, 6, 7, 9)] == [4, 14, 24, 84, 204]
+
+
 def test_clock_begins_on_a_monday_and_never_changes() -> None:
     clock = Clock()
     assert str(clock.after(5)) == "Monday 2026-01-05 01:15:00"

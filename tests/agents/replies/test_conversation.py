@@ -96,6 +96,14 @@ def test_conversation_next_reply_starts_with_the_first_and_knows_what_went_befor
     assert [m["content"] for m in talk.reply_sync("three").messages][:1] == ["three"]
 
 
+def test_conversation_in_turns_goes_on_after_the_last_of_several_speakers() -> None:
+    def order(state: ConversationState) -> Any:
+        return RoundRobin() if state.last else ["Ann", "Bob"]
+
+    talk = Conversation([Talker(id) for id in ("Ann", "Bob", "Cid")], order, MaxTurns(3))
+    assert talk.reply_sync("go").text == "Cid 1"
+
+
 def test_conversation_that_nothing_ends_stops_at_max_turns() -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")])
     reply = talk.reply_sync("go")
