@@ -105,13 +105,13 @@ def test_text_of_a_call_in_a_list_is_no_answer(written: str) -> None:
 
 
 def test_list_of_calls_shows_parameters_by_their_own_names_and_an_answer_where_it_may() -> None:
-    shown = {may: SeveralCalls().head([tells("tell")], may_answer=may) for may in (False, True)}
+    shown = {may: SeveralCalls().prompt_part([tells("tell")], may_answer=may) for may in (False, True)}
     assert all("from: Any = None" in each for each in shown.values())
 
     def pay(cents: int, note: str = "") -> None:
         """Pay."""
 
-    text = SeveralCalls().head([Action("pay", pay)], may_answer=False)
+    text = SeveralCalls().prompt_part([Action("pay", pay)], may_answer=False)
     assert "def pay(cents: int, note: str = None):" in text
     assert '"answer"' in shown[True]
     assert "answer" not in shown[False].lower().replace("answer with json", "")
@@ -167,8 +167,8 @@ def test_choice_is_held_to_the_arguments_that_a_model_is_shown(
     written: Any, is_valid: bool
 ) -> None:
     actions = [*ACTIONS, Action("open", lambda **_: "open", "Open.", {"type": "object"})]
-    schema = OneCall().held_to(actions, {"type": "string"})
+    schema = OneCall().text_schema(actions, {"type": "string"})
     assert jsonschema.Draft202012Validator(schema).is_valid(written) is is_valid
-    listed = SeveralCalls().held_to(actions, {"type": "string"})
+    listed = SeveralCalls().text_schema(actions, {"type": "string"})
     if "action" in written:
         assert jsonschema.Draft202012Validator(listed).is_valid([written]) is is_valid

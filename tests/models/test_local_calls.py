@@ -139,7 +139,7 @@ def test_local_model_without_a_readable_answer_spends_the_tokens_of_both_tries(
 
 def test_answer_of_the_examples_in_a_list_of_calls_is_unreadable_and_never_streamed() -> None:
     form = SeveralCalls()
-    head = form.head(ACTIONS[:1], may_answer=True)
+    head = form.prompt_part(ACTIONS[:1], may_answer=True)
     copied = next(each for each in head.splitlines() if each.startswith('[{"action": "answer"'))
     with pytest.raises(ValueError, match="repeats an example"):
         form.read(ModelReply(copied), user("How much is my bill?"), ACTIONS[:1])

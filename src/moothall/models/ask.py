@@ -61,7 +61,7 @@ async def ask_value(
     Raises:
         Unusable: no answer could be used
     """
-    ask: Ask = _asks(model, schema) if hasattr(model, "complete") else model
+    ask: Ask = _ask_for(model, schema) if hasattr(model, "complete") else model
     if form is None and schema is not None:
         schema_text = readable(cut(json.dumps(schema, ensure_ascii=False), _MAX_TOLD))
         form = f"Answer with JSON alone that follows this schema: {schema_text}"
@@ -97,7 +97,7 @@ async def run_as_attempt(number: int, work: Awaitable[T]) -> T:
         return await work
 
 
-def _asks(model: Any, schema: dict[str, Any] | None) -> Ask:
+def _ask_for(model: Any, schema: dict[str, Any] | None) -> Ask:
     async def ask(prompt: Messages, _: int) -> Any:
         return await answer_of(model, prompt, schema=schema)
 

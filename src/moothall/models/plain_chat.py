@@ -71,7 +71,7 @@ def plain_chat(
         else:
             chat.append({"role": role, "content": content})
     if actions:
-        add_system(chat, form.head(actions, may_answer=may_answer))
+        add_system(chat, form.prompt_part(actions, may_answer=may_answer))
     return chat
 
 

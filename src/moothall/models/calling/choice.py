@@ -186,7 +186,7 @@ class OneCall:
 
     before_user: str = INSTRUCTION
 
-    def head(self, actions: list[Action], *, may_answer: bool) -> str:
+    def prompt_part(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions."""
         return choice_text(actions, may_answer=may_answer)
 
@@ -196,7 +196,9 @@ class OneCall:
         forms = [choice_as_text(each["name"], each.get("args") or {}) for each in calls]
         return "\n".join(forms)
 
-    def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    def text_schema(
+        self, actions: list[Action], answer: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         """Return the schema of the model's text; `answer` is its answers' one."""
         return choice_schema(actions, answer=answer)
 

@@ -60,7 +60,7 @@ class SeveralCalls(OneCall):
 
     before_user = ""
 
-    def head(self, actions: list[Action], *, may_answer: bool) -> str:
+    def prompt_part(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions, as signatures."""
         rule = line = ""
         if may_answer:
@@ -85,7 +85,9 @@ class SeveralCalls(OneCall):
         forms = [choice_as_text(each["name"], each.get("args") or {}) for each in calls]
         return f"[{', '.join(forms)}]" if forms else ""
 
-    def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    def text_schema(
+        self, actions: list[Action], answer: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         """Return the schema of a list of calls; `answer` is its answers' one."""
         return choice_schema(actions, answer=answer, answers_by=_answer_of(actions))
 

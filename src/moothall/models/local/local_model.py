@@ -259,12 +259,12 @@ class LocalModel(InProcess, AnsweringModel):
         if request.schema is not None:  # beside actions, a final one takes the value
             attempt = in_form("final", request)
         while True:
-            body, held_to = self._body(attempt)
+            body, text_schema = self._body(attempt)
             if request.schema is not None:
                 body["tool_choice"] = "required"
-                answer = as_text(request, self._engine.generate((body, held_to)))
+                answer = as_text(request, self._engine.generate((body, text_schema)))
             else:
-                answer = self._engine.generate((body, held_to))
+                answer = self._engine.generate((body, text_schema))
             has_begun = False
             try:
                 async with aclosing(answer) as parts:
@@ -278,12 +278,16 @@ class LocalModel(InProcess, AnsweringModel):
                         yield part
                 return
             except ModelError as error:  # of the template, which may want other roles
-                if has_begun or not self._adapting.refused(str(error)):
+                if has_begun or not self._adapting.learn_from_refusal(str(error)):
                     raise
 
     async def _prepare(self, actions: list[Action] | None) -> None:
-        body, held_to = self._body(ModelRequest([{"role": "user", "content": "Hello"}], actions))
-        async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, held_to))) as parts:
+        body, text_schema = self._body(
+            ModelRequest([{"role": "user", "content": "Hello"}], actions)
+        )
+        async with aclosing(
+            self._engine.generate(({**body, "max_tokens": 1}, text_schema))
+        ) as parts:
             async for _ in parts:
                 pass
 
@@ -295,7 +299,7 @@ class LocalModel(InProcess, AnsweringModel):
     def _body(self, request: ModelRequest) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
-        held_to: dict[str, Any] | None = schema
+        text_schema: dict[str, Any] | None = schema
         offered, may_answer = self._allowed_now(messages, actions or [])
         sees = self.reads_images
         if self._is_own(request):
@@ -304,20 +308,20 @@ class LocalModel(InProcess, AnsweringModel):
         else:
             chat = plain_chat(messages, self.name, self._form, offered, may_answer, sees)
         if schema is not None and self._thinks(request):
-            held_to = after_a_thought(schema)
-            add_schema(chat, held_to)
+            text_schema = after_a_thought(schema)
+            add_schema(chat, text_schema)
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
         if offered and self._own_template:
             body["tool_choice"] = "auto" if may_answer else "required"
             body |= {"tools": tools(offered), "parallel_tool_calls": True}
         elif offered:
             answer = schema or {"type": "string"}
-            held_to = self._form.held_to(offered, answer if may_answer else None)
+            text_schema = self._form.text_schema(offered, answer if may_answer else None)
         if MODEL_CALL.get().attempt > 1:
             body["temperature"] = max(body["temperature"], _AGAIN_TEMPERATURE)
-        if held_to is None and self._is_small and "tools" not in body:
+        if text_schema is None and self._is_small and "tools" not in body:
             body |= _AGAINST_LOOPS
-        return body, held_to
+        return body, text_schema
 
     def _allowed_now(
         self, messages: list[dict[str, Any]], actions: list[Action]
@@ -340,10 +344,10 @@ class LocalModel(InProcess, AnsweringModel):
         body: tuple[dict[str, Any], dict[str, Any] | None], text: str, fault: str
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for another answer in the place of one that cannot be read."""
-        request, held_to = body
+        request, text_schema = body
         notice = f"Your answer cannot be used: {fault}. Answer again."
         more = [{"role": "assistant", "content": text}, {"role": "user", "content": notice}]
-        return {**request, "messages": [*request["messages"], *more]}, held_to
+        return {**request, "messages": [*request["messages"], *more]}, text_schema
 
 
 def _value_of(reply: ModelReply) -> ModelReply:

@@ -88,7 +88,7 @@ class Adaptations:
         """Whether each answer must have reasoning."""
         return "reasons" in self._demands
 
-    def refused(self, error_text: str) -> bool:
+    def learn_from_refusal(self, error_text: str) -> bool:
         """Note what a refusal asks for; return whether it asks for something new."""
         before = {**vars(self)}
         if _IDS.search(error_text):

@@ -58,7 +58,7 @@ class Failures:
         self.key: str | None = None
         self.secrets: list[str] = []
 
-    def refused(
+    def refusal_error(
         self, status: int, text: str, headers: Mapping[str, str], tries: int, calls: bool
     ) -> ModelError:
         """Return the error for a server's refusal; `calls` says if the model might call actions."""

@@ -152,8 +152,8 @@ class OpenAIModel(RemoteModel):
         self._encrypts = True
         self._account: dict[str, str] = {}
         if provider == "openai" and not base_url:  # like the key, they are for OpenAI's server
-            of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
-            self._account = {header: value for header, value in of_account.items() if value}
+            account_headers = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
+            self._account = {header: value for header, value in account_headers.items() if value}
 
     async def find_context(self) -> int | None:
         """Ask the server how much a prompt and its answer may take together; None if it is silent.
@@ -168,10 +168,10 @@ class OpenAIModel(RemoteModel):
             ServerURL(self.base_url).check_allowed(self.name)
             with suppress(HTTPError, TimeoutError):
                 async with asyncio.timeout(_ASK_S):
-                    self.context_tokens = stated_context(await self._got("/models"), self.model)
+                    self.context_tokens = stated_context(await self._get("/models"), self.model)
         return self.context_tokens
 
-    async def _got(self, path: str) -> bytes:
+    async def _get(self, path: str) -> bytes:
         """Return what the server has at a path; empty if it refuses."""
         url = joined_url(self.base_url, path)
         response = await self._client.request("GET", url, headers=await self._headers())
@@ -233,12 +233,12 @@ class OpenAIModel(RemoteModel):
         return True
 
     async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
-        there = is_response(content)
-        more = b', "stream": true' if stream else b""
-        if stream and self._streams_usage and not there:
-            more += b', "stream_options": {"include_usage": true}'
-        url = joined_url(self.base_url, "/responses" if there else "/chat/completions")
-        return await self.send_to(url, content[:-1] + more + b"}", stream)
+        is_responses = is_response(content)
+        extra = b', "stream": true' if stream else b""
+        if stream and self._streams_usage and not is_responses:
+            extra += b', "stream_options": {"include_usage": true}'
+        url = joined_url(self.base_url, "/responses" if is_responses else "/chat/completions")
+        return await self.send_to(url, content[:-1] + extra + b"}", stream)
 
     def _batch_server(self) -> OpenAIBatches:
         return OpenAIBatches(self, self.base_url)

@@ -176,7 +176,7 @@ class RemoteModel(AnsweringModel):
         ServerURL(url).check_allowed(self.name)
         has_begun, reserved = False, None
         while True:
-            form, version = self._forms.form(request), self._adapting.version
+            form, version = self._forms.form_for(request), self._adapting.version
             content = self._content(in_form(form, request))
             if self.rate_limit is not None and reserved is None:
                 most = estimated_tokens(content) + (self.max_tokens or 0)
@@ -203,7 +203,7 @@ class RemoteModel(AnsweringModel):
                     request = request._replace(messages=plain)
                 elif has_begun or not (
                     self._adapts(error_text, content)
-                    or self._forms.refused(form, request, error_text)
+                    or self._forms.learn_from_refusal(form, request, error_text)
                     or self._adapting.version != version  # as another request was refused, too
                 ):
                     if isinstance(error, TransientError | RefusedCall):
@@ -212,7 +212,7 @@ class RemoteModel(AnsweringModel):
 
     def _adapts(self, error_text: str, content: bytes) -> bool:
         """Note what a refusal says of all requests; return whether it says something."""
-        return self._adapting.refused(error_text)
+        return self._adapting.learn_from_refusal(error_text)
 
     def _content(self, request: ModelRequest) -> bytes:
         try:
@@ -298,7 +298,7 @@ class RemoteModel(AnsweringModel):
                 break
         text = response.content.decode("utf-8", "replace")
         details = (response.status, text, response.headers, response.tries, calls)
-        raise self.failures.refused(*details)
+        raise self.failures.refusal_error(*details)
 
     async def json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
         """Return the JSON that the server answers to a request of another kind."""
@@ -314,7 +314,7 @@ class RemoteModel(AnsweringModel):
         came = await self._batches.ask(content)
         if came.status != 200:
             text = came.body.decode("utf-8", "replace")
-            raise self.failures.refused(came.status, text, {}, 1, may_call(content))
+            raise self.failures.refusal_error(came.status, text, {}, 1, may_call(content))
         return parts_of_body(came.body, reader)
 
     async def _exchange(

@@ -60,7 +60,7 @@ class SchemaForms:
         self._takes = takes
         self._refused: set[tuple[str, bool, str]] = set()
 
-    def form(self, request: ModelRequest) -> Form:
+    def form_for(self, request: ModelRequest) -> Form:
         """Return the form for a request."""
         if request.schema is None:
             return "plain"
@@ -72,7 +72,7 @@ class SchemaForms:
             refused.add("field")
         return next(each for each in forms if each not in refused)
 
-    def refused(self, form: Form, request: ModelRequest, error_text: str) -> bool:
+    def learn_from_refusal(self, form: Form, request: ModelRequest, error_text: str) -> bool:
         """Note that the server refused a form, if this error says so; return whether it does."""
         not_both = bool(request.actions and _NOT_BOTH.search(error_text))
         if form == "field" and (not_both or _NO_SCHEMA.search(error_text)):
