@@ -105,7 +105,8 @@ def test_text_of_a_call_in_a_list_is_no_answer(written: str) -> None:
 
 
 def test_list_of_calls_shows_parameters_by_their_own_names_and_an_answer_where_it_may() -> None:
-    shown = {may: SeveralCalls().prompt_part([tells("tell")], may_answer=may) for may in (False, True)}
+    part = SeveralCalls().prompt_part
+    shown = {may: part([tells("tell")], may_answer=may) for may in (False, True)}
     assert all("from: Any = None" in each for each in shown.values())
 
     def pay(cents: int, note: str = "") -> None:

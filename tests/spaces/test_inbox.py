@@ -76,7 +76,7 @@ def test_accepted_then_started_then_ended(inbox: Inbox) -> None:
     inbox.end("k", "a", b"answer")
     assert inbox.unfinished("a") == []
     assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, b"answer")
-    inbox.answered("k", "a")
+    inbox.note_answered("k", "a")
     inbox.flush()
     assert inbox.unfinished("a") == []
 
@@ -92,11 +92,11 @@ def test_inbox_unsent_answer_is_unfinished_until_message_is_redelivered(
     first.start([("comes again", "a")])
     first.end("comes again", "a", b"4")
     first.flush()
-    first.answered("sent", "a")
+    first.note_answered("sent", "a")
     first.close()
     second = Inbox(path)
     assert second.unfinished("a") == [InboxEntry("accepted", FINISHED, None, b"1")]
-    second.answered("accepted", "a")
+    second.note_answered("accepted", "a")
     assert second.unfinished("a") == []
     assert second.look_up("accepted", "a") == InboxEntry("accepted", FINISHED, None, b"1")
     second.close()
@@ -130,7 +130,7 @@ def test_inbox_redelivery_never_moves_an_entry_back(inbox: Inbox) -> None:
         inbox.start([("k", "a")])
         inbox.accept("k", "a", b"message")
         assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, b"answer")
-        inbox.answered("k", "a")
+        inbox.note_answered("k", "a")
         assert inbox.unfinished("a") == []
 
 

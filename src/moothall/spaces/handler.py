@@ -223,7 +223,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
         if decision is True:
             delivery.approved = True
             if delivery.recorder is not None:
-                delivery.recorder.permitted(delivery)
+                delivery.recorder.note_permitted(delivery)
             mailbox.accept(delivery)
             mailbox.router.make_ready(mailbox)
         else:

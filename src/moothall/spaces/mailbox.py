@@ -438,7 +438,7 @@ class Mailbox:
             delivery.state = FINISHED
             delivery.answered = True
             if delivery.recorder is not None:
-                delivery.recorder.concluded(delivery)
+                delivery.recorder.note_ended(delivery)
         else:
             self.refuse(delivery, not_found(self.agent, name))
 

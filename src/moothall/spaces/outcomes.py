@@ -101,7 +101,7 @@ class Outcomes:
         elif value is None and kind != REQUEST:
             delivery.answered = True
             if delivery.recorder is not None:
-                delivery.recorder.concluded(delivery)
+                delivery.recorder.note_ended(delivery)
         else:
             if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
                 try:
@@ -116,7 +116,7 @@ class Outcomes:
                 if kind != ANSWER:
                     self.send_answer(delivery, value, None)
                 if delivery.recorder is not None:
-                    delivery.recorder.concluded(delivery)
+                    delivery.recorder.note_ended(delivery)
 
     def refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message with an error: the outcome of a request, else a message to the sender."""
@@ -135,7 +135,7 @@ class Outcomes:
         else:
             self.send_answer(delivery, None, error)
         if delivery.recorder is not None:
-            delivery.recorder.concluded(delivery)
+            delivery.recorder.note_ended(delivery)
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Set the outcome of a request, once."""

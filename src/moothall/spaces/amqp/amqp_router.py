@@ -87,14 +87,14 @@ class AMQPRouter(Router):
             limits,
             quorum=quorum,
             on_outcome=self._on_outcome,
-            on_reply=lambda *delivered: self.requests.answered(*delivered),
+            on_reply=lambda *delivered: self.requests.take_answer(*delivered),
             replies_lost=lambda: self.requests.send_again(),
             declare=lambda: self.delays.restore(),
             on_attached=self._on_attached,
             on_state=on_state,
             after_read=self._begin_now,
             remedy=lambda: self.recorder.remedy(),
-            reached=lambda: self.requests.reached(),
+            reaches_itself=lambda: self.requests.reaches_itself(),
             bind_agents=self._bind_agents,
         )
         self.requests: OpenRequests = OpenRequests(
@@ -321,7 +321,7 @@ class AMQPRouter(Router):
             answer = answers(delivery, value, error)
             assert answer is not None  # a request has an answer, whatever its value
             self.recorder.prepare_answer(delivery, *answer, error)
-            self.recorder.concluded(delivery)
+            self.recorder.note_ended(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early."""

@@ -77,9 +77,11 @@ class DeadlockWatch:
         waits_everywhere = _WaitsEverywhere()
         for answer in answers:
             waits_everywhere.add(answer)
-        stuck_names = stuck(waits_everywhere.requests, waits_everywhere.way)
+        stuck_names = stuck(waits_everywhere.requests, waits_everywhere.blockers_of)
         own_name = next((name for each in maybe if (name := _name(each)) in stuck_names), None)
-        pairs = [] if own_name is None else cycle(stuck_names, waits_everywhere.way, own_name)
+        pairs = (
+            [] if own_name is None else cycle(stuck_names, waits_everywhere.blockers_of, own_name)
+        )
         suspects = frozenset(handler for handler, _ in pairs)
         # What was on its way at the first look has arrived before the second.
         if suspects and suspects == self._suspects and suspects != self._warned:
@@ -117,7 +119,7 @@ class _WaitsEverywhere:
             before = self.agents.get(id)  # a shared agent is in several
             self.agents[id] = way if before is None else [*before, *way] if before and way else []
 
-    def way(self, request: str) -> Iterable[str]:
+    def blockers_of(self, request: str) -> Iterable[str]:
         """Return the handlers in the way of a request."""
         if request in self.blockers:
             return self.blockers[request]

@@ -187,7 +187,7 @@ class Inbox:
             while len(ends) > _ENDS_IN_MEMORY or (self._bytes > _BYTES_IN_MEMORY and len(ends) > 1):
                 self._bytes -= len(ends.popitem(last=False)[1][0] or b"")
 
-    def answered(self, key: str, agent: str) -> None:
+    def note_answered(self, key: str, agent: str) -> None:
         """Record, with the next write, that the answer of an accepted message was confirmed."""
         if not self._closed:
             self._answered_keys.add((key, agent))

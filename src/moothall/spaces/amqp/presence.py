@@ -143,7 +143,8 @@ class Presence:
         has_queue = True
         try:
             while True:
-                sent = publisher.sent(to)  # later ones may be for an agent that is added meanwhile
+                # Later ones may be for an agent that is added meanwhile.
+                sent = publisher.unconfirmed_to(to)
                 if (await queues.state("agent", to)).in_use:
                     await asyncio.sleep(_GONE_S)  # it may not be bound yet, or not any more
                     break
@@ -190,7 +191,7 @@ class Presence:
     async def _publish_again(self, to: str) -> None:
         publisher, state = self.broker.publisher, None
         await asyncio.sleep(_POLL_INTERVAL_S)
-        sent = publisher.sent(to)  # later ones may find room, or their receiver
+        sent = publisher.unconfirmed_to(to)  # later ones may find room, or their receiver
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
             state = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.

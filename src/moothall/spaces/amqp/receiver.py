@@ -136,7 +136,7 @@ class Receiver:
             if ident in self.recorder.in_flight:
                 continue
             if entry.answer is not None:
-                self._send_stored(entry.answer, partial(self.inbox.answered, *ident))
+                self._send_stored(entry.answer, partial(self.inbox.note_answered, *ident))
             if entry.message is None:
                 continue
             self._take_again(entry, mailbox, wire.read_stored(entry.message)[0], None)

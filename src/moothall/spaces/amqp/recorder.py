@@ -151,7 +151,7 @@ class Recorder:
         except InboxError as error:
             logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
 
-    def permitted(self, delivery: InFlight) -> None:
+    def note_permitted(self, delivery: InFlight) -> None:
         """Store that a message was approved, so that the next process does not ask again."""
         if not self.inbox.durable or delivery.raw is None:
             return
@@ -225,7 +225,7 @@ class Recorder:
             headers=headers,
         )
 
-    def concluded(self, delivery: InFlight) -> None:
+    def note_ended(self, delivery: InFlight) -> None:
         """Record that a message has ended, once the messages of its handler are confirmed."""
         if delivery.owned_elsewhere:
             self.in_flight.pop(delivery.ident, None)
@@ -292,7 +292,7 @@ class Recorder:
         """Acknowledge a message whose answer, if it has one, is confirmed."""
         self.in_flight.pop(message.ident, None)
         if message.stored:
-            self.inbox.answered(*message.ident)
+            self.inbox.note_answered(*message.ident)
         self.broker.consumer.acknowledge(message.tag)
         if message.counted_in:
             self.broker.thread.spawn(self.starts.delete_count(message.counted_in))

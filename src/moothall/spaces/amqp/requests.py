@@ -103,7 +103,7 @@ class OpenRequests:
         key = self.broker.names.key("agent", to)
         self._notify(wire.CANCEL, key, sender, delivery.key, to)
 
-    def answered(self, tag: DeliveryTag, properties: Any, body: bytes) -> None:
+    def take_answer(self, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         """Take a message to this process: a request's outcome, or a notice of a process."""
         # At once: what asks is in this process, so a crash loses both.
         self.broker.consumer.acknowledge(tag)
@@ -159,7 +159,7 @@ class OpenRequests:
             del self._answers[key]
         return answers
 
-    async def reached(self) -> bool:
+    async def reaches_itself(self) -> bool:
         """Return whether a notice of this process to itself arrives once the broker has it."""
         loop, key, process = self.broker.loop, self.broker.new_key(), self.broker.process
         confirmed = loop.create_future()

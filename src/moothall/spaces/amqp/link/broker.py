@@ -80,7 +80,7 @@ class Broker:
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
     remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
-    reached: Callable[[], Awaitable[bool]]  # tells if what is published for this process arrives
+    reaches_itself: Callable[[], Awaitable[bool]]  # if what it publishes for itself arrives
     bind_agents: Callable[[], Awaitable[None]]  # binds the queues of agents and observers again
     _lost_replies: bool = False
     _ending: bool = False
@@ -350,7 +350,7 @@ class Broker:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)
             # A busy process may miss one.
-            if not (await self.reached() or await self.reached()) and self.is_up:
+            if not (await self.reaches_itself() or await self.reaches_itself()) and self.is_up:
                 with suppress(LinkLost, AMQPError):  # the next connection binds everything
                     await self._bind_again()
 

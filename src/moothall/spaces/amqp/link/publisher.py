@@ -184,7 +184,7 @@ class Publisher:
         returned, behind = self._held_messages.get(id, ({}, {}))
         return [message for message in (returned | behind).values() if not message.is_answered]
 
-    def sent(self, id: str) -> set[str]:
+    def unconfirmed_to(self, id: str) -> set[str]:
         """Return the keys of the messages to an agent so far that are not in its queue."""
         return {message.key for message in (*self.messages_for(id), *self.in_flight(id))}
 
