@@ -32,11 +32,13 @@ class Alarm(Agent):
 def test_send_with_delay_is_delivered_after_it_in_the_order_of_the_times(space: Any) -> None:
     alarm = space.add(Alarm())
     me = space.add(Agent("me"))
+    me.send(message("alarm", "ring", what="first"), delay=0.01)  # a broker makes its queues for it
+    alarm.rung.wait_for(1)
     begun = time.monotonic()
-    for what, delay in (("late", 0.7), ("soon", 0.2), ("now", 0), ("between", 0.4)):
+    for what, delay in (("late", 0.7), ("soon", 0.29), ("now", 0), ("between", 0.4)):
         me.send(message("alarm", "ring", what=what), delay=delay)
-    rung = dict(alarm.rung.wait_for(4))
-    for what, delay in (("now", 0), ("soon", 0.2), ("between", 0.4), ("late", 0.7)):
+    rung = dict(alarm.rung.wait_for(5)[1:])
+    for what, delay in (("now", 0), ("soon", 0.29), ("between", 0.4), ("late", 0.7)):
         assert delay - EARLY_S <= rung[what] - begun <= delay + LATE_S
     assert next(iter(rung)) == "now"
     assert list(rung).index("soon") < list(rung).index("late")
