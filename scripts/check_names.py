@@ -84,7 +84,7 @@ CEILINGS = {
     "budget": 2,
     "cli": 5,
     "foundation": 4,
-    "journal": 8,
+    "journal": 3,
     "models": 3,
     "research": 46,
     "serving": 42,

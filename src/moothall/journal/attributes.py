@@ -53,7 +53,7 @@ class RecordedAttributes:
 
 
 class _RunAttribute(NamedTuple):
-    checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
+    check_value: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
     # Paths below it, with their texts.
     query_paths: Callable[[Any], Iterator[tuple[str, str | None]]]
     in_words: Callable[[Any], str]  # of the value as an outline has it
@@ -128,7 +128,7 @@ ATTRIBUTES: Final[dict[str, _RunAttribute]] = {
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes among these values, checked, as JSON data; none that are empty."""
     checked = {
-        name: each.checked(values[name])
+        name: each.check_value(values[name])
         for name, each in ATTRIBUTES.items()
         if values.get(name) is not None
     }

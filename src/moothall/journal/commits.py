@@ -98,7 +98,7 @@ class OpenRun:
     work_start: float = field(default_factory=time.time)
     _written_waiting: int = 0  # of `waiting`, what is in the file
     _closed: bool = False
-    _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
+    _last_write: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
     @property
     def file(self) -> Store:
@@ -107,7 +107,7 @@ class OpenRun:
 
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the next commit."""
-        text, values = self._commits.file.encoded(data)
+        text, values = self._commits.file.encode_data(data)
         with self._guard:
             if kind in WAIT_KINDS:
                 self._waits.append(WaitEntry(len(self._entries), path, kind, data))
@@ -184,7 +184,7 @@ class OpenRun:
         try:
             self._commits.write([self], wait)
         except BlockingIOError:
-            self._last = self._commits.enqueue(self)
+            self._last_write = self._commits.enqueue(self)
             return
         if self.broken is not None:
             raise self.broken
@@ -202,7 +202,7 @@ class OpenRun:
         with self._guard:
             self.waiting += count
 
-    def take(self) -> RunBatch | None:
+    def take_batch(self) -> RunBatch | None:
         """Remove and return the noted entries, with their values, and the state."""
         with self._guard:
             if self.broken is not None:
@@ -226,7 +226,7 @@ class OpenRun:
             self.place, self._written_waiting, self.work_start = place, batch.waiting, at
             self.is_open = batch.state in OPEN_STATES
 
-    def failed(self, failure: BaseException) -> None:
+    def refuse_writes(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
         with self._guard:
             self.broken = failure
@@ -237,11 +237,11 @@ class OpenRun:
             closed, self._closed = self._closed, True
         if closed:
             return
-        if self._last is None:
+        if self._last_write is None:
             self.give_back(self.number)
         else:
             # Not before: the next process to get the lease would read the run without them.
-            self._last.add_done_callback(lambda _: self.give_back(self.number))
+            self._last_write.add_done_callback(lambda _: self.give_back(self.number))
 
 
 WrittenBatches: TypeAlias = dict[OpenRun, tuple[RunBatch, RunEnd]]
@@ -321,7 +321,7 @@ class Commits:
             raise  # it is still to be written
         except BaseException as error:
             for run in runs:
-                run.failed(error)
+                run.refuse_writes(error)
             raise
         finally:
             self._writing.release()
@@ -344,7 +344,7 @@ class Commits:
                         # Once: the second try writes the same entries, and none that came since.
                         if not batches:
                             for run in runs:
-                                if (each := run.take()) is not None:
+                                if (each := run.take_batch()) is not None:
                                     batches[run] = each
                         written_batches = self._write(db, batches, now)
                 break
@@ -367,7 +367,7 @@ class Commits:
             try:
                 self.file.check_held(db, run.number, run.id, run.place)
             except JournalError as error:  # the others' are written
-                run.failed(error)
+                run.refuse_writes(error)
                 del batches[run]
                 continue
             values |= each.values

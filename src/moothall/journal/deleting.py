@@ -30,13 +30,13 @@ _ROWS: Final = 50
 _LONGEST_S: Final = 1e11
 _MOST_REMEMBERED: Final = 1000
 """So many runs of a conversation are looked for."""
-_TIMED: Final = (
+_IS_FIRING: Final = (
     "{0}.kind = 'Schedule' AND {0}.id LIKE '%Z' AND {0}.task NOT LIKE 'wanted by %' "
     "AND NOT {0}.deleted"
 )
 _LAST_FIRING: Final = (
-    f"({_TIMED.format('r')} AND NOT EXISTS (SELECT 1 FROM runs n WHERE n.number > r.number "
-    f"AND n.agent = r.agent AND {_TIMED.format('n')}))"
+    f"({_IS_FIRING.format('r')} AND NOT EXISTS (SELECT 1 FROM runs n WHERE n.number > r.number "
+    f"AND n.agent = r.agent AND {_IS_FIRING.format('n')}))"
 )
 """Whether a run is the last firing of a schedule, from whose time the schedule goes on."""
 _TIME_NOTE: Final = (
@@ -70,7 +70,7 @@ class Deleted:
     folders: list[str] = field(default_factory=list)
 
 
-def _on_behalf(db: Database, thread: str) -> dict[str, str]:
+def _runs_on_behalf(db: Database, thread: str) -> dict[str, str]:
     """Return the runs in which one agent asked another in this thread, with what deletes them.
 
     They are not deleted with it: `front/anna` may be a conversation of front's own.
@@ -81,10 +81,10 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
     )
     rows = db.execute(query, (f"%/{escaped}%",)).fetchall()
     return {
-        str(id): f"it is of the thread {behalf!r}, in which an agent was asked for {thread!r}: "
-        "delete that thread too"
-        for id, behalf in rows
-        if f"/{thread}/" in f"{behalf}/"
+        str(id): f"it is of the thread {asking_thread!r}, in which an agent was asked for "
+        f"{thread!r}: delete that thread too"
+        for id, asking_thread in rows
+        if f"/{thread}/" in f"{asking_thread}/"
     }
 
 
@@ -111,10 +111,10 @@ class Deletions:
         self._holders = Holders(store, runs)
         self._pace = Pace(store)
 
-    def left_of(self, ids: Iterable[str]) -> set[str]:
+    def ids_present(self, ids: Iterable[str]) -> set[str]:
         """Return which of these runs the journal has: a deleted one's id is gone at once."""
         with self._store.reading() as db:
-            return _left_of(db, ids)
+            return _ids_present(db, ids)
 
     def delete(self, ids: Sequence[str], threads_given: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
@@ -134,7 +134,7 @@ class Deletions:
             query = f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
             for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
-                undeleted |= _on_behalf(db, thread)
+                undeleted |= _runs_on_behalf(db, thread)
             undeleted = {
                 each: f"run {id!r} waits for its reply: delete it too"
                 for number, id in numbers.items()
@@ -145,7 +145,7 @@ class Deletions:
         try:
             # All leases before anything is hidden: one run that is held leaves all as they are.
             for number, id in numbers.items():
-                if not self._runs.hold(number):
+                if not self._runs.take_lease(number):
                     raise RunHeld(id, self._holder(number))
                 leased.append(number)
             self._hide(list(numbers))
@@ -154,7 +154,7 @@ class Deletions:
                 self._runs.release(number)
         self._answer_askers(numbers.values())
         undeleted = {id: reason for id, reason in undeleted.items() if id not in numbers.values()}
-        return Deleted(list(numbers.values()), undeleted, self.go_on(), folders)
+        return Deleted(list(numbers.values()), undeleted, self.finish_deletions(), folders)
 
     def prune(self, older_than: float, keep: int) -> Deleted:
         """Delete the runs that were last written so many seconds ago, but for the newest."""
@@ -177,7 +177,7 @@ class Deletions:
         batch: list[int] = []
         try:
             for number, id in rows:  # the newest first: forks before what they were made of
-                if not self._runs.hold(number):
+                if not self._runs.take_lease(number):
                     unpruned[id] = f"{self._holder(number) or 'a process'} works on it"
                     continue
                 batch.append(number)
@@ -195,7 +195,7 @@ class Deletions:
             self._hide(batch)
         finally:
             self._release(batch)
-        return Deleted(list(reversed(pruned.values())), unpruned, self.go_on())
+        return Deleted(list(reversed(pruned.values())), unpruned, self.finish_deletions())
 
     def _release(self, batch: list[int]) -> None:
         while batch:
@@ -230,7 +230,7 @@ class Deletions:
             if state == "in_doubt":
                 return "it waits for a person: calls are in doubt"
             if state is None:
-                entries = [entry for entry, _ in self._store.read(db, number, id)]
+                entries = [entry for entry, _ in self._store.read_entries(db, number, id)]
                 if Doubt.among(entries):
                     return "it waits for a person: calls are in doubt"
         return ""
@@ -249,9 +249,9 @@ class Deletions:
             if remaining:
                 self._pace.pause(start)
 
-    def go_on(self) -> bool:
+    def finish_deletions(self) -> bool:
         """Remove what is left of runs that are marked; return whether no copy can be left."""
-        if not self.remove():
+        if not self.remove_marked():
             return True
         with self._store.reading() as db:
             idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
@@ -259,32 +259,32 @@ class Deletions:
 
     def compact(self) -> bool:
         """Remove what is left of deleted runs, and write the file anew."""
-        if not self._runs.hold(_COMPACTING):
+        if not self._runs.take_lease(_COMPACTING):
             raise JournalError(self._store.name, "another process compacts it already")
         try:
-            self.remove()
+            self.remove_marked()
             return self._store.rewrite()
         finally:
             self._runs.release(_COMPACTING)
 
-    def remove(self) -> bool:
+    def remove_marked(self) -> bool:
         """Remove what is left of runs that are marked; return whether there was any."""
-        removed = filled = False
+        removed = holders_filled = False
         while self._numbers():
             removed = True
             # What they name must be known before their entries go; and before a value goes, what
             # all others name.
             self._holders.read_runs(self._numbers("AND unread"))
-            if not filled and self._name_values():
+            if not holders_filled and self._name_values():
                 self._holders.read_runs(None)
-                filled = True
+                holders_filled = True
             is_done = False
             while not is_done:
                 start = time.monotonic()
                 with self._store.writing() as db:
-                    is_done = self._remove_some(db, start + self._store.slice_s)
+                    is_done = self._remove_pieces(db, start + self._store.slice_s)
                 self._pace.pause(start)
-        if filled:
+        if holders_filled:
             self._holders.remove_orphans()
         return removed
 
@@ -298,16 +298,16 @@ class Deletions:
         with self._store.reading() as db:
             return any(names_values(db, each) for each in numbers)
 
-    def _remove_some(self, db: Database, until: float) -> bool:
+    def _remove_pieces(self, db: Database, until: float) -> bool:
         """Remove a piece of the runs that are marked; return whether none is left, or is unread."""
         while time.monotonic() < until:
             row = db.execute("SELECT number FROM runs WHERE deleted AND NOT unread").fetchone()
             if row is None:
                 return True
-            self._remove(db, row[0], until)
+            self._remove_entries(db, row[0], until)
         return False
 
-    def _remove(self, db: Database, number: int, until: float) -> None:
+    def _remove_entries(self, db: Database, number: int, until: float) -> None:
         """Remove a piece of a run that is marked."""
         first, end = number << 32, (number + 1) << 32
         while time.monotonic() < until:
@@ -355,7 +355,7 @@ class KnownRuns:
                 count = store.deletions(db)
                 if count != self._deletions:
                     ids = {*self._ids, *more_ids}
-                    if _left_of(db, ids) < ids:
+                    if _ids_present(db, ids) < ids:
                         return True
         except JournalError:  # whoever needs the file says so
             return False
@@ -363,7 +363,7 @@ class KnownRuns:
         return False
 
 
-def _left_of(db: Database, ids: Iterable[str]) -> set[str]:
+def _ids_present(db: Database, ids: Iterable[str]) -> set[str]:
     present: set[str] = set()
     for some in batches(ids):
         query = f"SELECT id FROM runs WHERE id IN {marks(some)}"

@@ -55,14 +55,14 @@ def _begin_line(data: dict[str, Any]) -> str:
     return f"task: {_text(data['task'])}" if data["task"] else f"begun: {data['kind']}"
 
 
-def _started(data: dict[str, Any]) -> str:
-    about = data.get("about", {})
+def _started_line(data: dict[str, Any]) -> str:
+    fields = data.get("about", {})
     if "part" in data:
         return f"turn of {data['agent']}: {data['part']}"
-    if "action" in about:
-        return f"tool call: {call_line(about['action'], data.get('args'))}"
-    if "model" in about:
-        return f"model call {data['key']}: {about['model'] or 'the model'}"
+    if "action" in fields:
+        return f"tool call: {call_line(fields['action'], data.get('args'))}"
+    if "model" in fields:
+        return f"model call {data['key']}: {fields['model'] or 'the model'}"
     args = "" if data.get("args") is None else f": {_text(data['args'])}"
     return f"step {data['key']} started{args}"
 
@@ -79,12 +79,12 @@ def _end_line(data: dict[str, Any]) -> str:
         if "ids" in result:
             return f"next to speak: {', '.join(result['ids'])}"
         if "spent" in result:
-            return _researched(data["key"], result)
+            return _research_line(data["key"], result)
         result = result.get("text" if "stop_reason" in result else "content", result)
     return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
 
 
-def _researched(key: str, result: dict[str, Any]) -> str:
+def _research_line(key: str, result: dict[str, Any]) -> str:
     if "tasks" in result:
         outcome = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
         outcome = outcome or "no task is left"
@@ -134,7 +134,7 @@ def _answer(key: str, answer: Any) -> str:
     return f"model answer {key}: {'; '.join([*parts, *facts]) or '(empty)'}"
 
 
-def _failed(data: dict[str, Any]) -> str:
+def _failure_line(data: dict[str, Any]) -> str:
     details = data.get("about", {})
     subject = f"step {data['key']}"
     if "model" in details:
@@ -152,7 +152,7 @@ def _failed(data: dict[str, Any]) -> str:
     return line
 
 
-def _decided(data: dict[str, Any]) -> str:
+def _decision_line(data: dict[str, Any]) -> str:
     decision = data["decision"]
     if decision == RESUME:
         return f"resumed by {data.get('by') or 'a person'}"
@@ -166,7 +166,7 @@ def _waits(data: dict[str, Any]) -> str:
     return f"step {data['key']} waits for {waits_for(wait)}{until}"
 
 
-def _answered(data: dict[str, Any]) -> str:
+def _answer_line(data: dict[str, Any]) -> str:
     if data.get("expired"):
         return f"step {data['key']}: nobody has answered in time"
     if data.get("withdrawn"):
@@ -217,7 +217,7 @@ def _over_line(data: dict[str, Any]) -> str:
     return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
 
 
-def _decided_on(data: dict[str, Any]) -> str:
+def _doubt_decision_line(data: dict[str, Any]) -> str:
     args, was = data.get("args", data.get("asked", {})), data.get("was", {})
     call = call_line(data["action"], args) if "action" in data else f"step {data['key']}"
     outcome = DECISION_KINDS.outcome_of(DECISION_KINDS.read_entry(data))
@@ -239,13 +239,13 @@ def _text(content: Any) -> str:
 
 _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "begun": _begin_line,
-    "started": _started,
+    "started": _started_line,
     "ended": _end_line,
-    "failed": _failed,
-    **dict.fromkeys(DECISION_ENTRIES, _decided_on),
-    "decided": _decided,
+    "failed": _failure_line,
+    **dict.fromkeys(DECISION_ENTRIES, _doubt_decision_line),
+    "decided": _decision_line,
     "waits": _waits,
-    "answered": _answered,
+    "answered": _answer_line,
     "heard": _heard_line,
     "state": _state,
     "over": _over_line,

@@ -20,7 +20,7 @@ from moothall.journal.store.store import Store
 from moothall.journal.tally import Tally, search_text
 
 
-def forked(
+def fork_run(
     store: Store,
     run_id: str,
     new_id: str | None,
@@ -33,7 +33,7 @@ def forked(
         check_text("a run's id", new_id)
     with store.reading() as db:  # makes no writer wait, however long the run is
         number = store.number(db, run_id)
-        entries = [entry for entry, _ in store.read(db, number, run_id)]
+        entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
         key_and_task = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
         key, task = key_and_task.fetchone()
     if upto is not None:
@@ -45,7 +45,7 @@ def forked(
     if not permitted:
         entries = _without_permissions(entries)
     copies = [
-        (entry.path, entry.kind, store.encoded(data)[0])
+        (entry.path, entry.kind, store.encode_data(data)[0])
         for entry, data in zip(entries, rekeyed_entries(entries, key), strict=True)
     ]
     with store.writing() as db:
@@ -93,7 +93,7 @@ def asked_for(store: Store, run_id: str, runs: Container[str]) -> list[str]:
             chain.append(run)
             run = None
             with suppress(NoSuchRun), store.skipping_damaged(chain[-1]):
-                first = store.read(db, store.number(db, chain[-1]), chain[-1], 0, FIRST)
+                first = store.read_entries(db, store.number(db, chain[-1]), chain[-1], 0, FIRST)
                 run = (begin_data_of([each for each, _ in first]) or {}).get("asked_for")
     return chain if run in runs else []
 
@@ -145,14 +145,14 @@ def _without_permissions(entries: list[Entry]) -> list[Entry]:
     ]
 
 
-def _last_independent(entries: list[Entry], changed: Entry) -> int:
+def _last_independent(entries: list[Entry], ended_entry: Entry) -> int:
     """Return the number of the last entry that does not depend on a step's result."""
-    if "action" not in changed.data.get("about", {}):
-        return changed.sequence
+    if "action" not in ended_entry.data.get("about", {}):
+        return ended_entry.sequence
     later: Iterator[Entry] = (
         each
-        for each in entries[changed.sequence :]
-        if each.path == changed.path and each.kind in ("state", "over")
+        for each in entries[ended_entry.sequence :]
+        if each.path == ended_entry.path and each.kind in ("state", "over")
     )
     end = next(later, None)
     return len(entries) if end is None else end.sequence - 1

@@ -145,14 +145,14 @@ class Holders:
         hashes = [hash for hash, changed in self._store.files.written_times() if changed < old]
         for batch in batches(hashes):
             with self._store.reading() as db:
-                still_unnamed = self._unnamed(db, batch)
+                still_unnamed = self._unreferenced(db, batch)
             if still_unnamed:
                 with self._store.writing() as db:
                     self.fill_rest(db)
-                    for hash in self._unnamed(db, still_unnamed):
+                    for hash in self._unreferenced(db, still_unnamed):
                         self._store.files.delete(hash)
 
-    def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
+    def _unreferenced(self, db: Database, hashes: list[str]) -> list[str]:
         still_named = named_values(db, [short(each) for each in hashes])
         return [each for each in hashes if short(each) not in still_named]
 

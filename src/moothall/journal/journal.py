@@ -25,13 +25,13 @@ from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, present_of_kind
 from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuery, with_filters
-from moothall.journal.forking import forked
+from moothall.journal.forking import fork_run
 from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import RunPart, reply_of
 from moothall.journal.shared_budgets import SharedBudgets
 from moothall.journal.store.backup import back_up, faults, restore_journal
-from moothall.journal.store.by_path import opened
+from moothall.journal.store.by_path import open_store
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS, detail_in
 from moothall.journal.wait_kinds import Decision, Wait
@@ -78,7 +78,7 @@ class Journal:
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "process", timeout: float = 10
     ) -> None:
-        self.file: Store = opened(path, durability, timeout)
+        self.file: Store = open_store(path, durability, timeout)
         self.durability = durability
         self._commits = Commits(self.file)
         self.held_runs: Runs = Runs(self.file, self._commits)
@@ -190,7 +190,8 @@ class Journal:
         check_integer("most=", most, 0, optional=True)
         with self.file.reading() as db:
             number = self.file.number(db, run_id)
-            entries = [entry for entry, _ in self.file.read(db, number, run_id, after, most)]
+            rows = self.file.read_entries(db, number, run_id, after, most)
+            entries = [entry for entry, _ in rows]
         add_sources_of(entry.data for entry in entries)
         return entries
 
@@ -385,7 +386,7 @@ class Journal:
                 of an entry, or `results` names no ended step, or steps of different turns
             JournalError: the file cannot be written, or is damaged
         """
-        return forked(self.file, run_id, new_id, upto, results, permitted)
+        return fork_run(self.file, run_id, new_id, upto, results, permitted)
 
     # -- deleting ----------------------------------------------------------------------------------
 
@@ -578,7 +579,7 @@ class Journal:
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, among these numbers."""
         holder = self.held_runs
-        leased = holder.all_leased(db) if numbers is None else set(holder.leased(numbers))
+        leased = holder.all_leased(db) if numbers is None else set(holder.leased_runs(numbers))
         query, values = run_query.rows(lambda: leased, self.file.attribute_sql)
         outlines = []
         for number, *row, column, state, origin, thread, waiting, end in db.execute(query, values):

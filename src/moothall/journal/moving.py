@@ -100,7 +100,7 @@ def export_run(store: Store, run_id: str, path: Path, answers: Answers | None = 
     """
     with store.reading() as db, written_whole(path, 0o600) as part:
         number = store.number(db, run_id)
-        for _ in store.read(db, number, run_id):
+        for _ in store.read_entries(db, number, run_id):
             pass  # raises if it is damaged
         hashes = value_hashes(store, db, number)
         with part.open("w", encoding="utf-8", newline="\n") as out:
@@ -149,7 +149,7 @@ def _state(store: Store, number: int) -> str | None:
 
 def _go_on(store: Store, number: int, run_id: str) -> None:
     with store.reading() as db:
-        entries = [entry for entry, _ in store.read(db, number, run_id)]
+        entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
     with store.writing() as db:
         _set_state(db, number, run_id, entries)
 
@@ -170,7 +170,7 @@ def _locked_run(store: Store, runs: Runs, run_id: str) -> Iterator[int]:
     """Yield the number of a run on which no process works meanwhile."""
     with store.reading() as db:
         number = store.number(db, run_id)
-    if not runs.hold(number):
+    if not runs.take_lease(number):
         raise RunHeld(run_id, "a process")
     try:
         yield number
@@ -187,7 +187,7 @@ def _lines(
     head = {"moothall": "run", "version": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
     if answers is not None:  # it is moved, which is all that its state says here
-        entries = [entry for entry, _ in store.read(db, number, columns["id"])]
+        entries = [entry for entry, _ in store.read_entries(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
         head |= {"answers": answers} if answers else {}
     yield as_text({**head, "values": len(hashes)})
@@ -251,7 +251,7 @@ class _Import:
             if next(self._lines, None) is not None:
                 raise self._fault("the file has more lines than its first one states")
             try:
-                entries = [entry for entry, _ in self._store.read(db, number, id)]
+                entries = [entry for entry, _ in self._store.read_entries(db, number, id)]
             except JournalError as error:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"

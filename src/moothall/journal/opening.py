@@ -51,7 +51,7 @@ class Runs:
         self._leases = store.leases()
         # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening_lock = guard(threading.Lock())
-        self._open: WeakSet[OpenRun] = WeakSet()
+        self._open_runs: WeakSet[OpenRun] = WeakSet()
         self.resumes_cancelled_runs: bool = False  # at the next start
 
     def close(self) -> None:
@@ -64,17 +64,17 @@ class Runs:
         with self._leases.lock:
             return self._leases.is_taken(number)
 
-    def leased(self, numbers: Iterable[int]) -> list[int]:
+    def leased_runs(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
         with self._leases.lock:
-            return self._leases.leased(numbers)
+            return self._leases.leased_runs(numbers)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether no process works on a run, or has used a shared budget and lives."""
         with self._leases.lock:
             return self._leases.is_idle(numbers)
 
-    def hold(self, number: int) -> bool:
+    def take_lease(self, number: int) -> bool:
         """Take the lease of a run for something else than work; return False if it is taken."""
         with self._leases.lock:
             return self._leases.take(number)
@@ -88,12 +88,12 @@ class Runs:
         """Have a run, or all that are open or opened later, get no end if they are cancelled."""
         if run_id is None:
             self.resumes_cancelled_runs = leave
-        for run in list(self._open):
+        for run in list(self._open_runs):
             run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
 
     def all_leased(self, db: Database) -> set[int]:
         """Return the numbers of the runs that processes work on."""
-        return set(self.leased(n for (n,) in db.execute("SELECT number FROM runs")))
+        return set(self.leased_runs(n for (n,) in db.execute("SELECT number FROM runs")))
 
     async def begin(self, run_id: str, new: NewRun | None) -> OpenRun:
         """Open a run in a worker thread; a new one begins with `new`, if that is given."""
@@ -123,7 +123,7 @@ class Runs:
         """Open an existing run."""
         self._store.check()
         with self._opening_lock:
-            return self._opened(run_id)
+            return self._open_leased(run_id)
 
     def _open_for(
         self, opening: concurrent.futures.Future[OpenRun], run_id: str, new: NewRun | None
@@ -133,7 +133,7 @@ class Runs:
             if opening.cancelled():
                 return
             try:
-                run = self._opened(run_id, new)
+                run = self._open_leased(run_id, new)
             except BaseException as error:
                 with suppress(concurrent.futures.InvalidStateError):
                     opening.set_exception(error)
@@ -143,7 +143,7 @@ class Runs:
             except concurrent.futures.InvalidStateError:
                 run.close()
 
-    def _opened(self, run_id: str, new: NewRun | None = None) -> OpenRun:
+    def _open_leased(self, run_id: str, new: NewRun | None = None) -> OpenRun:
         """Take the lease of a run and read its entries; with `new`, create a missing run."""
         for _ in range(_TRIES):
             try:
@@ -156,7 +156,7 @@ class Runs:
         leased_number = 0
         try:
             with self._store.writing(lock=RUNS) as db:
-                number, holder = self._found_or_made(db, run_id, new)
+                number, holder = self._find_or_create(db, run_id, new)
                 with self._leases.lock:
                     if not self._leases.take(number):
                         raise RunHeld(run_id, holder or "another process")
@@ -180,7 +180,7 @@ class Runs:
             past_entries: dict[str, list[Entry]] = {}
             place: RunEnd = (0, b"")
             with self._store.reading() as db:
-                for entry, checksum in self._store.read(db, number, run_id):
+                for entry, checksum in self._store.read_entries(db, number, run_id):
                     entries.append(entry)
                     past_entries.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, checksum)
@@ -197,14 +197,14 @@ class Runs:
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
-        self._open.add(run)
+        self._open_runs.add(run)
         if (
             self.resumes_cancelled_runs
         ):  # read after the run was added, which `Journal.leave_runs` looks for later
             run.resumes_later = True
         return run
 
-    def _found_or_made(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
+    def _find_or_create(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
         """Return the number of a run, and the process that worked on it last."""
         if new is None:
             self._store.number(db, run_id)

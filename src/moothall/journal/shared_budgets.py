@@ -71,7 +71,7 @@ class SharedBudgets:
         """Return the name of this process as one that reserves."""
         if not self._holder:
             number = secrets.randbits(60) | 1 << 60  # above the numbers of runs
-            if self._runs.hold(number):
+            if self._runs.take_lease(number):
                 self._holder = f"{number:x}"
         return self._holder
 

@@ -89,8 +89,8 @@ class StepSpending:
 
 def about_in(data: dict[str, Any]) -> dict[str, Any]:
     """Return what an entry's data say that its step is about."""
-    about = data.get("about")
-    return about if type(about) is dict else {}
+    fields = data.get("about")
+    return fields if type(fields) is dict else {}
 
 
 def is_refused(action: Any, result: Any) -> bool:

@@ -29,7 +29,7 @@ class WaitKind(NamedTuple):
     is_bound: bool = False  # whether its key is a hash that is bound to the run
     is_text: bool = False  # whether the answer is a text
     # Returns an answer as JSON data; raises ConfigError for what is none, with the key.
-    checked: Callable[[str, Any], Any] = lambda key, answer: answer
+    check_answer: Callable[[str, Any], Any] = lambda key, answer: answer
 
 
 def _text_answer(key: str, answer: Any) -> Any:
@@ -54,17 +54,17 @@ KINDS: Final = {
         "the approval of {call}{more}",
         True,
         True,
-        checked=lambda key, value: DECISION_KINDS.to_json(value),
+        check_answer=lambda key, value: DECISION_KINDS.to_json(value),
     ),
     "question": WaitKind("an answer to {text}", True, True, True, _text_answer),
     "result": WaitKind("the result {key} of {call}{more}"),
-    "moment": WaitKind("a moment, for {call}{more}", checked=_no_answer),
+    "moment": WaitKind("a moment, for {call}{more}", check_answer=_no_answer),
     "doubt": WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
 }
 """The kinds of waits."""
 
 
-def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
+def checked_kinds(kind: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the kinds of waits that are wanted; ConfigError for a word that is none."""
     kinds: tuple[Any, ...] = (kind,)
     if kind is None or (isinstance(kind, Iterable) and not isinstance(kind, str)):
@@ -163,8 +163,8 @@ class Wait:
     def __str__(self) -> str:
         askees = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""
         deadline = "" if self.until is None else f", until {stamp(self.until)}"
-        ahead = ", which lies ahead of the clock" if self.ahead else ""
-        return f"{waits_for(self)}{askees}, since {stamp(self.since)}{ahead}{deadline}"
+        clock_note = ", which lies ahead of the clock" if self.ahead else ""
+        return f"{waits_for(self)}{askees}, since {stamp(self.since)}{clock_note}{deadline}"
 
 
 def stamp(at: float) -> str:
@@ -174,8 +174,8 @@ def stamp(at: float) -> str:
 
 def waits_for(wait: Wait) -> str:
     """Return what is waited for, in words."""
-    about = (wait.action, wait.args, wait.text, wait.name or wait.key, wait.facts)
-    return in_words(wait.kind, *about)
+    details = (wait.action, wait.args, wait.text, wait.name or wait.key, wait.facts)
+    return in_words(wait.kind, *details)
 
 
 def in_words(

@@ -36,7 +36,7 @@ from moothall.journal.wait_kinds import (
     RESUME,
     Wait,
     WaitKind,
-    kinds_of,
+    checked_kinds,
     stamp,
     wait_of,
     waits_for,
@@ -88,7 +88,7 @@ class Waits(DueRuns):
         """Return what waits, the longest first."""
         terms = ["NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt'"]
         values: list[Any] = []
-        kinds = kinds_of(kind)
+        kinds = checked_kinds(kind)
         check_text("agent=", agent, optional=True)
         with self._store.reading() as db:
             if run_id is not None:
@@ -99,11 +99,11 @@ class Waits(DueRuns):
                 terms.append("w.agent = ?")
             waits = [*self._waits(db, " AND ".join(terms), values)]
             if DOUBT in kinds:
-                waits += self._doubted(db, run_id, agent)
+                waits += self._doubt_waits(db, run_id, agent)
         waits = [each for each in waits if each.kind in kinds]
         return sorted(waits, key=lambda each: each.since)
 
-    def _doubted(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
+    def _doubt_waits(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
         """Yield the calls whose outcome is unknown, of runs that no process works on."""
         rows = db.execute(
             "SELECT number, id, agent, thread, changed FROM runs WHERE open "
@@ -114,7 +114,7 @@ class Waits(DueRuns):
             at: read_before[at] for row in rows if (at := (row[0], row[-1])) in read_before
         }
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
-        leased = set(self._runs.leased([row[0] for row in rows]))
+        leased = set(self._runs.leased_runs([row[0] for row in rows]))
         for number, run, agent_id, thread, changed in rows:
             # A process has gone on with it: what looks cut off is under way.
             if number in leased:
@@ -123,7 +123,9 @@ class Waits(DueRuns):
             if doubts is None:
                 doubts = []
                 with self._store.skipping_damaged(run):
-                    doubts += Doubt.among([entry for entry, _ in self._store.read(db, number, run)])
+                    doubts += Doubt.among(
+                        [entry for entry, _ in self._store.read_entries(db, number, run)]
+                    )
                 # Not of a file that could not be read now.
                 self._doubts_cache[number, changed] = doubts
             for each in doubts:
@@ -144,7 +146,7 @@ class Waits(DueRuns):
     def doubts(self) -> list[Wait]:
         """Return the calls that a person decides about, since their process ended."""
         with self._store.reading() as db:
-            return list(self._doubted(db, None, None))
+            return list(self._doubt_waits(db, None, None))
 
     def decided(self, by: str | None = None, run_id: str | None = None) -> list[Wait]:
         """Return what has been answered, in order: by one person, or in one run."""
@@ -243,7 +245,7 @@ class Waits(DueRuns):
         """Decide about a call in doubt, once."""
         with self._store.reading() as db:
             number = self._store.number(db, run_id)
-            entries = [entry for entry, _ in self._store.read(db, number, run_id)]
+            entries = [entry for entry, _ in self._store.read_entries(db, number, run_id)]
         # Perhaps again: its repetition, too. Another may answer until the run is open.
         is_open = any(doubt_key(each.path, each.key) == key for each in Doubt.among(entries))
         if is_open and self.decide(run_id, value, by, only=key):
@@ -369,7 +371,7 @@ class Waits(DueRuns):
 
     def hold_notifying(self) -> bool:
         """Be the one process that tells people what waits, until `end_notifying` or its death."""
-        return self._runs.hold(NOTIFYING)
+        return self._runs.take_lease(NOTIFYING)
 
     def end_notifying(self) -> None:
         """Let another process tell people what waits."""
@@ -382,7 +384,7 @@ class Waits(DueRuns):
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
         )
         with self._store.reading() as db:
-            doubts = list(self._doubted(db, None, None))
+            doubts = list(self._doubt_waits(db, None, None))
             rows = db.execute(_NOTIFIED_DOUBTS).fetchall() if doubts else ()
             reminders = {(run, key, since): remind for run, key, since, remind in rows}
             waits = [*self._waits(db, condition, [now, now])]
@@ -409,7 +411,7 @@ class Waits(DueRuns):
         )
         with self._store.reading() as db:
             rows = db.execute(query).fetchall()
-        leased = set(self._runs.leased([row[0] for row in rows]))
+        leased = set(self._runs.leased_runs([row[0] for row in rows]))
         return [(run, agent, holder) for number, run, agent, holder in rows if number in leased]
 
     def count_cut_off(self) -> tuple[int, int]:
@@ -417,7 +419,7 @@ class Waits(DueRuns):
         with self._store.reading() as db:
             query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
             state_of = dict(db.execute(query).fetchall())
-        for number in self._runs.leased(state_of):
+        for number in self._runs.leased_runs(state_of):
             state_of.pop(number, None)
         states = Counter(state_of.values())
         return states[None], states["in_doubt"]

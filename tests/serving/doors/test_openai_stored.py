@@ -119,7 +119,7 @@ def test_openai_response_that_is_not_deleted_stays_as_it_was_given(
     with Journal(path) as journal:
         with journal.file.reading() as db:
             number = journal.file.number(db, made.id.removeprefix("resp_"))
-        assert journal.held_runs.hold(number)
+        assert journal.held_runs.take_lease(number)
         with pytest.raises(openai.ConflictError):
             responses.delete(made.id)
         journal.held_runs.release(number)

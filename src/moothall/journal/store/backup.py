@@ -28,7 +28,7 @@ def faults(store: Store) -> list[str]:
             if db.execute(exists_query, (number,)).fetchone() is None:
                 continue  # deleted meanwhile
             try:
-                for _ in store.read(db, number, id):
+                for _ in store.read_entries(db, number, id):
                     pass
                 value_hashes(store, db, number)
             except JournalError as error:

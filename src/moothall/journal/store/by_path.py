@@ -11,7 +11,7 @@ from moothall.journal.store.store import Store
 from moothall.journal.store.tables import DURABILITIES
 
 
-def opened(path: str | os.PathLike[str], durability: str, timeout: float) -> Store:
+def open_store(path: str | os.PathLike[str], durability: str, timeout: float) -> Store:
     """Open the store of a journal: a file, or a database of a PostgreSQL server."""
     if not isinstance(durability, str) or durability not in DURABILITIES:
         choices = " or ".join(map(repr, DURABILITIES))

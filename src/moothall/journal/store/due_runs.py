@@ -53,7 +53,9 @@ class DueRuns:
             asked_for = None
             skipping = self._store.skipping_damaged(run_id)
             with suppress(NoSuchRun), skipping, self._store.reading() as db:
-                first = self._store.read(db, self._store.number(db, run_id), run_id, 0, FIRST)
+                first = self._store.read_entries(
+                    db, self._store.number(db, run_id), run_id, 0, FIRST
+                )
                 start = begin_data_of([entry for entry, _ in first]) or {}
                 asked_for = start.get("asked_for")
             self._askers[run_id] = asked_for  # after a read that fails, it is read again

@@ -93,13 +93,13 @@ class NoFiles:
         """Copy the values that are not in a folder yet."""
 
 
-def _parts(value: Any) -> Any:
+def _json_parts(value: Any) -> Any:
     """Return JSON data for another value; for a dataclass its fields, which are encoded next."""
     names = getattr(type(value), "__dataclass_fields__", None)
     return to_json(value) if names is None else {name: getattr(value, name) for name in names}
 
 
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_parts)
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_parts)
 
 
 def as_text(data: Any) -> str:

@@ -66,7 +66,7 @@ def hold(
     # No recursion: values name values to any depth.
     while waiting:
         holder, batch = waiting.pop()
-        stored_hashes = _stored(db, [each for each in batch if each not in at_hand])
+        stored_hashes = _stored_hashes(db, [each for each in batch if each not in at_hand])
         values = {
             each: short(each)
             for each in batch
@@ -103,7 +103,7 @@ def named_values(db: Database, values: list[bytes], except_holder: bytes = b"") 
     return {value for (value,) in rows}
 
 
-def _stored(db: Database, hashes: list[str]) -> set[str]:
+def _stored_hashes(db: Database, hashes: list[str]) -> set[str]:
     if not hashes:
         return set()
     rows = db.execute(f"SELECT hash FROM kept WHERE hash IN {marks(hashes)}", hashes)

@@ -69,7 +69,7 @@ class ServerLeases:
         table, number = self._server.lease(run)
         return self._server.holds((table, number)) or number in self._server.lock_numbers(table)
 
-    def leased(self, numbers: Iterable[int]) -> list[int]:
+    def leased_runs(self, numbers: Iterable[int]) -> list[int]:
         """Return which runs this process or another one works on."""
         return self._server.lock_numbers(self._server.runs)
 

@@ -45,7 +45,7 @@ class Leases(Protocol):
         """Return whether this process or another one works on a run."""
         ...
 
-    def leased(self, numbers: Iterable[int], /) -> list[int]:
+    def leased_runs(self, numbers: Iterable[int], /) -> list[int]:
         """Return which of these runs this process or another one works on."""
         ...
 
@@ -129,7 +129,7 @@ class FileLeases:
         self.give_back(run)
         return False
 
-    def leased(self, numbers: Iterable[int]) -> list[int]:
+    def leased_runs(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
         if not OPEN_FILE_LOCKS:
             return [run for run in numbers if self.is_taken(run)]
@@ -137,7 +137,9 @@ class FileLeases:
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
-        return not (any(self._locks(1, _LAST_BYTE)) if OPEN_FILE_LOCKS else self.leased(numbers))
+        return not (
+            any(self._locks(1, _LAST_BYTE)) if OPEN_FILE_LOCKS else self.leased_runs(numbers)
+        )
 
     def close(self) -> None:
         """Release all leases."""

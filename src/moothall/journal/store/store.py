@@ -187,7 +187,7 @@ class Store(ABC):
 
     # -- large values ------------------------------------------------------------------------------
 
-    def encoded(self, data: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
+    def encode_data(self, data: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
         """Return the data of an entry as it is stored, and its large values by their hashes."""
         text = as_text(data)
         if len(text) <= TEXT_CHARS and MARKED not in text:
@@ -206,13 +206,13 @@ class Store(ABC):
         hash = hash_of(data)
         # Now, in no transaction: no writer waits for a large file.
         if self._is_file(data):
-            self._put(hash, data)
+            self._put_value(hash, data)
         return hash
 
     def _is_file(self, data: bytes) -> bool:
         return self.files.min_bytes is not None and len(data) >= self.files.min_bytes
 
-    def _put(self, hash: str, data: bytes) -> None:
+    def _put_value(self, hash: str, data: bytes) -> None:
         try:
             self.files.put(hash, data)
         except OSError as error:
@@ -224,7 +224,7 @@ class Store(ABC):
         rows = []
         for hash, data in values.items():
             if self._is_file(data):
-                self._put(hash, data)  # again, if it was deleted since `keep`
+                self._put_value(hash, data)  # again, if it was deleted since `keep`
             else:
                 rows.append((hash, data))
         # In one order, so that no two transactions wait for each other.
@@ -337,7 +337,7 @@ class Store(ABC):
             raise self._run_damaged(f"an entry is not what was written: {error}") from error
         return data
 
-    def read(
+    def read_entries(
         self, db: Database, run: int, id: str, after: int = 0, most: int | None = None
     ) -> Iterator[tuple[Entry, bytes]]:
         """Yield the entries of a run with a higher sequence number, each with its checksum.

@@ -101,8 +101,8 @@ def _is_late(row: Sequence[Any], now: float) -> bool:
 
 
 def _call(store: Store, db: Database, place: int) -> str:
-    about = store.data_at(db, place)
-    return cut(call_line(about.get("action", ""), about.get("args")), _EXCERPT_CHARS)
+    wait_data = store.data_at(db, place)
+    return cut(call_line(wait_data.get("action", ""), wait_data.get("args")), _EXCERPT_CHARS)
 
 
 def _state(db: Database, number: int) -> Any:

@@ -204,7 +204,7 @@ def as_answer(kind: str, key: str, value: Any) -> str:
     """Return an answer as it is stored; ConfigError if it is not of that kind."""
     from moothall.journal.store.entry_values import as_text
 
-    value = KINDS[kind].checked(key, value)
+    value = KINDS[kind].check_answer(key, value)
     try:
         return as_text(copy_json(value))
     except NotJSON as error:

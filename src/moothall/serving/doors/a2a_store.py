@@ -305,7 +305,7 @@ class Tasks:
         ended_ids = [each.id for each in tasks if each.run_started and each.state in TERMINAL]
         if journal is None or not ended_ids:
             return tasks
-        deleted = {*ended_ids} - await in_thread(journal.deletions.left_of, ended_ids)
+        deleted = {*ended_ids} - await in_thread(journal.deletions.ids_present, ended_ids)
         for each in deleted:
             self._tasks.pop(each, None)
         return [each for each in tasks if each.id not in deleted]

@@ -97,7 +97,7 @@ class ResponseChain:
     def _drop_if_deleted(self, agent: str, run_ids: list[str]) -> bool:
         """Drop the last of these runs if one was deleted from the agent's journal; return so."""
         journal = self._served.journal_of(agent)
-        if journal is None or journal.deletions.left_of(run_ids) >= {*run_ids}:
+        if journal is None or journal.deletions.ids_present(run_ids) >= {*run_ids}:
             return False
         self._conversations.pop(run_ids[-1], None)
         return True
