@@ -25,8 +25,8 @@ Envelope.from_message({"to": "b", "action": {"name": "do", "args": {}}}, "a")
 sent = Envelope("a", "b", "do", {}, tone="loud", within="r")
 body = wire.encode(sent)
 made = wire.Outbound("key", wire.SEND, "agent.b", body, headers=wire.headers(wire.SEND, sent))
-assert wire.read(made.properties(), body).envelope == sent
-kept, _ = wire.restored(wire.stored(made.properties(), body))
+assert wire.read_message(made.properties(), body).envelope == sent
+kept, _ = wire.read_stored(wire.stored_bytes_of(made.properties(), body))
 assert kept.envelope == sent
 dead = DeadLetter.read(Names("moothall"), made.properties(), body)
 assert dead.headers == {"tone": "loud", "within": "r"}
