@@ -21,9 +21,9 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
 )
-from spaces.amqp.conftest import MakeSpace, exchange, make_space
+from spaces.amqp.conftest import MakeSpace, make_space
 
-__all__ = ["exchange", "make_space"]
+__all__ = ["make_space"]
 
 EVE = "mallory@evil.example"
 READ = {"name": "read", "args": {}}

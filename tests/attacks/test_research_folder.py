@@ -120,31 +120,6 @@ def test_files_that_change_while_they_are_read(root: Path, search: Any) -> None:
     assert "live.log" not in found(search, "gravity")
 
 
-def test_file_that_changed_in_each_reading_is_found_once_it_is_at_rest(
-    root: Path, search: Any, caplog: Any
-) -> None:
-    live, done = root / "live.log", threading.Event()
-    live.write_text("pebbles\n" * 1_000_000)  # long enough that each reading sees it grow
-
-    def grow() -> None:
-        with live.open("a") as file:
-            while not done.is_set():
-                file.write("pebbles\n")
-                file.flush()
-
-    thread = threading.Thread(target=grow)
-    thread.start()
-    try:
-        with caplog.at_level(logging.WARNING):
-            while "changes again and again" not in caplog.text:
-                found(search, "pebbles")
-    finally:
-        done.set()
-        thread.join()
-    live.write_text("at rest")
-    assert found(search, "rest") == ["live.log"]
-
-
 def test_folder_search_leaves_out_and_counts_unreadable_files(
     root: Path, search: Any, caplog: Any
 ) -> None:
