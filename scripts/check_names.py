@@ -88,7 +88,7 @@ CEILINGS = {
     "models": 3,
     "research": 46,
     "serving": 42,
-    "society": 213,
+    "society": 164,
     "spaces": 1,
     "studio": 21,
 }

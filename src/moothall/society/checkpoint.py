@@ -245,9 +245,9 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     """Return the state of an agent."""
     agent = mailbox.agent
     data: dict[str, object] = {"id": mailbox.id, "classes": mailbox.classes}
-    own = getattr(agent, "state_dict", None)
-    if callable(own):
-        data["agent"] = own()
+    state_dict = getattr(agent, "state_dict", None)
+    if callable(state_dict):
+        data["agent"] = state_dict()
     elif agent.memory is not None:
         data["memory"] = Memory.state_of(agent.memory)
     owners = of_agent(agent, mailbox.id)
@@ -307,12 +307,12 @@ def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
     if strange:
         raise StateError(f"the state and the population differ by the column {min(strange)!r}")
     _put_ids(population, arrays)
-    for name, own in population.arrays.items():
+    for name, array in population.arrays.items():
         values = saved[name]
-        if len(values) != len(own) or values.dtype != own.dtype:
+        if len(values) != len(array) or values.dtype != array.dtype:
             raise StateError(
                 f"column {name!r} of the state is {values.dtype} of shape {values.shape}, and the "
-                f"population's {own.dtype} of shape {own.shape}"
+                f"population's {array.dtype} of shape {array.shape}"
             )
     layers = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("layer.")}
     if set(layers) != set(population.layers):
@@ -320,13 +320,13 @@ def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
     for name, values in layers.items():
         population.layers[name] = values
     for name, values in saved.items():
-        own = population.arrays[name]
-        if values.shape == own.shape:
-            own[...] = values
-        elif population.declared[name].slots and values.shape[1] <= own.shape[1]:
-            own[:, : values.shape[1]] = values
-            if own[:, values.shape[1] :].any():  # written only then: it may take no memory
-                own[:, values.shape[1] :] = 0
+        array = population.arrays[name]
+        if values.shape == array.shape:
+            array[...] = values
+        elif population.declared[name].slots and values.shape[1] <= array.shape[1]:
+            array[:, : values.shape[1]] = values
+            if array[:, values.shape[1] :].any():  # written only then: it may take no memory
+                array[:, values.shape[1] :] = 0
         else:
             population.arrays[name] = values.copy()  # a column of several values has grown
 

@@ -146,7 +146,7 @@ def numbers(society: Steps) -> dict[str, str]:
     names |= {f"opinions.{each}": f"opinion of {each}" for each in topics_of(society)}
     if society.population is not None:
         declared = society.population.declared
-        own = [
+        number_names = [
             name
             for name, each in society.population.columns.items()
             if each.ndim == 1
@@ -158,19 +158,19 @@ def numbers(society: Steps) -> dict[str, str]:
         first = (
             society.citizen_mailboxes[0].agent.memory.status if society.citizen_mailboxes else {}
         )
-        own = [name for name, value in first.items() if isinstance(value, int | float)]
+        number_names = [name for name, value in first.items() if isinstance(value, int | float)]
     return names | {
-        name: name.replace("_", " ") for name in own if name not in _INSIDE | names.keys()
+        name: name.replace("_", " ") for name in number_names if name not in _INSIDE | names.keys()
     }
 
 
 def levels(society: Steps, path: str) -> Array:
     """Return a number of each citizen's status, in id order; NaN where there is none."""
-    of, _, name = path.rpartition(".")
+    owner, _, name = path.rpartition(".")
     if society.population is not None:
         columns, count = society.population.columns, len(society.population)
         topics = topics_of(society)
-        if of == "opinions":
+        if owner == "opinions":
             column = columns["opinions"] if "opinions" in columns and name in topics else None
             return np.full(count, np.nan) if column is None else column[:, topics.index(name)] + 0.0
         column = columns.get(name)

@@ -161,11 +161,11 @@ class Steps(Space):
     def _intervene_now(self) -> None:
         for each in self.interventions:
             failed = each.change(self) if each.falls_in(self.number, self.clock) else []
-            for why in failed:
-                self.books.faults.add((), "intervention", self.number, why)
+            for fault in failed:
+                self.books.faults.add((), "intervention", self.number, fault)
             more = [f"{len(failed) - _MOST_LOGGED:,} others"] if len(failed) > _MOST_LOGGED else []
-            for why in [*failed[:_MOST_LOGGED], *more]:  # of very many citizens, many cannot pay
-                logger.warning("intervention in step %d: %s", self.number, why)
+            for fault in [*failed[:_MOST_LOGGED], *more]:  # of very many citizens, many cannot pay
+                logger.warning("intervention in step %d: %s", self.number, fault)
 
     def _view_now(self) -> View:
         """Return the view that all citizens share in the next step."""
@@ -323,10 +323,10 @@ class Steps(Space):
         """Return the row of metrics after the commit stage."""
         home = work = 0
         owned_money = sum(each.owed for each in self.books.owing)
-        own: dict[str, object] = {}
+        own_metrics: dict[str, object] = {}
         owned_money += int(self.books.population.arrays["money"].sum())
         if self.population is not None:
-            home, work, own = life.population_measures(self.population)
+            home, work, own_metrics = life.population_measures(self.population)
         for mailbox in self.citizen_mailboxes:
             status = mailbox.agent.memory.status
             place = status.get("place")
@@ -339,7 +339,7 @@ class Steps(Space):
             "step": self.number,
             "time": self.clock.moment.isoformat(),
             **{each.name: each.of(measure) for each in METRICS},
-            **own,
+            **own_metrics,
         }
 
     # -- agents ------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: object, abo
     for at, row in enumerate(rows.index.tolist()):
         status: dict[str, Any] = {}
         self.to_status(rows.population, row - rows.population.base, status)
-        own = status["profile"]["interests"]
-        posts = feed.shown(rows.population.id_of(row), own, limit)[:limit]
+        interests = status["profile"]["interests"]
+        posts = feed.shown(rows.population.id_of(row), interests, limit)[:limit]
         numbers[at, : len(posts)] = [each.number for each in posts]
     return numbers

@@ -89,10 +89,10 @@ def changes_by(rates: tuple[int, ...], speed: int, start: int, seconds: int) -> 
 
 def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
     """Return the change of each need in an hour of each act, in thousandths of full."""
-    own = (act for need in kinds.values() for act in need.rates)
+    acts = (act for need in kinds.values() for act in need.rates)
     return {
         act: tuple(need.rates.get(act, need.rates["idle"]) for need in kinds.values())
-        for act in dict.fromkeys((*filter(None, ACTS), *own))  # those of columns by their code
+        for act in dict.fromkeys((*filter(None, ACTS), *acts))  # those of columns by their code
     }
 
 

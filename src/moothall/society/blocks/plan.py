@@ -222,7 +222,7 @@ class PlanBlock(CitizenBlock):
             where={"enum": places},
         )
         pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
-        own = {"home": status.get("home"), "work": self._duty_place}
+        own_places = {"home": status.get("home"), "work": self._duty_place}
 
         def read(answer: dict[str, Any]) -> list[Item]:
             # In order of their beginning; of two that begin at once, the first holds.
@@ -230,10 +230,10 @@ class PlanBlock(CitizenBlock):
             for each in sorted(answer["plan"], key=lambda each: _of_day(each["from"])):
                 start, entry = _of_day(each["from"]), (each["do"], each["where"])
                 if start < DAY_S:
-                    starts.setdefault(start, (entry[0], own.get(entry[1], entry[1])))
+                    starts.setdefault(start, (entry[0], own_places.get(entry[1], entry[1])))
             if not starts:
                 raise UnreadableText('has no item whose "from" is before 24:00')
-            starts = {0: ("sleep", own["home"]), **starts}
+            starts = {0: ("sleep", own_places["home"]), **starts}
             ends = [*list(starts)[1:], DAY_S]
             return [
                 item_of_plan(do, where, start, end)
@@ -246,7 +246,7 @@ class PlanBlock(CitizenBlock):
             'the example is another day, "an example".',
             object_schema(plan=pieces),
             read,
-            **{"an example": self._example(own)},
+            **{"an example": self._example(own_places)},
         )
 
     def _example(self, own_places: Mapping[str, object]) -> list[dict[str, str]]:

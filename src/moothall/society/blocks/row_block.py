@@ -110,10 +110,10 @@ def missing_method(block: object) -> str:
     """Return the name of a rows method that a block lacks; "" if it lacks none."""
     kind = type(block)
     for scalar, rows in HOOKS.items():
-        own = definer(kind, scalar)
-        if own in (None, RowBlock):
+        scalar_definer = definer(kind, scalar)
+        if scalar_definer in (None, RowBlock):
             continue
-        if own.__module__ == "moothall.agents.block" and scalar != "forward":
+        if scalar_definer.__module__ == "moothall.agents.block" and scalar != "forward":
             continue
         # A subclass that overrides one form alone would have two rules.
         if not in_rows(kind, scalar, rows):
@@ -145,5 +145,5 @@ def check_block_set(blocks: Iterable[object]) -> tuple[Any, ...]:
 def writes(block: object, names: Iterable[str]) -> bool:
     """Return whether a block's `from_status` may write one of these columns."""
     columns: Mapping[str, Column] = getattr(block, "columns", {})
-    own = [name for name, column in columns.items() if column.own]
-    return not own or any(name in own for name in names)
+    own_columns = [name for name, column in columns.items() if column.own]
+    return not own_columns or any(name in own_columns for name in names)

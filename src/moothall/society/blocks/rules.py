@@ -221,8 +221,8 @@ class OwnPlan:
         """Return the kind of place where its item is; "" if it is at a place."""
         item, status, city = self._row.item, self._status, self._row.city
         place: str = "" if item is None else item["where"] or ""
-        own = map(status.get, ("home", "work", "school"))
-        return place if place in city.kinds() and place not in own else ""
+        own_places = map(status.get, ("home", "work", "school"))
+        return place if place in city.kinds() and place not in own_places else ""
 
     def has_others(self) -> bool:
         """Return whether another place of the chosen place's kind may be tried."""

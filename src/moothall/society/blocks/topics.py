@@ -264,8 +264,8 @@ class Topics:
         topic = self.of_words[word]
         some = np.flatnonzero(topic >= 0)
         at = (self._rows.at[some], topic[some])
-        mine = self._arrays["opinions"][at].astype(np.int64)
-        self._arrays["opinions"][at] = opinion_after(mine, opinion[some], bound, pull)
+        opinions = self._arrays["opinions"][at].astype(np.int64)
+        self._arrays["opinions"][at] = opinion_after(opinions, opinion[some], bound, pull)
 
     @property
     def of_words(self) -> Array:

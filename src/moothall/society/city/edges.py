@@ -59,11 +59,11 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
             names, *rest = [row for row in read if row] or [[]]
             if _is_matrix([names, *rest], file):
                 a, b = np.array([names, *rest]).astype(np.int64).nonzero()
-                own = a != b
-                if not own.any():
+                is_link = a != b
+                if not is_link.any():
                     raise ConfigError(f"{file} has no edges")
                 return Network.from_numbers(
-                    1 + len(rest), a[own], b[own], edge_seconds=edge_seconds
+                    1 + len(rest), a[is_link], b[is_link], edge_seconds=edge_seconds
                 )
             at = _ends(names, file)
             width = len(names)

@@ -43,9 +43,9 @@ class Layers(Mapping[str, Array]):
         return self.arrays[name]
 
     def __setitem__(self, name: str, values: object) -> None:
-        own = self[name]
-        if values is not own:
-            own[...] = np.asarray(values).astype(own.dtype, casting="same_kind", copy=False)
+        layer = self[name]
+        if values is not layer:
+            layer[...] = np.asarray(values).astype(layer.dtype, casting="same_kind", copy=False)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.arrays)

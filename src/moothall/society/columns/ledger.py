@@ -123,8 +123,8 @@ class ServiceLedger:
 
 def in_rows(kind: type, rule: str, rows: str) -> bool:
     """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
-    own, has = definer(kind, rule), definer(kind, rows)
-    return own is not None and has is not None and issubclass(has, own)
+    rule_definer, has = definer(kind, rule), definer(kind, rows)
+    return rule_definer is not None and has is not None and issubclass(has, rule_definer)
 
 
 def definer(kind: type, name: str) -> Any:

@@ -101,9 +101,9 @@ class Lives(OtherCitizens):
 
     def _changes(self) -> Changes:
         changes: Changes | None = getattr(self.population, "changes", None)
-        why = self.population.fixed_by
-        if changes is None or why:
+        fixed_by = self.population.fixed_by
+        if changes is None or fixed_by:
             raise ConfigError(
-                f"block {self._block}: the citizens of this population cannot change: {why}"
+                f"block {self._block}: the citizens of this population cannot change: {fixed_by}"
             )
         return changes

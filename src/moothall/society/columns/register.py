@@ -206,16 +206,16 @@ class Register:
 
     def fitting(self, name: str, value: object) -> Array:
         """Return a value as a column has it. Raises ConfigError: it does not fit."""
-        own = self.arrays[name]
+        array = self.arrays[name]
         try:
             with np.errstate(invalid="ignore", over="ignore"):
-                cast = np.asarray(value).astype(own.dtype)
-            fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
-            if cast.shape != own.shape[1:] or not fits.all():
+                cast = np.asarray(value).astype(array.dtype)
+            fits = np.isfinite(cast) if array.dtype.kind == "f" else cast == value
+            if cast.shape != array.shape[1:] or not fits.all():
                 raise ValueError
             return cast
         except (TypeError, ValueError, OverflowError):
-            fit = f"{name} must fit its column of {own.dtype}"
+            fit = f"{name} must fit its column of {array.dtype}"
             raise ConfigError(f"{fit}, got {excerpt(value)}") from None
 
     def settled_status(self, row: int) -> dict[str, Any]:

@@ -170,8 +170,8 @@ class Row:
 
     def gained(self, kind: type[Want]) -> int | None:
         """Return the sum of what came of its wants of a kind in the step before."""
-        mine = [each for each in self._perceived.answers if isinstance(each.want, kind)]
-        return sum(each.value or 0 for each in mine if each.done) if mine else None
+        answers = [each for each in self._perceived.answers if isinstance(each.want, kind)]
+        return sum(each.value or 0 for each in answers if each.done) if answers else None
 
     def refused(self, *kinds: type[Want]) -> bool | None:
         """Return True if a want of these kinds was refused in the step before, else None."""
@@ -196,8 +196,8 @@ class Row:
         The function gives the id of who is at a position among them.
         """
         present, me = self._perceived.present, self._perceived.id
-        mine = present.index(me) if me in present else len(present)
-        return max(len(present), mine + 1), mine, lambda at: present[at] if present else ""
+        place = present.index(me) if me in present else len(present)
+        return max(len(present), place + 1), place, lambda at: present[at] if present else ""
 
     def say(
         self, to: str, text: str, topic: str = "", opinion: int = 0, where: bool = True

@@ -74,32 +74,32 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         if column is None:
             population.declared[name], population.arrays[name] = extra(name, values)
             continue
-        own = population.arrays[name]
+        array = population.arrays[name]
         if values.dtype.kind in "OUT" and column is PLACES["mode"]:
             values = np.array([population.encoded(TEXT, each) for each in values.tolist()])
         elif values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
             number = population.place_number
             numbers = [column.number_of(name, each, number) for each in values.tolist()]
-            values = np.array(numbers, own.dtype)
-        if values.shape != own.shape:
+            values = np.array(numbers, array.dtype)
+        if values.shape != array.shape:
             raise ConfigError(
-                f"column {name!r} must have the shape {own.shape}, got {values.shape}"
+                f"column {name!r} must have the shape {array.shape}, got {values.shape}"
             )
-        kind, is_integer = values.dtype.kind, own.dtype.kind != "f"
+        kind, is_integer = values.dtype.kind, array.dtype.kind != "f"
         if kind not in "biuf" or (is_integer and kind == "f" and (values % 1 != 0).any()):
             but = " with fractions" if kind == "f" else ""
             if kind == "f" and np.isnan(values).any():
                 but = " with empty cells, which completed(read_people(…), city) draws"
-            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}{but}")
+            raise ConfigError(f"column {name!r} must be {array.dtype}, got {values.dtype}{but}")
         with np.errstate(over="ignore", invalid="ignore"):
-            own[...] = values
-        if kind == "f" and not np.isfinite(own).all():
-            raise ConfigError(f"column {name!r} must be finite numbers of {own.dtype}")
-        if is_integer and (own != values).any():
-            raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
+            array[...] = values
+        if kind == "f" and not np.isfinite(array).all():
+            raise ConfigError(f"column {name!r} must be finite numbers of {array.dtype}")
+        if is_integer and (array != values).any():
+            raise ConfigError(f"column {name!r} has values that are not of {array.dtype}")
         texts = population.texts_of(name)
         least = -(not column.words)  # −1 is None
-        if texts and ((own < least) | (own >= len(texts) + least)).any():
+        if texts and ((array < least) | (array >= len(texts) + least)).any():
             most = len(texts) + least - 1
             raise ConfigError(f"column {name!r} must be texts, or numbers from {least} to {most}")
     if (population.arrays["money"] < 0).any():

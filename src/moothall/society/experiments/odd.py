@@ -70,8 +70,8 @@ class _OddPage:
         self.design, self.cell, self.society = design, cell, society
         self.citizens = [each for each in society.agents if isinstance(each, CitizenAgent)]
         population = society.population
-        own = () if population is not None or not self.citizens else self.citizens[0].blocks
-        self.blocks: list[Any] = [*(own if population is None else population.blocks)]
+        blocks = () if population is not None or not self.citizens else self.citizens[0].blocks
+        self.blocks: list[Any] = [*(blocks if population is None else population.blocks)]
 
     def _element(self, element: str, *parts: str) -> str:
         """Return the author's text of an element, then what was found; or that it is not stated."""
@@ -159,8 +159,8 @@ class _OddPage:
         return self._element("scheduling", "\n".join(lines), workflows)
 
     def _workflow(self, name: str) -> Any:
-        own = self.design.conditions[name].workflow
-        return self.design.workflow if own is None else own
+        workflow = self.design.conditions[name].workflow
+        return self.design.workflow if workflow is None else workflow
 
     def concepts(self) -> str:
         """Return the design concepts, those that the engine determines filled in."""

@@ -316,6 +316,6 @@ class CitizenAgent(Agent):
 
         In a society, calls are limited in time and recorded.
         """
-        own = super().llm
+        own_model = super().llm
         model_for = getattr(self.space, "asked_model", None)
-        return own if model_for is None else model_for(self, own)
+        return own_model if model_for is None else model_for(self, own_model)

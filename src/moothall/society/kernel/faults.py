@@ -98,11 +98,12 @@ class Faults:
 def fault_in_words(error: BaseException) -> tuple[str, str]:
     """Return an exception in one line with its place, and the place: file, line, function."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith(_NOT_OWN)]
+    own_frames = [each for each in frames if not each.filename.startswith(_NOT_OWN)]
     notes = [*getattr(error, "__notes__", ())]
     place = ""
-    if own:
-        place = f"{Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name}"
+    if own_frames:
+        last = own_frames[-1]
+        place = f"{Path(last.filename).name}, line {last.lineno}, in {last.name}"
     details = "; ".join([*notes, *([place] if place else [])])
     return one_line(
         f"{type(error).__name__}: {error}{f' ({details})' if details else ''}", 1000

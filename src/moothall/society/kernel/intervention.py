@@ -277,11 +277,11 @@ class LastingChanges:
 def has_values(status: Mapping[str, object], values: Mapping[str, object]) -> bool:
     """Return whether a status has these values, those within its dicts included."""
     for key, value in values.items():
-        own = status.get(key)
-        if isinstance(value, dict) and isinstance(own, dict):
-            if not has_values(own, value):
+        status_value = status.get(key)
+        if isinstance(value, dict) and isinstance(status_value, dict):
+            if not has_values(status_value, value):
                 return False
-        elif own != value:
+        elif status_value != value:
             return False
     return True
 
@@ -303,9 +303,9 @@ def nobody_with(values: Mapping[str, object]) -> str:
 def set_values(status: dict[str, Any], values: Mapping[str, object]) -> None:
     """Set values of a status; a dict leaves what it does not name, as columns do."""
     for key, value in values.items():
-        own = status.get(key)
-        if isinstance(value, dict) and isinstance(own, dict):
-            set_values(own, value)
+        status_value = status.get(key)
+        if isinstance(value, dict) and isinstance(status_value, dict):
+            set_values(status_value, value)
         else:
             status[key] = copy.deepcopy(value)
 

@@ -222,14 +222,14 @@ def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
         requested = np.full(len(unplaced), -1, np.int64)
         for first in range(0, len(unplaced), _AT_ONCE):
             some = unplaced[first : first + _AT_ONCE]
-            own, total = ids[some], int(sums[-1])
+            person_ids, total = ids[some], int(sums[-1])
             each = range(turn * params.offers, (turn + 1) * params.offers)
-            offers = (draw_below(total, seed, own, 0, "people.offer", k) for k in each)
+            offers = (draw_below(total, seed, person_ids, 0, "people.offer", k) for k in each)
             reach = sums.searchsorted(np.stack([*offers], axis=1), side="right")
             apart = spots[reach] - spots[arrays["home"][some]][:, None]
             metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
             weights = (_FINE * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
-            at = choices_by(weights, seed, own, 0, "people.work", turn)
+            at = choices_by(weights, seed, person_ids, 0, "people.work", turn)
             requested[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
         turns = integers(seed, ids[unplaced], 0, "people.turn", turn)
         unplaced = unplaced[~_assign_places(arrays["work"], unplaced, requested, jobs, turns)]

@@ -57,10 +57,10 @@ def households(
     count = len(home)
     rank = np.zeros(count, np.int64)
     if household is not None:
-        own = household >= 0
-        home = np.where(own, household + home.max(initial=0) + 1, home)
+        has_household = household >= 0
+        home = np.where(has_household, household + home.max(initial=0) + 1, home)
         old = np.where(age >= _FIRST, -age - _MOST, np.where(age < 0, -_MOST, -age))
-        rank = np.where(own, old, rank)
+        rank = np.where(has_household, old, rank)
     order = np.lexsort((rank, home))
     sorted_ = home[order]
     starts = np.flatnonzero(np.r_[True, sorted_[1:] != sorted_[:-1]])
@@ -68,7 +68,7 @@ def households(
     turn, size = np.arange(count) - starts.repeat(lengths), lengths.repeat(lengths)
     many = size > LARGEST
     if household is not None:
-        many &= ~own[order]
+        many &= ~has_household[order]
     begins = np.where(many, turn // 10 * 10 + np.array(_BEGINS)[turn % 10], 0)
     size = np.where(many, np.minimum(np.array(_SIZES)[turn % 10], size - begins), size)
     alone = sorted_ < 0
@@ -246,11 +246,14 @@ def links(
     for step, least in enumerate(params.friends, 1):
         for first in range(0, count, _SLICE):
             rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
-            own, to = ids[rows], ((rows + np.int64(_FRIEND_OFFSET + step)) % count).astype(np.int32)
+            row_ids = ids[rows]
+            to = ((rows + np.int64(_FRIEND_OFFSET + step)) % count).astype(np.int32)
             new = np.flatnonzero(
-                draw_below(params.rewired, seed, own, 0, "people.rewired", step) == 0
+                draw_below(params.rewired, seed, row_ids, 0, "people.rewired", step) == 0
             )
-            to[new] = draw_below(count, seed, own[new], 0, "people.friend", step)
-            tie = (least + draw_below(200, seed, own, 0, "people.strength", step)).astype(np.int16)
+            to[new] = draw_below(count, seed, row_ids[new], 0, "people.friend", step)
+            tie = (least + draw_below(200, seed, row_ids, 0, "people.strength", step)).astype(
+                np.int16
+            )
             other = to != rows
             yield rows[other], to[other], tie[other], tie[other]

@@ -79,8 +79,8 @@ def checked_margins(margins: object) -> list[Margin]:
         if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
             raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
         parts = margin_attributes(name)
-        own = own_attributes(parts)
-        if len(own) > 1 or not _RESERVED.isdisjoint(own):
+        attributes = own_attributes(parts)
+        if len(attributes) > 1 or not _RESERVED.isdisjoint(attributes):
             known_names = ", ".join(_HOUSEHOLD_ATTRIBUTES)
             names = f"there are: {known_names}, an attribute of your own, or several of them"
             raise ConfigError(f"margins of {excerpt(name)} cannot be met; {names}")
@@ -93,11 +93,11 @@ def checked_margins(margins: object) -> list[Margin]:
                 )
         if not sum(values.values()):
             raise ConfigError(f"margins: {name}: all counts are 0")
-        cells = [*values] if parts == own else [_cell(parts, value) for value in values]
+        cells = [*values] if parts == attributes else [_cell(parts, value) for value in values]
         margin = Margin(", ".join(parts), tuple(cells), tuple(map(float, values.values())))
-        if parts != own:
+        if parts != attributes:
             _check_overlaps(name, [*values], cells)
-        for part in _drawn_part(margin) if own else ():
+        for part in _drawn_part(margin) if attributes else ():
             _check_overlaps(name, [*map(_cell_text, part.values)], [*part.values])
         checked.append(margin)
     return checked
@@ -193,10 +193,10 @@ def households_within(
 def _drawn_part(margin: Margin) -> list[Margin]:
     """Return the margin of what households are chosen for, in a list; none of one's own alone."""
     parts = margin_attributes(margin.name)
-    if not (own := own_attributes(parts)):
+    if not (attributes := own_attributes(parts)):
         return [margin]
-    cells = [(cell, sum(part.shares)) for cell, part in _by_cell(margin, own[0]) if cell]
-    name = ", ".join(part for part in parts if part not in own)
+    cells = [(cell, sum(part.shares)) for cell, part in _by_cell(margin, attributes[0]) if cell]
+    name = ", ".join(part for part in parts if part not in attributes)
     return [Margin(name, *zip(*cells, strict=True))] if cells else []
 
 

@@ -187,12 +187,12 @@ def _newborn_columns(population: Population, changes: Changes) -> dict[str, Any]
 
 def _in_column_type(population: Population, name: str, values: Array) -> Array:
     """Return values in the type of a column. Raises ConfigError: one does not fit."""
-    own = population.arrays[name].dtype
+    dtype = population.arrays[name].dtype
     with np.errstate(invalid="ignore", over="ignore"):
-        cast = values.astype(own)
-    fits = np.isfinite(cast) if own.kind == "f" else cast == values
+        cast = values.astype(dtype)
+    fits = np.isfinite(cast) if dtype.kind == "f" else cast == values
     if not fits.all():
-        raise ConfigError(f"add: {name} must fit its column of {own}")
+        raise ConfigError(f"add: {name} must fit its column of {dtype}")
     is_place = population.declared[name].dtype == PLACE
     if is_place and len(cast) and not -1 <= cast.min() <= cast.max() < len(population.places):
         raise ConfigError(f"add: {name} must be the number of a place, or -1")

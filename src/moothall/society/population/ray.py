@@ -162,11 +162,11 @@ class RayEngine(LocalEngine):
             return
         for part in self._parts:
             for name, values in part.columns(stale).items():
-                own = population.arrays[name]
-                if own.shape[1:] != values.shape[1:]:
-                    grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
-                    own = population.arrays[name] = grown
-                own[part.first : part.until] = values
+                array = population.arrays[name]
+                if array.shape[1:] != values.shape[1:]:
+                    grown = np.zeros((len(array), *values.shape[1:]), array.dtype)
+                    array = population.arrays[name] = grown
+                array[part.first : part.until] = values
         self._fresh.update(stale)
 
     def changed(self) -> None:
@@ -288,8 +288,8 @@ class RowWorker:
         for name, values in commit_columns.items():
             population.arrays[name] = values[population.base : population.until]
         for name, values in written_columns.items():
-            own = values[population.base : population.until]
-            population.arrays[name] = population.declared[name].array_of(own)
+            part = values[population.base : population.until]
+            population.arrays[name] = population.declared[name].array_of(part)
         moment.view.city = population.city if city is None else city
         moment.visible = {**moment.visible, **commit_columns}
         return in_threads(population, moment, None)

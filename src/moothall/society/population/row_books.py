@@ -92,8 +92,8 @@ class RowBooks(AgentBooks):
     @property
     def total(self) -> int:
         """All money, in cents."""
-        own = int(self.balances.cents.sum()) if self.services else 0
-        return int(self.population.arrays["money"].sum()) + own
+        service_cents = int(self.balances.cents.sum()) if self.services else 0
+        return int(self.population.arrays["money"].sum()) + service_cents
 
     # -- wants -------------------------------------------------------------------------------------
 
@@ -288,18 +288,20 @@ class RowBooks(AgentBooks):
                 return [nobody_with(citizens)]
         population.note_change()
         other_paths: list[tuple[str, ...]] = []
-        own = [int(each) for each in rows if not population.full[each]]
-        for path, value in leaves(values) if own else ():
+        plain_rows = [int(each) for each in rows if not population.full[each]]
+        for path, value in leaves(values) if plain_rows else ():
             if not (name := self.column_at(path)):
                 other_paths.append(path)
                 continue
             try:
-                population.put(name, own, self.number(name, value))
+                population.put(name, plain_rows, self.number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
         if fits:
-            failed += [f"status: {why}" for why in self._set_by_blocks(values, own, other_paths)]
+            failed += [
+                f"status: {why}" for why in self._set_by_blocks(values, plain_rows, other_paths)
+            ]
         for row in set(rows) & {*population.agents} if fits else ():
             set_values(population.agents[row].memory.status, values)
         return failed
@@ -313,8 +315,8 @@ class RowBooks(AgentBooks):
             if hasattr(block, "to_status"):
                 sample: dict[str, Any] = {}
                 block.to_status(population, rows[0], sample)
-                if own := {path for path in paths if path[0] in sample}:
-                    handled |= own
+                if sample_paths := {path for path in paths if path[0] in sample}:
+                    handled |= sample_paths
                     blocks.append(block)
         for row in rows if blocks else ():
             status = population.status_of(row)
@@ -334,9 +336,9 @@ class RowBooks(AgentBooks):
         for path, value in leaves(values) if fits.any() else ():
             if not (name := self.column_at(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
-            own, number = population.pull_column(name), self.number(name, value)
-            same = np.shape(number) == own.shape[1:]
-            fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
+            column, number = population.pull_column(name), self.number(name, value)
+            same = np.shape(number) == column.shape[1:]
+            fits &= same and (column == number).reshape(len(column), -1).all(axis=1)
         for row, agent in population.agents.items():
             fits[row] = has_values(agent.memory.status, values)
         return np.flatnonzero(fits)
@@ -360,9 +362,9 @@ class RowBooks(AgentBooks):
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
                 "service must move money by books.pay alone"
             )
-        citizens, own = self.population, self.balances
+        citizens, balances = self.population, self.balances
         for id_of, cents in (
-            ([*own.at].__getitem__, own.cents),
+            ([*balances.at].__getitem__, balances.cents),
             (citizens.id_of, citizens.arrays["money"]),
         ):
             if len(cents) and cents.min() < 0:

@@ -146,10 +146,10 @@ def messages_of(society: Any, row: int) -> list[Sent]:
     messages: Messages | None = society.books.messages
     if messages is None:
         return []
-    own = messages.select(messages.rows_of(row, row + 1))
-    fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
-    table = Table(Say, own.sender, fields)
-    return [sent_message(society.population, table, at) for at in range(len(own))]
+    part = messages.select(messages.rows_of(row, row + 1))
+    fields = {"to": part.receiver, "text": part.text, "topic": part.topic, "opinion": part.opinion}
+    table = Table(Say, part.sender, fields)
+    return [sent_message(society.population, table, at) for at in range(len(part))]
 
 
 def sent_message(population: Population, table: Table, at: int) -> Sent:

@@ -118,9 +118,9 @@ class Bank(Service):
 
     def credit(self, books: Any) -> None:
         """Credit a day's interest, in the order of `turn_key`, as far as the own capital lasts."""
-        own = books.balances[self.id] - self.owed
+        own_cents = books.balances[self.id] - self.owed
         deposits = self.deposits.array
-        deposits += credited_interest(deposits, self.interest, own, books.hearing_order)
+        deposits += credited_interest(deposits, self.interest, own_cents, books.hearing_order)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the deposits."""

@@ -132,10 +132,10 @@ class LabourMarket(Service):
             self.days += 1
             self._close(books, number)
         if not self.counts:
-            _, of = citizens_of(books, _READ)
+            _, columns = citizens_of(books, _READ)
             staff, _ = _jobs(books, _firms(books))
-            has, free = of["work"] >= 0, _job_seekers(of)
-            filled = np.bincount(of["work"][has], minlength=len(staff))
+            has, free = columns["work"] >= 0, _job_seekers(columns)
+            filled = np.bincount(columns["work"][has], minlength=len(staff))
             self.counts = {
                 "employed": int(has.sum()),
                 "jobless": int(free.sum()),
@@ -153,9 +153,9 @@ class LabourMarket(Service):
 
     def _close(self, books: Any, number: int) -> None:
         """Close a day, by its number among those that end with this step."""
-        ids, of = citizens_of(books, _READ)
+        ids, columns = citizens_of(books, _READ)
         staff, pays = _jobs(books, _firms(books))
-        work, jobless, skill = of["work"], of["jobless"], of["skill"]
+        work, jobless, skill = columns["work"], columns["jobless"], columns["skill"]
 
         def chance(of_: WholeNumber, total: int, purpose: str) -> Array:
             drawn = draw_below(total, self.seed, ids, books.step, f"labour.{purpose}", number)
@@ -170,7 +170,7 @@ class LabourMarket(Service):
         if self.days == self.layoff_day:
             is_leaving |= has & chance(self.layoffs, 1000, "layoff")
         seeks = has & ~is_leaving & chance(self.moves, _MILLION, "move")
-        free = _job_seekers(of)
+        free = _job_seekers(columns)
         seeks |= free & chance(self._offer_chance(jobless), _MILLION, "find")
         count -= np.bincount(work[is_leaving], minlength=len(staff))
         vacant = np.where(broke, 0, np.maximum(staff - count, 0))
