@@ -19,6 +19,7 @@ from moothall.models.base import stream_answer
 from moothall.testing.models import (
     StreamingModelConformance,
     joined_text,
+    never,
     parts_of,
     run,
     until_error,
@@ -29,6 +30,13 @@ from moothall.testing.models import (
 class TestScriptedModel(StreamingModelConformance):
     def make(self, *answers: Any) -> ScriptedModel:
         return ScriptedModel(answers)
+
+
+class TestModelThatAnswersAtOnce(StreamingModelConformance):
+    answers_at_once = True
+
+    def make(self, *answers: Any) -> ScriptedModel:
+        return ScriptedModel(["A long story." if each is never else each for each in answers])
 
 
 def test_model_streamed_gives_pieces_and_then_the_answer() -> None:

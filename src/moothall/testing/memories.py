@@ -58,6 +58,31 @@ def look(where: str) -> str:
     return f"{where}: nothing"
 
 
+def add_side_by_side(memories: dict[str, Any]) -> None:
+    """Add 25 items to each memory, each in a thread, at the same time."""
+    start = threading.Barrier(len(memories))
+
+    def add(name: str, memory: Any) -> None:
+        start.wait(10)
+        for number in range(25):
+            memory.add_memory(user(f"{name} {number}"))
+
+    threads = [threading.Thread(target=add, args=each) for each in memories.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+
+
+def check_side_by_side(memory: Any, names: str) -> None:
+    """Check that a memory has the 25 items of each thread, in their order."""
+    texts = [item["content"] for item in memory.get_memories()]
+    assert len(texts) == 25 * len(names)
+    for name in names:
+        in_order = [text for text in texts if text.startswith(name)]
+        assert in_order == [f"{name} {number}" for number in range(25)]
+
+
 groups = st.one_of(
     st.builds(lambda text: [user(text)], st.text(max_size=60)),
     st.builds(lambda text: [assistant(text)], st.text(max_size=60)),
@@ -176,13 +201,10 @@ class MemoryConformance:
             before = memory.get_memories()
             try:
                 memory.add_memory(odd)
-            except ValueError as error:
-                refused = str(error)
+            except ValueError:
+                assert memory.get_memories() == before
             else:
-                refused = ""
-            # An error says where, so that who has written it finds it.
-            assert not refused or "memory.value" in refused
-            assert memory.get_memories() == (before if refused else [*before, odd])
+                assert memory.get_memories() == [*before, odd]
         memory.add_memory(user("b"))
         assert memory.get_memories(1) == [user("b")]
 
@@ -202,23 +224,8 @@ class MemoryConformance:
             assert items[-len(group) :] == group
 
     def test_memory_add_is_safe_from_several_threads(self, memory: Any) -> None:
-        start = threading.Barrier(4)
-
-        def add(name: str) -> None:
-            start.wait(10)
-            for number in range(25):
-                memory.add_memory(user(f"{name} {number}"))
-
-        threads = [threading.Thread(target=add, args=(name,)) for name in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(50)
-        texts = [item["content"] for item in memory.get_memories()]
-        assert len(texts) == 100
-        for name in "abcd":
-            in_order = [text for text in texts if text.startswith(name)]
-            assert in_order == [f"{name} {number}" for number in range(25)]
+        add_side_by_side(dict.fromkeys("abcd", memory))
+        check_side_by_side(memory, "abcd")
 
     def test_memory_gives_an_agent_its_earlier_messages(self, memory: Any) -> None:
         model = ScriptedModel([{"name": "look", "args": {"where": "attic"}}, "Nothing.", "Ada."])
@@ -260,7 +267,7 @@ class ThreadMemoryConformance(MemoryConformance):
 
     @pytest.mark.parametrize("id", ("", 7, b"ada"))
     def test_memory_thread_refuses_an_id_that_is_not_text(self, memory: Any, id: Any) -> None:
-        with pytest.raises(DefinitionError, match="a thread's id must be a text"):
+        with pytest.raises(DefinitionError):
             memory.thread(id)
 
     def test_memory_thread_inherits_settings(self) -> None:
@@ -282,6 +289,11 @@ class ThreadMemoryConformance(MemoryConformance):
         memory.thread("ada").add_once(user("d"), "run", 0)
         assert memory.get_memories() == [user(text) for text in "abcaa"]
         assert memory.thread("ada").get_memories() == [user("d")]
+
+    def test_memory_forgotten_thread_is_empty(self, memory: Any, forget: Forget) -> None:
+        memory.thread("ada").add_memory(user("I am Ada"))
+        forget(memory, "ada")
+        assert memory.thread("ada").get_memories() == []
 
     @pytest.mark.parametrize("restarts", (False, True))
     def test_memory_forgotten_keeps_the_task_of_a_waiting_run(
@@ -357,3 +369,26 @@ class StoredMemoryConformance(ThreadMemoryConformance):
         for place, text in enumerate("abc"):
             other.add_once(user(text), "run", place)
         assert other.get_memories() == [user(text) for text in "abc"]
+
+    def test_memory_reopened_keeps_fields_that_it_does_not_know(self, memory: Any) -> None:
+        # Without its `provenance`, what was read outside counts as what the user wants.
+        provenance = {"outside": True, "sources": ["https://a.example"], "later": {"a": [None]}}
+        items = [{**user("pay"), "provenance": provenance, "later": [{"b": 1.5}]}]
+        items += [call("1"), {**result("1"), "provenance": provenance}]
+        for place, item in enumerate(items):
+            memory.add_memory(copy.deepcopy(item))
+            memory.thread("ada").add_once(copy.deepcopy(item), "run", place)
+        other = self.reopen(memory)
+        assert other.get_memories() == other.thread("ada").get_memories() == items
+
+    def test_memory_threads_of_similar_ids_are_apart(self, memory: Any) -> None:
+        ids = ("ada", "alex", "Ada", "ADA", "ada ", "a/da", "a.da", "a_da", "a\u0301da", "\u00e1da")
+        for id in ids:
+            memory.thread(id).add_memory(user(f"I am {id!a}"))
+        other = self.reopen(memory)
+        for id in ids:
+            assert other.thread(id).get_memories() == [user(f"I am {id!a}")]
+
+    def test_memory_opened_twice_keeps_what_both_add_at_the_same_time(self, memory: Any) -> None:
+        add_side_by_side({"a": memory, "b": self.reopen(memory)})
+        check_side_by_side(self.reopen(memory), "ab")

@@ -101,12 +101,16 @@ class ModelConformance:
     """What each model does: tests of `complete` and `stream`, whatever answers behind it.
 
     Derive a class `Test…` from it whose `make` returns a model of yours.
+
+    Attributes:
+        begins_s: seconds after which a call is under way, as once a server has the request; no
+            long answer is complete before that
+        answers_at_once: whether each answer, also a long one, is complete before that, as that of
+            rules: then there is nothing to cancel
     """
 
     begins_s = 0.05
-    """Seconds after which a call is under way: a server has the request."""
     answers_at_once = False
-    """Whether there is nothing to cancel, since each answer is there before that."""
 
     def make(self, *answers: Any) -> Model:
         """Return a model that gives these answers; one that answers by itself ignores them.
@@ -116,6 +120,18 @@ class ModelConformance:
                 or as `{"name": …, "args": …}`, or `never`, an answer that takes for ever
         """
         raise NotImplementedError
+
+    async def end_task(self, task: asyncio.Task[Any]) -> float:
+        """Cancel a call that is under way, or see one end that is answered at once; its seconds."""
+        start = time.perf_counter()
+        if self.answers_at_once:
+            await asyncio.wait_for(task, AT_ONCE_S)
+        else:
+            assert not task.done()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return time.perf_counter() - start
 
     def test_model_has_a_name_and_a_context(self) -> None:
         model = self.make()
@@ -225,12 +241,7 @@ class ModelConformance:
             await model.complete(user("Say hello"))
             task = asyncio.create_task(model.complete(user("Tell a very long story")))
             await asyncio.sleep(self.begins_s)
-            assert task.done() == self.answers_at_once
-            start = time.perf_counter()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            took_s = time.perf_counter() - start
+            took_s = await self.end_task(task)
             return took_s, await model.complete(user("Say hello"))
 
         took_s, reply = run(cancel())
@@ -244,7 +255,7 @@ class ModelConformance:
 
     def test_model_complete_without_messages_raises(self) -> None:
         model = self.make("Hello!")
-        with pytest.raises(ModelError, match="no messages"):
+        with pytest.raises(ModelError):
             run(model.complete([]))
         assert run(model.complete(user("Say hello"))).text.strip()
 
@@ -359,12 +370,7 @@ class StreamingModelConformance(ModelConformance):
             task = asyncio.create_task(read_all())
             with suppress(TimeoutError):  # one that never answers has no first piece
                 await asyncio.wait_for(first_piece.wait(), self.begins_s)
-            assert not task.done()
-            start = time.perf_counter()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            took_s = time.perf_counter() - start
+            took_s = await self.end_task(task)
             return took_s, self.check(await parts_of(model, user("Say hello")))
 
         took_s, reply = run(cancel())
@@ -373,6 +379,6 @@ class StreamingModelConformance(ModelConformance):
 
     def test_model_stream_without_messages_raises(self) -> None:
         model = self.make("Hello!")
-        with pytest.raises(ModelError, match="no messages"):
+        with pytest.raises(ModelError):
             run(parts_of(model, []))
         assert self.check(run(parts_of(model, user("Say hello")))).text.strip()
