@@ -41,6 +41,8 @@ _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b
 class DoorGuard:
     """An ASGI application that checks each request of another: its form, host, origin and token.
 
+    The opening of a WebSocket is checked as a request is, its messages are not.
+
     Without a token, only programs of this machine may call. With one, a request sends it as
     `Authorization: Bearer TOKEN`, under any host name. Web pages of other origins are refused in
     both cases, unless the front names them. Cards of agents need no token: they say that one is
@@ -90,23 +92,28 @@ class DoorGuard:
         if scope["type"] == "lifespan":
             self._begin = None
             await self.app(scope, receive, send)
-        elif scope["type"] == "http":
+        else:
             await self._outer(scope, receive, send)
-        else:  # no door has a socket
-            await send({"type": "websocket.close"})
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, body = path_of(scope).rstrip("/"), b""
+        path, body, is_socket = path_of(scope).rstrip("/"), b"", scope["type"] == "websocket"
         try:
             caller = self._check(scope, path)
-            self._callers.note_server_address(self._server_address(scope))
             note_caller(scope, caller)
-            body = await body_of(receive, MOST_BYTES)
+            if not is_socket:
+                self._callers.note_server_address(self._server_address(scope))
+                body = await body_of(receive, MOST_BYTES)
             # A probe of /health must not be refused for what callers ask.
             wait_s = 0.0 if path in self._open else self._callers.wait_s(caller)
             if wait_s:
                 raise TooOften(math.ceil(wait_s))
         except RequestRefused as refused:
+            if is_socket:
+                if "websocket.http.response" not in scope.get("extensions", ()):
+                    reason = str(refused)[:100]
+                    await send({"type": "websocket.close", "code": 1008, "reason": reason})
+                    return
+                send = _send_as_socket(send)
             headers = [*_HEADERS]
             if isinstance(refused, TooOften):
                 headers += refused.headers
@@ -118,7 +125,8 @@ class DoorGuard:
         if self._begin is not None:
             await self._begin()
         with Tracing.join_trace(scope["headers"]):
-            await self.app(scope, replayed(body, receive), _send_unbuffered(send))
+            receiving = receive if is_socket else replayed(body, receive)
+            await self.app(scope, receiving, _send_unbuffered(send))
 
     def _check(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""
@@ -135,7 +143,7 @@ class DoorGuard:
             check_origin(scope, own_origins, "server")
         if not has_tokens:
             return LOCAL
-        is_card = path.endswith(CARD_PATH) and scope["method"] in ("GET", "HEAD")
+        is_card = path.endswith(CARD_PATH) and scope.get("method") in ("GET", "HEAD")
         is_open = path in self._open or is_card
         protocol, credential = protocol_at(path), header(scope, "authorization")
         if credential is None and protocol and (key := header(scope, protocol.token_header)):
@@ -160,6 +168,15 @@ class DoorGuard:
         name = f"[{host}]" if ":" in host else host
         place = name if port is None else f"{scope.get('scheme', 'http')}://{name}:{port}"
         return f"{place}{scope.get('root_path', '')}"
+
+
+def _send_as_socket(send: Send) -> Send:
+    """Return a `send` that answers the opening of a socket as a request."""
+
+    async def sending(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return sending
 
 
 def _send_unbuffered(send: Send) -> Send:
