@@ -70,7 +70,16 @@ class Laned(Holder):
         return "lane"
 
 
-@pytest.mark.parametrize("kind", (Holder, Laned))
+class OneLaneAtATime(Holder):
+    """Handles each message in a lane of its own."""
+
+    max_lanes = 1
+
+    def find_lane(self, message: dict[str, Any], handling: Any) -> str:
+        return str(message["action"]["args"]["name"])
+
+
+@pytest.mark.parametrize("kind", (Holder, Laned, OneLaneAtATime))
 def test_amqp_inbox_disk_full_pauses_agent_and_loses_nothing(
     kind: type[Holder], make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
