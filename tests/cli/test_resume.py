@@ -429,8 +429,10 @@ def test_decision_about_an_orchestrator_of_ones_own_names_its_program(folder: Pa
         asyncio.run(shop(folder / "left.db", folder / "never.db"))
     decided = moothall("resume", "shop-1", "--repeat", "--journal", "left.db", cwd=folder)
     assert decided.stderr.endswith(
-        "recorded; to resume it, run the program of Shop again with run_id='shop-1'\n"
+        "recorded; no installed package resumes the kind 'Shop': to resume it, run the program of "
+        "Shop again with run_id='shop-1'\n"
     )
+    assert decided.returncode == 1  # nothing was resumed
 
 
 def test_decision_is_recorded_without_the_program(folder: Path) -> None:

@@ -152,13 +152,25 @@ def test_run_of_a_package_that_waits_is_told_in_one_line_and_goes_on(tmp_path: P
     assert run("resume", "r1", *book, **how).stdout.splitlines()[0] == "rang at shop"
 
 
-def test_run_of_a_package_that_is_gone_is_resumed_by_its_program(tmp_path: Path) -> None:
+def test_run_of_a_kind_that_no_package_resumes_is_told_the_nearest_that_one_does(
+    tmp_path: Path,
+) -> None:
+    package(tmp_path / "misspelt", "rounds", "[moothall.kinds]\nCurier = courier:deliver\n")
     book = ("--journal", "runs.db")
+    how: dict[str, Any] = {"cwd": tmp_path, "env": with_packages(tmp_path / "misspelt")}
     environment = with_packages(COURIER, DIES_AT="shop")
     run("courier", "r1", "shop", *book, cwd=tmp_path, env=environment)
-    told = run("resume", "r1", "--repeat", *book, cwd=tmp_path)
-    assert told.returncode == 0
-    assert "run the program of Courier again with run_id='r1'" in told.stderr
+    for decision in (("--repeat",), ()):
+        refused = run("resume", "r1", *decision, *book, **how)
+        assert refused.returncode == 1
+        assert "no installed package resumes the kind 'Courier' (did you mean 'Curier'?)" in (
+            refused.stderr
+        )
+        assert "run the program of Courier again with run_id='r1'" in refused.stderr
+        waits = run("waiting", *book, **how).stdout
+        assert waits.endswith("  its program goes on with it\n")
+    told = run("waiting", *book, cwd=tmp_path, env=with_packages(COURIER)).stdout
+    assert "  its program, or `moothall resume r1 --journal runs.db`, goes on with it" in told
 
 
 def test_tab_of_a_package_works_and_its_run_goes_on_after_a_kill_of_the_studio(

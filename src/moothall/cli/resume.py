@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from moothall import DefinitionError, RunMismatch, StateError
-from moothall.build import Stop, UnreadableText, escaped, read_json
+from moothall.build import Stop, UnreadableText, escaped, nearest, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, report_refusal
@@ -37,6 +37,7 @@ from moothall.studio.orders import (
     ResearchOrder,
     SimulateOrder,
     check_journal_apart,
+    extensions_of,
     fork_for,
     has_resume,
     recorded_order,
@@ -196,9 +197,13 @@ def _print_next(recorded: RecordedRun, outline: Outline, *, as_json: bool, decid
     """Print how to continue if no agent was named; return the exit code."""
     if not outline.is_ours:  # the user's own orchestrator, which no agent of a module is
         kind = escaped(outline.kind)
-        next = f"to resume it, run the program of {kind} again with run_id={recorded.run_id!r}"
+        like = nearest(outline.kind, extensions_of("moothall.kinds"))
+        next = (
+            f"no installed package resumes the kind {kind!r}{like}: to resume it, run the program "
+            f"of {kind} again with run_id={recorded.run_id!r}"
+        )
         click.echo(f"recorded; {next}" if decided else f"moothall: {next}", err=True)
-        return 0 if decided else 1
+        return 1
     if not decided:
         recorded.journal.resume(recorded.run_id, by=user_name(None))
     click.echo(

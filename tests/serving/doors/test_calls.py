@@ -140,6 +140,26 @@ def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is_answe
         asyncio.run(main())
 
 
+def test_caller_who_asks_for_a_run_of_anothers_reads_what_one_reads_who_asks_for_none(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        served = Served(ReActAgent("Clerk", ScriptedModel(["Yes."]), journal=journal))
+
+        async def main() -> None:
+            caller = Caller(asyncio.get_running_loop(), None, run_id="of-ada")
+            await served.call("rpc-ada", "Clerk", "say", {"content": "Hello."}, caller)
+            assert await served.waits("Clerk", "of-ada", "rpc-ada") == []
+            for sender in ("rpc-ad", "rpc-bob"):
+                for run in ("of-ada", "nix"):
+                    with pytest.raises(NotPermitted) as refused:
+                        await served.waits("Clerk", run, sender)
+                    assert str(refused.value) == f"you have no run {run!r}"
+            await served.close()
+
+        asyncio.run(main())
+
+
 def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:
     class Shop(Agent):
         @action(access_policy="permitted")

@@ -23,6 +23,7 @@ from moothall.cli.shared_options import (
     print_json,
 )
 from moothall.journal import Journal, Wait, Waits
+from moothall.studio.orders import has_resume
 
 _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
@@ -76,7 +77,8 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
         )
         resume = f"{typed_command('moothall', 'resume', run.id)}{_option(store)}"
-        click.echo(f"  its program, or `{resume}`, goes on with it")
+        or_resume = f", or `{resume}`," if run.is_ours or has_resume(run) else ""
+        click.echo(f"  its program{or_resume} goes on with it")
     if not waits and not asking_runs and not stopped:
         click.echo("Nothing waits.")
 

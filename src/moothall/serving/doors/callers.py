@@ -7,18 +7,19 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
-from moothall import BudgetExceeded, ConfigError, DeadlineExceeded
+from moothall import BudgetExceeded, ConfigError, DeadlineExceeded, NoSuchRun, NotPermitted
 from moothall.budget import LIMITS
 from moothall.build import Threaded, check_function, check_integer, guard
 from moothall.serving.doors.checks import Scope
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
+    from moothall.journal import Journal
 
 LOCAL: Final = "local"
 """The caller without a token: any program of this machine."""
@@ -291,6 +292,18 @@ def caller_of(scope: Scope) -> str:
 def sender_of(protocol: str, caller: str) -> str:
     """Return the sender of a caller's messages by a protocol."""
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
+
+
+def check_run(journal: Journal | None, agent: str, run_id: str, sender: str) -> None:
+    """Raise NotPermitted unless a run of an agent is of a thread of a sender.
+
+    A run of another's and one that is not there read alike, and no error names those that are.
+    """
+    with suppress(NoSuchRun):
+        run = None if journal is None else journal.run(run_id)
+        if run is not None and run.agent == agent and f"{run.thread}/".startswith(f"{sender}/"):
+            return
+    raise NotPermitted(f"you have no run {run_id!r:.80}")
 
 
 def _checked_tokens(argument: Any) -> dict[str, tuple[str, ...]] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakSet
 
 from moothall import (
@@ -45,7 +45,7 @@ from moothall.build import (
 from moothall.journal import Journal, Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover, call_on_loop
-from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders
+from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders, check_run
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, TooOften, in_path
 
@@ -220,8 +220,8 @@ class Served:
             RequestError: the action did not return a value
             BudgetExceeded: the caller may not spend what it needs
         """
-        id = f"door-{secrets.token_hex(16)}"
-        message = {"id": id, "to": to, "action": {"name": action, "args": args}}
+        call = {"name": action, "args": args}
+        message = {"id": f"door-{secrets.token_hex(16)}", "to": to, "action": call}
         context = self._call_context(caller)
         replies = action == "say" and isinstance(self.agents[to], ConversationalAgent)
         # A reply counts what it does itself.
@@ -244,12 +244,13 @@ class Served:
 
     def journal_of(self, agent: str) -> Journal | None:
         """Return the journal that records the replies of an agent; None without one."""
-        journal: Journal | None = getattr(self.agents.get(agent), "journal", None)
-        return journal
+        return cast("Journal | None", getattr(self.agents.get(agent), "journal", None))
 
-    async def waits(self, agent: str, run_id: str) -> list[Wait]:
-        """Return what a run of an agent waits for in its journal."""
+    async def waits(self, agent: str, run_id: str, sender: str | None = None) -> list[Wait]:
+        """Return what a run of an agent waits for; NotPermitted if it is no run of a `sender`."""
         journal = self.journal_of(agent)
+        if sender is not None:
+            await in_thread(check_run, journal, agent, run_id, sender)
         return [] if journal is None else await in_thread(journal.waiting, run_id)
 
     async def answer(self, run_id: str, answer: Callable[[], object]) -> None:
