@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from contextlib import asynccontextmanager
 from functools import partial
 from urllib.request import Request, urlopen
 
@@ -23,6 +24,7 @@ from moothall import (
     ScriptedModel,
     action,
 )
+from moothall.agents import keep_resuming
 from moothall.build import UnreadableText, json_text
 from moothall.serving.doors import (
     Caller,
@@ -45,7 +47,15 @@ class RPCDoor:
     def __init__(self, agents, callers):
         self.callers, self.served = callers, Served(agents, callers)
         routes = [Route("/rpc", self.post, methods=["POST"])]
-        self.app = DoorGuard(Starlette(routes=routes), callers)
+        self.app = DoorGuard(Starlette(routes=routes, lifespan=self.go_on), callers)
+
+    @asynccontextmanager
+    async def go_on(self, app):
+        """Go on with runs that somebody else has answered, such as by `moothall answer`."""
+        agents, answered = self.served.offered.values, self.served.answered_runs
+        task = asyncio.create_task(keep_resuming(agents, 2, lambda run: run.id not in answered))
+        yield
+        task.cancel()
 
     async def post(self, request):
         id = None

@@ -7,13 +7,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from journal.crash import crash, on_a_loop, settled
-from moothall import ConfigError, InDoubt, Journal, Later, NobodyToAsk, RunMismatch, StateError
-from moothall.build import APPENDED, Record, StepHandle, Stop, recorded
+from moothall import (
+    Budget,
+    ConfigError,
+    InDoubt,
+    Journal,
+    Later,
+    ModelReply,
+    NobodyToAsk,
+    ReActAgent,
+    RunMismatch,
+    ScriptedModel,
+    StateError,
+)
+from moothall.build import APPENDED, Record, StepHandle, Stop, completed, recorded
 from moothall.journal import Done
 
 
@@ -378,3 +390,42 @@ def test_run_cut_off_as_it_began_to_wait_is_cancelled(tmp_path: Path) -> None:
         journal.cancel("r")
         assert journal.waiting() == []
         assert journal.run("r").state == "cancelled"
+
+
+async def poem(journal: Journal, budget: Budget) -> Outcome:
+    """Have a model write two lines, and an agent judge them, within a budget."""
+    model, critic = ScriptedModel(["one", "two"]), ReActAgent("critic", ScriptedModel(["fine"]))
+    async with recorded(journal, "p", "Poem", "poet", Round) as record:
+        state = record.state or Round()
+        record.catch_up(model, model, budget)
+
+        async def line(step: StepHandle) -> ModelReply:
+            prompt = [{"role": "user", "content": "A line."}]
+            return cast(ModelReply, await completed(model, budget, prompt, None, step))
+
+        async def judge(step: StepHandle) -> str:
+            reply = await critic.reply("Is it good?", budget=budget)
+            reply.raise_for_error()
+            return reply.text
+
+        async def write() -> Outcome:
+            while len(state.delivered) < 2:
+                key = f"line.{len(state.delivered)}"
+                reply = await record.step(key, line, of=ModelReply, model=model.name)
+                state.delivered.append(reply.text)
+                record.save(state)
+            return Outcome("done", f"{state.delivered}: {await record.step('critic', judge)}")
+
+        return await record.run_to_end(write, vars, lambda stop: Outcome(stop.reason, stop.detail))
+
+
+def test_orchestrator_whose_budget_is_spent_ends_as_budget_and_goes_on_with_more(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for calls in (1, 2):
+            ended = asyncio.run(poem(journal, Budget(model_calls=calls)))
+            assert ended.stop_reason == journal.run("p").state == "budget"
+            assert f"are needed and 0 of {calls} are left" in ended.text
+        ended = asyncio.run(poem(journal, Budget(model_calls=3)))
+        assert ended == Outcome("done", "['one', 'two']: fine")

@@ -242,3 +242,20 @@ def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     expect(card).to_have_count(0)
     (decided,) = studio.journal.waits.decided(run_id=RUN)
     assert decided.answer == {"decision": "done", "value": {"moved": 3}}
+
+
+def test_call_in_doubt_decided_at_its_run_is_told_to_other_pages_alone(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    with Processes("studio.killed") as processes:
+        assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
+    other, page = open_page("Space"), open_page("Runs")
+    for each in (other, page):
+        expect(each.get_by_role("button", name="Inbox: 1 wait for you")).to_be_visible()
+    page.get_by_role("region", name="In doubt").get_by_role(
+        "button", name="Move the coins."
+    ).click()
+    page.get_by_role("article", name="Call in doubt 1").get_by_role("button", name="Repeat").click()
+    expect(other.get_by_text("on another page")).to_be_visible()
+    expect(page.get_by_role("button", name="Inbox: nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("on another page")).to_have_count(0)

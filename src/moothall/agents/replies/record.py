@@ -22,7 +22,13 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.step import StepHandle
 from moothall.foundation import tracing
-from moothall.foundation.errors import InDoubt, JournalError, MoothallError, StateError
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    InDoubt,
+    JournalError,
+    MoothallError,
+    StateError,
+)
 from moothall.foundation.jsonvalue import as_json, deep_json
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import WORKERS, is_cancelled, is_closing
@@ -362,7 +368,7 @@ class Record(ReadRecord[S]):
         at_end: Callable[[R], Mapping[str, Any]],
         stopped: Callable[[Stop], R],
     ) -> R:
-        """Run to the end, and record how it ended, even if it raises.
+        """Run to the end, and record how it ended, even if it raises; a spent budget is `budget`.
 
         Args:
             run: does the work; its result has a `stop_reason`, such as `"done"`; it may raise Stop
@@ -380,6 +386,8 @@ class Record(ReadRecord[S]):
                     raise
             except Stop as stop:
                 reply = stopped(stop)
+            except BudgetExceeded as limit:
+                reply = stopped(Stop.at_limit(limit))
             except Later as later:
                 log_failure(logger, f"run {self.run_id!r} stops", later)
                 reply = stopped(Stop("error", str(later.misplaced), later.misplaced))

@@ -5,6 +5,8 @@ import { TOLD } from "./place.js";
 
 export const DOUBT = `The run was cut off while this was running, so nobody knows whether it took effect. Look, and decide what becomes of it when the run is resumed. ${TOLD.doubts.map((each) => `${each.label}: ${each.meaning}.`).join(" ")}`;
 
+export const decidedHere = new Set(); // the ids of runs of which this page decides a call, until the card of that is gone
+
 // What can be decided about a call; `decide` gets the word, and the value that it states.
 export function choices(line, decide) {
   const stated = h("input", { class: "s-input", "data-draft": "result", placeholder: "its result, as JSON or text", "aria-label": `Result of ${line}` });
@@ -21,7 +23,14 @@ export function choices(line, decide) {
 // Show in `root` those of run `id` that are open, and those decided; `decided` gets what is known of the run then.
 export function showDoubts(root, id, all, decided) {
   function doubt(each) {
-    const decide = async (word, value) => decided(await call(`runs/decide?run=${encodeURIComponent(id)}`, { [each.number]: value === undefined ? word : { [word]: value } }));
+    const decide = async (word, value) => {
+      decidedHere.add(id);
+      const decision = { [each.number]: value === undefined ? word : { [word]: value } };
+      decided(await call(`runs/decide?run=${encodeURIComponent(id)}`, decision).catch((error) => {
+        decidedHere.delete(id);
+        throw error;
+      }));
+    };
     return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)), choices(each.line, decide));
   }
 

@@ -2,7 +2,7 @@
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
 import { attempt, button, call, clock, empty, h, parsed, plain, replace, toast } from "./dom.js";
-import { DOUBT, choices } from "./doubts.js";
+import { DOUBT, choices, decidedHere } from "./doubts.js";
 import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { runs } from "./journal.js";
@@ -134,7 +134,7 @@ export function mountInbox() {
   });
   on("card_gone", (batch) => {
     for (const { number, said } of batch)
-      if (cards.has(number) && !mine.delete(number)) toast(`${inShort(cards.get(number))} ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+      if (cards.has(number) && !mine.delete(number) && !(cards.get(number).kind === "doubt" && decidedHere.delete(cards.get(number).run))) toast(`${inShort(cards.get(number))} ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
     for (const { number } of batch) cards.delete(number);
     arrange();
   });
