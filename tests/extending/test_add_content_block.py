@@ -42,7 +42,7 @@ assert as_block(as_part(link)) == link
 said = [{"role": "user", "content": [text, video]}]
 of_anthropic = messages_body(said, "mine", "here")["messages"][0]["content"][1]
 assert of_anthropic["source"]["media_type"] == "video/mp4"
-assert Adaptations("", False).refused("400: video is not supported by this model")
+assert Adaptations("", False).learn_from_refusal("400: video is not supported by this model")
 
 
 class Model:
