@@ -80,7 +80,7 @@ RELATIONS = frozenset(
 )
 CEILINGS = {
     "actions": 11,
-    "agents": 95,
+    "agents": 31,
     "budget": 2,
     "cli": 5,
     "foundation": 4,

@@ -198,8 +198,8 @@ class Agent(Messaging):
 
         Help, response and error, which every agent has, are left out.
         """
-        every = self.all_offers().items()
-        return {name: each for name, each in every if name not in STANDARD_ACTIONS}
+        offers_by_name = self.all_offers().items()
+        return {name: each for name, each in offers_by_name if name not in STANDARD_ACTIONS}
 
     def all_offers(self) -> dict[str, Action]:
         """Return what `offers` returns, plus help, response and error."""
@@ -207,8 +207,8 @@ class Agent(Messaging):
         if self.description is not None and "say" in actions:
             actions["say"].description = self.description
         if self.blocks:
-            every = block_actions(self.blocks).items()
-            actions |= {name: each for name, each in every if "access_policy" in vars(each)}
+            block_offers = block_actions(self.blocks).items()
+            actions |= {name: each for name, each in block_offers if "access_policy" in vars(each)}
         return actions
 
     @action(idempotent=True)
@@ -248,9 +248,9 @@ class Agent(Messaging):
             original_message_id: the id of the message
         """
         message = self.current_message or {}
-        of = "" if original_message_id is None else f" (message {original_message_id!r})"
+        message_note = "" if original_message_id is None else f" (message {original_message_id!r})"
         text = "agent %r got an error from %r%s: %s"
-        logger.warning(text, self.id, message.get("from"), of, error)
+        logger.warning(text, self.id, message.get("from"), message_note, error)
 
     # -- messaging ---------------------------------------------------------------------------------
 
@@ -352,5 +352,5 @@ class Agent(Messaging):
 def overrides(agent: Agent, callback: str) -> bool:
     """Return whether an agent overrides a callback."""
     # Not by `__dict__`: once it was looked at, Python 3.11 reads an object four times as slowly.
-    own = getattr(agent, callback)
-    return getattr(own, "__func__", own) is not getattr(Agent, callback)
+    own_callback = getattr(agent, callback)
+    return getattr(own_callback, "__func__", own_callback) is not getattr(Agent, callback)

@@ -32,8 +32,12 @@ class CallerContext:
     def nearest(handling: Any, name: str) -> Any:
         """Return what was given by this name with a message, or the nearest one that led to it."""
         while handling is not None:
-            its: CallerContext | None = handling.caller_context
-            if its is not None and its.open and (value := getattr(its, name, None)) is not None:
+            context: CallerContext | None = handling.caller_context
+            if (
+                context is not None
+                and context.open
+                and (value := getattr(context, name, None)) is not None
+            ):
                 return value
             handling = handling.parent
         return None

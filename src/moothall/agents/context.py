@@ -176,7 +176,7 @@ def checked_prompt(text: Any) -> str:
     return text or ""
 
 
-def filled(
+def with_injected(
     kinds: Mapping[str, type], kwargs: dict[str, Any], context: Context[Any]
 ) -> dict[str, Any]:
     """Return arguments with values for injected parameters: the context, or a new object."""

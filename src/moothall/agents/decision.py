@@ -64,7 +64,7 @@ DECISIONS: Final[dict[DecisionAction, DecisionWords]] = {
         announcement="the review asks for another way",
     ),
 }
-"""To add one, say here what it is, and in `DualActState.decided` what it does."""
+"""To add one, say here what it is, and in `DualActState.note_decision` what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class HumanDecision:
     reasoning: str = ""
 
     def __post_init__(self) -> None:
-        _check("decision", self, _OF_DECISION)
+        _check("decision", self, _PARTS_OF_DECISION)
 
     @classmethod
     def from_json(cls, data: Any) -> HumanDecision:
@@ -169,7 +169,7 @@ def _is_share(value: Any) -> bool:
 
 _Parts: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
 
-_OF_DECISION: Final[_Parts] = {
+_PARTS_OF_DECISION: Final[_Parts] = {
     "action": ("a DecisionAction", lambda value: isinstance(value, DecisionAction)),
     "new_instruction": (
         "a text, or a list of texts",
@@ -187,8 +187,8 @@ PARTS_OF_CONCLUSION: Final[_Parts] = {
 
 
 def _check(label: str, record: Any, parts: _Parts) -> None:
-    for name, (required, fits) in parts.items():
-        if not fits(value := getattr(record, name)):
+    for name, (required, is_valid) in parts.items():
+        if not is_valid(value := getattr(record, name)):
             raise ConfigError(f"a {label}'s {name} must be {required}, got {cut(repr(value), 80)}")
 
 

@@ -202,10 +202,10 @@ class BlockDispatcher:
                     raise
             else:
                 if words is None:
-                    words = _words(_text(context))
+                    words = _words_in(_text(context))
                 actions = getattr(block, "actions", None) or {}
                 texts = (each, getattr(block, "description", "") or "", *actions, *actions.values())
-                scores[each] = len(words & _words(" ".join(texts)))
+                scores[each] = len(words & _words_in(" ".join(texts)))
         return scores
 
     def _offers(self, context: Any) -> dict[str, dict[str, Any]]:
@@ -217,8 +217,8 @@ class BlockDispatcher:
                 if would := offer(context):
                     offers[name] = {"block": name, "would": would}
             elif not callable(fits) or fits(context) > 0:
-                about, actions = getattr(block, "description", ""), getattr(block, "actions", {})
-                offers[name] = {"block": name, "about": about, "actions": actions}
+                text, actions = getattr(block, "description", ""), getattr(block, "actions", {})
+                offers[name] = {"block": name, "about": text, "actions": actions}
         return offers
 
     async def _by_model(self, context: Any, offers: dict[str, dict[str, Any]]) -> Dispatch:
@@ -275,7 +275,7 @@ def block_name(block: Any) -> str:
     return getattr(block, "name", "") or type(block).__name__
 
 
-def _words(text: str) -> set[str]:
+def _words_in(text: str) -> set[str]:
     # `MobilityBlock` is about mobility.
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     return {word for word in map(str.lower, _WORD.findall(spaced)) if len(word) > 2}

@@ -71,7 +71,7 @@ class AgentSource:
             ConfigError: there is no such thing, it makes no agent, or it takes other arguments
             DefinitionError: importing it failed
         """
-        target = self._checked()
+        target = self._checked_source()
         if isinstance(target, Agent):
             if options:
                 raise ConfigError(f"{self.name!r} is an agent already, which takes no options")
@@ -94,7 +94,7 @@ class AgentSource:
             pass
         return call
 
-    def _checked(self) -> Any:
+    def _checked_source(self) -> Any:
         """Return what is named, which is an agent, a class of agents, or callable."""
         target = self.load()
         if isinstance(target, Agent):
@@ -126,19 +126,19 @@ class AgentSource:
             place = "" if self.folder is None else str(self.folder)
             if place not in sys.path:
                 sys.path.insert(0, place)
-            module = self._imported(module_name)
+            module = self._import_module(module_name)
         if not hasattr(module, attribute):
             raise ConfigError(f"{self.name!r}: the module {module_name!r} has no {attribute!r}")
         return getattr(module, attribute)
 
-    def _imported(self, name: str) -> Any:
+    def _import_module(self, name: str) -> Any:
         try:
             return importlib.import_module(name)
         except (Exception, SystemExit) as error:
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
             if missing and f"{name}.".startswith(f"{missing}."):
                 raise ConfigError(f"{self.name!r}: there is no module {missing!r}") from None
-            raise self._failed(name, error) from error
+            raise self._load_error(name, error) from error
 
     def _of_file(self, path: Path) -> Any:
         """Return the module of a file, which may import others of its folder."""
@@ -164,10 +164,10 @@ class AgentSource:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise self._failed(path.name, error) from error
+            raise self._load_error(path.name, error) from error
         return module
 
-    def _failed(self, module: str, error: BaseException) -> DefinitionError:
+    def _load_error(self, module: str, error: BaseException) -> DefinitionError:
         # A SyntaxError names its line itself, and was raised in no line of the user's.
         lines = [
             f" ({Path(each.filename).name}, line {each.lineno})"

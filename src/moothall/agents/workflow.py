@@ -277,11 +277,11 @@ class Workflow:
     def with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
         """Return what a step raised, with a note that says where."""
         if step:
-            of = "" if block is None else f", block {block_name(block)!r}"
+            block_note = "" if block is None else f", block {block_name(block)!r}"
             method = getattr(block or self, step)
             if isinstance(error, TypeError) and not inspect.iscoroutinefunction(method):
                 step += ", which must be `async def`"
-            error.add_note(f"in agent {self.id!r}{of}: {step}")
+            error.add_note(f"in agent {self.id!r}{block_note}: {step}")
         return error
 
 
@@ -289,8 +289,9 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
     """Return the error for a call of an action that an agent does not have."""
     text = f'"{name}" not found on "{agent.id}"'
     bases = [each for each in type(agent).__mro__ if not is_ours(each)]
-    own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
-    method: Any = own[0] if own else None
+    is_public = not name.startswith("_")
+    values = [vars(each)[name] for each in bases if is_public and name in vars(each)]
+    method: Any = values[0] if values else None
     if hasattr(method, "__moothall_action__"):
         text += f": its method {name} is the action {method.__moothall_action__.get('name')!r}"
     elif callable(method):

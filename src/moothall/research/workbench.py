@@ -325,7 +325,7 @@ class Workbench(ProgressView):
         try:
             if good:
                 await work.execute(self.budget)
-                if work.ends:
+                if work.stops:
                     raise work.end
         finally:
             self.results = [

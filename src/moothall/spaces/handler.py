@@ -18,7 +18,7 @@ from moothall.actions.message import Envelope
 from moothall.actions.retry import repeated_in_thread
 from moothall.agents.agent import CURRENT
 from moothall.agents.caller_context import CallerContext
-from moothall.agents.context import CallChannel, Context, filled
+from moothall.agents.context import CallChannel, Context, with_injected
 from moothall.foundation import tracing
 from moothall.foundation.arguments import is_async
 from moothall.foundation.errors import ActionError, RequestError
@@ -100,7 +100,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
             _channel=channel,
             _find_sources=_sources_here,
         )
-        kwargs = filled(offer.injected, kwargs, context)
+        kwargs = with_injected(offer.injected, kwargs, context)
     value: Any = None
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None

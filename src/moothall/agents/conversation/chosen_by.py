@@ -124,7 +124,7 @@ class ChosenBy(Order):
         ids = list(state.agents)
         if not self.repeat and len(ids) > len(state.last):
             ids = [id for id in ids if id not in state.last]
-        questions = ChoiceQuestions(self.model, state, self._head(state))
+        questions = ChoiceQuestions(self.model, state, self._prompt_head(state))
         try:
             if self.may_end and state.transcript:
                 answer = await questions.ask("over", _IS_OVER, _OVER_SCHEMA)
@@ -141,7 +141,7 @@ class ChosenBy(Order):
             raise NoChoice(fault, questions.usage) from None
         return Choice((answer["next"],), questions.usage)
 
-    def _head(self, state: ConversationState) -> str:
+    def _prompt_head(self, state: ConversationState) -> str:
         """Return the beginning of the prompt: what the model does, and who takes part."""
         participants = [
             {"id": id, "about": self.about[id]} if id in self.about else {"id": id}

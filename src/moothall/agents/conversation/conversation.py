@@ -246,7 +246,7 @@ class Conversation(Group):
         thread.underway = exchange = Exchange(self._setup, state, request, record, self._keep)
         try:
             end = partial(end_data, record, state, "saved")
-            reply: Reply = await record.run_to_end(exchange.run, end, exchange.stopped)
+            reply: Reply = await record.run_to_end(exchange.run, end, exchange.stopped_reply)
         finally:
             thread.underway = None
             state.end_record()
@@ -293,13 +293,13 @@ class Conversation(Group):
                 "such as at a TurnEnded of its stream"
             )
         for each in under_way:
-            each.hear()
+            each.add_new_texts()
 
-    def _saved(self, state: ConversationState) -> dict[str, Any]:
+    def _dump_state(self, state: ConversationState) -> dict[str, Any]:
         # This reply's steps and values are not saved.
         return {**dump_state(state), "steps": [], "values": {}}
 
-    def _loaded(self, state: Any, label: str) -> ConversationState:
+    def _load_state(self, state: Any, label: str) -> ConversationState:
         loaded = load_state(ConversationState, state, label)
         loaded.check(self.agents, label)
         return loaded

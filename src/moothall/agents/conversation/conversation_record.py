@@ -44,8 +44,8 @@ async def restore_run(
         await restore(setup, record, budget)
     except Stop as stop:
         if not record.is_over:
-            why = (stop.reason, stop.detail, stop.error, request.run_id)
-            return Reply("", "", [], [], Usage(), *why)
+            stop_fields = (stop.reason, stop.detail, stop.error, request.run_id)
+            return Reply("", "", [], [], Usage(), *stop_fields)
     tell_past(setup, record, request)
     prepare_state(record.state, record, setup)
     return as_it_ended(record, request.answer) if record.is_over else None

@@ -71,14 +71,14 @@ class Exchange:
             while self._state.stop is None:
                 if task is not None and task.cancelling() > cancelled:
                     raise asyncio.CancelledError  # swallowed by a participant
-                self.hear()
+                self.add_new_texts()
                 try:
                     await self._take_turn(await self._chosen())
                 except Stop as stop:
                     self._stop(stop)
             return await self._end()
         finally:
-            self.hear()
+            self.add_new_texts()
 
     def _stop(self, stop: Stop) -> None:
         self._error = stop.error
@@ -114,7 +114,7 @@ class Exchange:
         self.is_between_turns = False
         try:
             turns = await self._participants.take_turn(ids, self._request)
-            self.hear()
+            self.add_new_texts()
             utterances = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(utterances)
             state.handed_to = turns[-1].handed_to
@@ -213,7 +213,7 @@ class Exchange:
                         self._error = turn.error
                         reason = "error" if turn.reply is None else turn.reply.stop_reason
                         detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
-            self.hear()
+            self.add_new_texts()
             if self._request.recorded is None or reason in FINAL:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
@@ -223,9 +223,9 @@ class Exchange:
         error = self._error
         if reason == "error" and error is None:
             error = ModelError(f"conversation {self._setup.id!r}: {detail}")
-        return self.stopped(Stop(reason, detail, error), text, value)
+        return self.stopped_reply(Stop(reason, detail, error), text, value)
 
-    def stopped(self, stop: Stop, *outcome: Any) -> Reply:
+    def stopped_reply(self, stop: Stop, *outcome: Any) -> Reply:
         """Return the reply as it stands, with the last turn's outcome by default."""
         state = self._state
         state.outside = sources_of_thread(self._request)
@@ -277,7 +277,7 @@ class Exchange:
                 except Exception as error:
                     log_failure(logger, f"agent {id!r} could not be interrupted", error)
 
-    def hear(self) -> None:
+    def add_new_texts(self) -> None:
         """Add the texts that came during the turn to the transcript."""
         for content, known_to, outside in self._request.state.take_texts():
             self._state.add(None, content, known_to=known_to, outside=outside)

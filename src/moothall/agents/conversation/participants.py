@@ -157,7 +157,7 @@ class Participants:
                 continue  # delivered by the process before, or by `restore`
             message = utterance.message(self._state.agents)
             try:
-                await _tell(self._setup.agents[id], message, self._thread, once)
+                await _observe_once(self._setup.agents[id], message, self._thread, once)
             except Exception as error:
                 failure = "participant %r of %r failed to observe what was said: %s"
                 logger.warning(failure, id, self._setup.id, error_text(error, MAX_ERROR))
@@ -272,7 +272,7 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
             await agent.restore_part(record.member(data["part"], data["agent"]), budget)
         elif entry.kind == "ended" and told_id:
             try:
-                await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))
+                await _observe_once(agent, data["result"], thread, tuple(data["about"]["once"]))
             except Exception as error:
                 failure = f"participant {agent.id!r} of {setup.id!r} failed to observe"
                 log_failure(logger, failure, error)
@@ -281,14 +281,14 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
         record.catch_up(model, model, budget)
 
 
-async def _tell(
+async def _observe_once(
     agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
 ) -> None:
     """Let a participant observe a message; its thread has a message of a run only once."""
     if once is not None:
         run, place = once
-        keeps, own = isinstance(agent, Threaded), getattr(agent, "shared", False)
-        observer = agent.all_threads.get(None if own else thread) if keeps else agent
+        keeps, is_shared = isinstance(agent, Threaded), getattr(agent, "shared", False)
+        observer = agent.all_threads.get(None if is_shared else thread) if keeps else agent
         # A memory that adds once knows it itself, and may have forgotten it since.
         adds_once = getattr(getattr(agent, "memory", None), "add_once", None)
         if _OFFSETS.get(observer, run) > place and adds_once is None:

@@ -117,8 +117,8 @@ class _ByFunction(Order):
 def _ids(choice: Any, agents: dict[str, Any]) -> tuple[str, ...]:
     if choice is None:
         return ()
-    several = isinstance(choice, list | tuple)
-    ids = tuple(_id(each, agents) for each in (choice if several else [choice]))
+    is_list = isinstance(choice, list | tuple)
+    ids = tuple(_id(each, agents) for each in (choice if is_list else [choice]))
     if len(set(ids)) < len(ids):
         raise DefinitionError(f"next= named one of {list(ids)!r:.200} twice")
     return ids

@@ -52,9 +52,9 @@ class Briefing:
     """The prompts of a dual act, the user's or the default ones; ConfigError for a wrong one."""
 
     def __init__(self, decision: str | None, task: str | None, form: str | None) -> None:
-        self._decision = _checked(decision, _DECISION_PLACES, "human_decision_prompt")
-        self._task = _checked(task, _TASK_PLACES, "reactive_task_prompt")
-        self._form = _checked(form, _FORMAT_PLACES, "conclusion_format_prompt")
+        self._decision = _checked_prompt(decision, _DECISION_PLACES, "human_decision_prompt")
+        self._task = _checked_prompt(task, _TASK_PLACES, "reactive_task_prompt")
+        self._format_prompt = _checked_prompt(form, _FORMAT_PLACES, "conclusion_format_prompt")
 
     def for_human(
         self,
@@ -78,7 +78,7 @@ class Briefing:
                 sure = f"{conclusion.confidence:g}"
         if self._decision is not None and conclusion is not None:
             marks = {name: marked(each or "none") for name, each in values.items()}
-            prompt = _filled(self._decision, marks | {"confidence": sure})
+            prompt = _fill_prompt(self._decision, marks | {"confidence": sure})
         else:
             parts = [
                 f"{says}\n{marked(values[name])}"
@@ -111,7 +111,7 @@ class Briefing:
             "original_task": original,
         }
         if self._task is not None:
-            prompt = _filled(self._task, values)
+            prompt = _fill_prompt(self._task, values)
             if redirected:
                 prompt = f"{_CHANGE}\nWhy: {values['focus_area']}\n\n{prompt}"
         else:
@@ -124,9 +124,11 @@ class Briefing:
 
     def with_format(self, instruction: str, task: Any) -> str:
         """Return an instruction, with how to conclude."""
-        if not self._form:
+        if not self._format_prompt:
             return instruction
-        form = _filled(self._form, {"instruction": instruction, "original_task": text_of(task)})
+        form = _fill_prompt(
+            self._format_prompt, {"instruction": instruction, "original_task": text_of(task)}
+        )
         return f"{instruction}\n\n{form}"
 
     def answer(self, worker_count: int) -> str:
@@ -136,7 +138,7 @@ class Briefing:
         )
 
 
-def _checked(text: str | None, places: Sequence[str], label: str) -> str | None:
+def _checked_prompt(text: str | None, places: Sequence[str], label: str) -> str | None:
     """Return a prompt with placeholders such as `{summary}`, checked; other braces are text."""
     if text is None:
         return None
@@ -149,7 +151,7 @@ def _checked(text: str | None, places: Sequence[str], label: str) -> str | None:
     return text
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill_prompt(text: str, values: Mapping[str, str]) -> str:
     """Return a prompt with its placeholders filled; placeholders inside values stay text."""
     return _PLACE.sub(lambda place: values[place[1]], text)
 
@@ -178,8 +180,8 @@ def actions_text(reactives: Sequence[Any]) -> str:
         get: Any = getattr(actions, "get_actions", tuple)
         actions_of_agent = get()
         for each in actions_of_agent:
-            about = (getattr(each, "description", "") or "").strip().partition("\n")[0]
-            lines.append(f"{each.name}: {about}" if about else f"{each.name}")
+            description = (getattr(each, "description", "") or "").strip().partition("\n")[0]
+            lines.append(f"{each.name}: {description}" if description else f"{each.name}")
     return "\n".join(dict.fromkeys(lines))
 
 

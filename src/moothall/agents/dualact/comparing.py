@@ -92,7 +92,7 @@ A: Quill Zorp. B: The results do not say.
 Now this one."""
 
 
-async def compared(
+async def compare_conclusions(
     ask: Callable[..., Awaitable[dict[str, str]]],
     task: Any,
     conclusion: Conclusion | None,
@@ -129,8 +129,8 @@ def _for_own(task: str, conclusion: Conclusion, messages: Sequence[str]) -> str:
 def _for_comparison(task: str, *answers: str) -> str:
     """Return the question whether two answers are the same; their order does not say whose."""
     first, second = sorted(answers)
-    both = f"A:\n{marked(first)}\nB:\n{marked(second)}"
-    return f"{_COMPARE}\nQuestion:\n{marked(task)}\n{both}\nAnswer with JSON."
+    both_answers = f"A:\n{marked(first)}\nB:\n{marked(second)}"
+    return f"{_COMPARE}\nQuestion:\n{marked(task)}\n{both_answers}\nAnswer with JSON."
 
 
 def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, str]]:

@@ -77,7 +77,7 @@ def conclusion_of(reply: Reply) -> Conclusion:
     return replace(read_conclusion(reply.text), evidence=evidence)
 
 
-def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
+def merge_conclusions(conclusions: Mapping[str, Conclusion]) -> Conclusion:
     """Merge the conclusions of several R into one, each marked with its R's id."""
     if len(conclusions) == 1:
         return next(iter(conclusions.values()))

@@ -43,10 +43,10 @@ class ReviewRule:
         raise NotImplementedError
 
     def __or__(self, other: ReviewRule) -> ReviewRule:
-        return _combined(any, "|", self, _rule(other))
+        return _combined_rule(any, "|", self, _rule(other))
 
     def __and__(self, other: ReviewRule) -> ReviewRule:
-        return _combined(all, "&", self, _rule(other))
+        return _combined_rule(all, "&", self, _rule(other))
 
     def __repr__(self) -> str:
         return self.name
@@ -64,7 +64,9 @@ class _ReviewFunction(ReviewRule):
         return self._catches(situation)
 
 
-def _combined(combine: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule) -> ReviewRule:
+def _combined_rule(
+    combine: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule
+) -> ReviewRule:
     name = "(" + f" {sign} ".join(rule.name for rule in rules) + ")"
     # Evaluate all rules, so that an error in one always shows.
     return _ReviewFunction(

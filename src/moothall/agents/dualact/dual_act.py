@@ -132,7 +132,9 @@ class DualActAgent(Group):
         Raises:
             ConfigError: it is not a function
         """
-        self._decide_by = _checked("a decision function", fn, "conclusion", "original_input")
+        self._decide_by = _checked_function(
+            "a decision function", fn, "conclusion", "original_input"
+        )
 
     def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
         """Set a function, sync or async, that makes the conclusion from R's reply; None resets it.
@@ -142,7 +144,7 @@ class DualActAgent(Group):
         Raises:
             ConfigError: it is not a function
         """
-        self._extract_by = _checked("a conclusion extractor", fn, "reply")
+        self._extract_by = _checked_function("a conclusion extractor", fn, "reply")
 
     @property
     def member_agents(self) -> list[Any]:
@@ -224,7 +226,7 @@ class DualActAgent(Group):
 
     async def recorded_reply(self, request: ReplyRequest, record: Record[DualActState]) -> Reply:
         """Answer, or resume from the record."""
-        if request.recorded and (reply := await self._resumed(record, request)):
+        if request.recorded and (reply := await self._resume_run(record, request)):
             return reply
         progress: DualActState | None = request.state.agent_state
         if progress is None or not request.resumed:
@@ -244,7 +246,9 @@ class DualActAgent(Group):
         at_end = partial(end_data, record, progress, "progress")
         return await record.run_to_end(rounds.run, at_end, rounds.reply_stopped)
 
-    async def _resumed(self, record: Record[DualActState], request: ReplyRequest) -> Reply | None:
+    async def _resume_run(
+        self, record: Record[DualActState], request: ReplyRequest
+    ) -> Reply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""
         progress, answer_schema = record.state, request.answer
         if progress is not None:
@@ -280,6 +284,6 @@ class DualActAgent(Group):
                     request.tell(kind, str(self.id), n, each, past=True)
 
 
-def _checked(label: str, fn: F, *takes: str) -> F:
+def _checked_function(label: str, fn: F, *takes: str) -> F:
     check_function(label, fn, *takes, optional=True)
     return fn

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
-from moothall.agents.dualact.conclusions import merged
+from moothall.agents.dualact.conclusions import merge_conclusions
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import APPENDED, LIVE, load_state
@@ -76,7 +76,7 @@ class DualActState:
         if by_r:
             self.known_to_r = len(self.told)
 
-    def hear(self, repeated_messages: list[Any], *, by_r: bool) -> list[str]:
+    def take_unheard(self, repeated_messages: list[Any], *, by_r: bool) -> list[str]:
         """Return what R, or H, has not heard yet; then add what a repeated turn had heard."""
         if by_r:
             messages, self.known_to_r = self.told[self.known_to_r :], len(self.told)
@@ -102,7 +102,7 @@ class DualActState:
         """Return whether the dual act is over."""
         return self.turn == "over"
 
-    def decided(self, decision: HumanDecision, max_runs: int, agent_count: int) -> None:
+    def note_decision(self, decision: HumanDecision, max_runs: int, agent_count: int) -> None:
         """Note a decision, and set whose turn is next."""
         self.decisions.append(decision)
         self.why = decision.reasoning
@@ -119,11 +119,11 @@ class DualActState:
             )
             self.redirected = decision.action is DecisionAction.REDIRECT
 
-    def concluded(self, runs: Mapping[str, RunOfR]) -> None:
+    def note_conclusions(self, runs: Mapping[str, RunOfR]) -> None:
         """Note the outcome of each R, by its id; H's turn is next."""
         values = {id: run.value for id, run in runs.items() if run.value is not None} or None
         self.r_runs += 1
-        self.conclusions.append(merged({id: run.conclusion for id, run in runs.items()}))
+        self.conclusions.append(merge_conclusions({id: run.conclusion for id, run in runs.items()}))
         self.values.append(values if values is None or len(runs) > 1 else values.popitem()[1])
         self.turn, self.instruction = "human", []
         for run in runs.values():

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import actions_text
-from moothall.agents.dualact.comparing import compared
+from moothall.agents.dualact.comparing import compare_conclusions
 from moothall.agents.dualact.conclusions import (
     conclusion_of,
     evidence_of,
@@ -119,11 +119,11 @@ class Rounds:
             Situation(conclusion, progress.conclusions[:-1], self._budget)
         ):
             reason = f"accepted: {rule!r} did not catch it"
-            self._take(HumanDecision(DecisionAction.TERMINATE, "", reason))
+            self._apply_decision(HumanDecision(DecisionAction.TERMINATE, "", reason))
             return
         worker_count = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
-        messages = progress.hear(self._came, by_r=False)
+        messages = progress.take_unheard(self._came, by_r=False)
         actions = actions_text(self._reactives)
         prompt = self._briefing.for_human(
             progress.task, conclusion, messages, worker_count, in_words, actions
@@ -131,24 +131,24 @@ class Rounds:
         number = len(progress.decisions) + 1
         fields: dict[str, Any] = {"loop": number, "conclusion": conclusion}
         text = partial(expect, kind=str)
-        prompt = await self._hooked("pre_reasoning", fields, "prompt", prompt, text)
+        prompt = await self._value_after_hooks("pre_reasoning", fields, "prompt", prompt, text)
         if self._decide_by is not None:
             decision = await self._record.step(
                 f"decide.{number}", self._decided_by_function, of=HumanDecision
             )
         elif config.answers_first:
             ask, before = self._asked_of_human, progress.decisions
-            decision = await compared(ask, progress.task, conclusion, messages, before)
+            decision = await compare_conclusions(ask, progress.task, conclusion, messages, before)
         else:
             decision = await self._ask_human(prompt, worker_count)
-        self._take(decision)
+        self._apply_decision(decision)
         fields["prompt"] = prompt
-        changed = await self._hooked(
+        changed = await self._value_after_hooks(
             "post_reasoning", fields, "decision", decision, self._expect_decision, HumanDecision
         )
         if changed != decision:
             progress.decisions.pop()
-            self._take(changed)
+            self._apply_decision(changed)
 
     async def _decided_by_function(self, step: StepHandle) -> HumanDecision:
         assert self._decide_by is not None
@@ -203,7 +203,7 @@ class Rounds:
             progress.steps.extend(reply.steps)
             progress.human_usage = progress.human_usage + reply.usage
             if reply.stop_reason not in ANSWERED:
-                raise self._stopped("H", human, reply)
+                raise self._stop_for_member("H", human, reply)
             # The object by the schema or from a terminal action, or the text.
             return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
 
@@ -214,13 +214,13 @@ class Rounds:
             reason = f"H ({human.id!r}) gave no decision: its answer {error}"
             raise Stop("unreadable", reason) from None
 
-    def _take(self, decision: HumanDecision) -> None:
+    def _apply_decision(self, decision: HumanDecision) -> None:
         agents = len(self._reactives)
         try:
             self._expect_as_many(decision.new_instruction, "a decision")
         except ValueError as error:
             raise Stop("error", str(error)) from None
-        self._progress.decided(decision, self._config.max_hr_loops, agents)
+        self._progress.note_decision(decision, self._config.max_hr_loops, agents)
         number = len(self._progress.decisions)
         self._request.tell(DecisionMade, str(self._agent.id), number, decision)
 
@@ -234,7 +234,7 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        messages = progress.hear(self._came, by_r=True)
+        messages = progress.take_unheard(self._came, by_r=True)
         instructions = [
             self._briefing.for_reactive(
                 agent, progress.task, each, progress.why, progress.redirected, messages
@@ -243,7 +243,7 @@ class Rounds:
         ]
         fields: dict[str, Any] = {"loop": number}
         instruction: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
-        instruction = await self._hooked(
+        instruction = await self._value_after_hooks(
             "pre_acting", fields, "instruction", instruction, self._expect_instruction
         )
         fields["instruction"] = instruction
@@ -253,14 +253,14 @@ class Rounds:
         self._speaking = reactives
         try:
             # If one raises, the others are cancelled.
-            works = [self._run(*each) for each in zip(reactives, instructions, strict=True)]
+            works = [self._run_member(*each) for each in zip(reactives, instructions, strict=True)]
             runs = await side_by_side(works)
         finally:
             self._speaking = []
-        progress.concluded({str(r.id): run for r, run in zip(reactives, runs, strict=True)})
+        progress.note_conclusions({str(r.id): run for r, run in zip(reactives, runs, strict=True)})
         conclusion = progress.conclusions[-1]
         stop = next((run.stop for run in runs if run.stop is not None), None)
-        changed = await self._hooked(
+        changed = await self._value_after_hooks(
             "post_acting",
             fields,
             "conclusion",
@@ -276,7 +276,7 @@ class Rounds:
         if stop is not None:
             raise stop
 
-    async def _run(self, agent: Any, instruction: str) -> RunOfR:
+    async def _run_member(self, agent: Any, instruction: str) -> RunOfR:
         schema = self._request.schema
         text = instruction
         if schema is None:
@@ -303,11 +303,11 @@ class Rounds:
             run.steps.extend(reply.steps)
             run.value = reply.value if schema is not None else None
             if self._ends_all(agent, reply.stop_reason):
-                run.stop = self._stopped("R", agent, reply)
+                run.stop = self._stop_for_member("R", agent, reply)
                 run.conclusion = conclusion_of(reply)
                 return run
             try:
-                run.conclusion = await self._concluded(reply)
+                run.conclusion = await self._conclusion_of(reply)
                 return run
             except Stop as stop:  # note that R has run
                 run.conclusion = Conclusion(reply.text, evidence=evidence_of(reply))
@@ -319,7 +319,7 @@ class Rounds:
                 text = f"Your answer {error}. Conclude again."
         return run
 
-    async def _concluded(self, reply: Reply) -> Conclusion:
+    async def _conclusion_of(self, reply: Reply) -> Conclusion:
         if self._extract_by is None:
             return conclusion_of(reply)
         conclusion = await self._call(self._extract_by, reply)
@@ -373,7 +373,7 @@ class Rounds:
             detail = f"{name} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
-    async def _hooked(
+    async def _value_after_hooks(
         self,
         type: str,
         fields: dict[str, Any],
@@ -413,7 +413,7 @@ class Rounds:
             )
 
     @staticmethod
-    def _stopped(role: str, agent: Any, reply: Reply) -> Stop:
+    def _stop_for_member(role: str, agent: Any, reply: Reply) -> Stop:
         """Return the Stop for a member whose reply is not an answer."""
         reason = reply.stop_reason if reply.stop_reason in PASSED_ON else "error"
         return Stop(

@@ -51,7 +51,7 @@ def shown_content(model: Any, content: str, result: dict[str, Any]) -> str | lis
     value = result.get("result")
     if not isinstance(value, list | dict) or not getattr(model, "reads_images", False):
         return content
-    blocks = [each for each in _listed(value) if is_seen(each)]
+    blocks = [each for each in _as_list(value) if is_seen(each)]
     return [{"type": "text", "text": content}, *blocks] if blocks else content
 
 
@@ -67,7 +67,7 @@ def has_blocks(message: dict[str, Any]) -> bool:
     return type(message.get("content")) is list and message.get("role") == "tool"
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

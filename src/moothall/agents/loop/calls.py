@@ -15,7 +15,7 @@ from moothall.actions.acting import ACTING
 from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed_result
 from moothall.actions.provenance import reading
-from moothall.agents.context import CallChannel, filled
+from moothall.agents.context import CallChannel, with_injected
 from moothall.agents.loop.call_results import result_of
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
@@ -81,18 +81,18 @@ class ToolCalls(Executing):
         if budget is not None:
             return self.execute_within(budget)
         if len(self.calls) == 1:
-            return self._run(0)
-        return side_by_side([self._run(place) for place in range(len(self.calls))])
+            return self._execute_call(0)
+        return side_by_side([self._execute_call(place) for place in range(len(self.calls))])
 
     @property
     def end(self) -> Stop:
         """What ends the reply, of the ends that its calls have."""
         waits = [call.waits for call in self.calls if call.waits is not None]
-        if len(waits) == len(self.ends):
+        if len(waits) == len(self.stops):
             error = next((each.error for each in waits if each.error is not None), None)
             return Stop("waiting", "; ".join(map(str, waits)), error)
         # Any other end comes first: a reply that has failed does not wait.
-        return next(each for each in self.ends if each.reason != "waiting")
+        return next(each for each in self.stops if each.reason != "waiting")
 
     async def execute_within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
@@ -107,7 +107,7 @@ class ToolCalls(Executing):
         except BudgetExceeded as error:
             for place, step in enumerate(steps):
                 if (before := past_steps[place]) is not None and before.is_over:
-                    await self._run(place)
+                    await self._execute_call(place)
                 else:  # it runs once the run is resumed with more
                     step.call.fault = f"not executed: {error}"
             raise Stop.at_limit(error) from error
@@ -149,7 +149,7 @@ class ToolCalls(Executing):
         step.tell_end(result)
         return result
 
-    async def _run(self, place: int) -> None:
+    async def _execute_call(self, place: int) -> None:
         """Execute a call; one that waits goes on at once if its answer comes while others run."""
         step = LoopActionStep(self, place)
         call = partial(execute, step)
@@ -162,23 +162,23 @@ class ToolCalls(Executing):
                 last_stop = stop
             finally:
                 self.under_way -= 1
-                if self.rests is not None and not self.under_way:
-                    self.rests.set()
-                    self.rests = None
+                if self.idle_event is not None and not self.under_way:
+                    self.idle_event.set()
+                    self.idle_event = None
             if last_stop.reason != "waiting" or not await self._goes_on(step):
                 break
             step.call.waits, step.call.questions = None, ()
-        self.ends.append(last_stop)
+        self.stops.append(last_stop)
         if last_stop.reason == "waiting":
             step.call.waits = last_stop
 
     async def _goes_on(self, step: LoopActionStep) -> bool:
         """Return whether what a call waits for comes while others of its answer are under way."""
         while self.under_way:
-            self.rests = rests = self.rests or asyncio.Event()
+            self.idle_event = idle_event = self.idle_event or asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
-                    await rests.wait()
+                    await idle_event.wait()
             if self.under_way and step.record is not None and await step.record.is_answered():
                 return True
         return False
@@ -210,7 +210,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
             channel = CallChannel()
             if step.record is not None:
                 channel.from_journal = partial(step.record.answer_of, call)
-            kwargs = filled(kinds, kwargs, context_of(agent, request, call, channel))
+            kwargs = with_injected(kinds, kwargs, context_of(agent, request, call, channel))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)

@@ -65,20 +65,20 @@ def around_model(step: LoopModelStep, call: Call) -> Awaitable[Any]:
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
     before = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
-        call = partial(_tried_again, step, call)
+        call = partial(_retry_call, step, call)
     if record is not None:
         call = partial(_with_bill, step, call)
     if tells:
-        call = partial(_told_budget, tells, step, call)
+        call = partial(_show_budget, tells, step, call)
     for block in reversed(blocks):
         call = partial(_in_block_of_model, block, step, call)
     if before:
         call = partial(_before_answer, step, call)
     if record is not None and (before or blocks or tells):
-        call = partial(_committed, step, call)
+        call = partial(_commit_step, step, call)
     call = partial(_ask_shorter, step, call)
     if record is not None:
-        call = partial(_answered_once, step, call)
+        call = partial(_recorded_answer, step, call)
     if hooks and hooks.get("post_reasoning"):
         call = partial(_after_answer, step, call)
     return call()
@@ -110,7 +110,7 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
         if record is not None:
             call = partial(_with_start, step, call)
         if may_change or asks:
-            call = partial(_permitted, step, call)
+            call = partial(_ask_permission, step, call)
         if emit is not None:
             call = partial(_told_start, step, call)
     if may_change or guarded:
@@ -122,13 +122,13 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
     if before:
         call = partial(_before_call, step, call)
     if record is not None:
-        call = partial(_executed_once, step, call)
+        call = partial(_recorded_execution, step, call)
     if hooks and hooks.get("post_acting"):
         call = partial(_after_call, step, call)
     if emit is not None:
-        call = partial(_told_end, step, call)
+        call = partial(_show_end, step, call)
     if traces is not None:
-        call = partial(_traced, step, call)
+        call = partial(_in_call_span, step, call)
     return call
 
 
@@ -137,8 +137,8 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
 
 async def _after_answer(step: LoopModelStep, call: Call) -> Any:
     run, answer = step.run, await call()
-    about, check = step.hooked("answer", answer), partial(expect_answer, answer)
-    hook_args = (run.agent, "post_reasoning", about, "answer", check, run.budget)
+    hook_fields, check = step.hooked("answer", answer), partial(expect_answer, answer)
+    hook_args = (run.agent, "post_reasoning", hook_fields, "answer", check, run.budget)
     return await as_hooked(run.record, f"{step.turn.iteration}", *hook_args, of=ANSWER)
 
 
@@ -164,7 +164,7 @@ async def _ask_shorter(step: LoopModelStep, call: Call) -> Any:
     return answer
 
 
-async def _answered_once(step: LoopModelStep, call: Call) -> Any:
+async def _recorded_answer(step: LoopModelStep, call: Call) -> Any:
     run = step.run
     assert run.record is not None
     name = getattr(run.model, "name", None)
@@ -175,7 +175,7 @@ async def _answered_once(step: LoopModelStep, call: Call) -> Any:
     return answer
 
 
-async def _committed(step: LoopModelStep, call: Call) -> Any:
+async def _commit_step(step: LoopModelStep, call: Call) -> Any:
     assert step.run.record is not None
     await step.run.record.commit()  # which puts messages into memory, and so the prompt
     return await call()
@@ -183,15 +183,15 @@ async def _committed(step: LoopModelStep, call: Call) -> Any:
 
 async def _before_answer(step: LoopModelStep, call: Call) -> Any:
     run = step.run
-    about = step.hooked("messages", step.prompt)
-    changed = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
+    hook_fields = step.hooked("messages", step.prompt)
+    changed = await run_hooks(run.agent, "pre_reasoning", hook_fields, expect_messages, run.budget)
     step.prompt_messages = changed["messages"]  # they are checked
     return await call()
 
 
 async def _with_bill(step: LoopModelStep, call: Call) -> Any:
     """Record that the call begins, with what it reserves; a second one is on the same bill."""
-    run, record, again = step.run, step.record, step.bill is not None
+    run, record, is_repeated = step.run, step.record, step.bill is not None
     assert record is not None
     if step.bill is None:
         most: tuple[Any, ...] = ()
@@ -200,15 +200,15 @@ async def _with_bill(step: LoopModelStep, call: Call) -> Any:
             most = (prompt, run.showing.offered.actions or None, step.schema)
         step.bill = await begin_call(record, run.budget, run.model, *most)
     with step.bill:
-        record.tell(prompt=run.prompt_entry(step, again))
+        record.tell(prompt=run.prompt_entry(step, is_repeated))
         return await call()
 
 
-async def _tried_again(step: LoopModelStep, call: Call) -> Any:
+async def _retry_call(step: LoopModelStep, call: Call) -> Any:
     return await run_as_attempt(step.run.state.unusable + 1, call())
 
 
-async def _told_budget(tells: TellingBudget, step: LoopModelStep, call: Call) -> Any:
+async def _show_budget(tells: TellingBudget, step: LoopModelStep, call: Call) -> Any:
     run, budget = step.run, step.run.budget
     if budget is None:
         return await call()
@@ -217,8 +217,8 @@ async def _told_budget(tells: TellingBudget, step: LoopModelStep, call: Call) ->
     try:
         return await call()
     finally:
-        for name, *amounts in tells.new_warnings(budget, run.warned):
-            run.warned |= {name}
+        for name, *amounts in tells.new_warnings(budget, run.warned_limits):
+            run.warned_limits |= {name}
             run.request.tell(BudgetLow, str(run.agent.id), name, *amounts)
 
 
@@ -234,12 +234,12 @@ async def _in_block_of_model(block: Any, step: LoopModelStep, call: Call) -> Any
 # -- around a call of an action --------------------------------------------------------------------
 
 
-async def _traced(step: LoopActionStep, call: Call) -> Any:
+async def _in_call_span(step: LoopActionStep, call: Call) -> Any:
     work = tracing.search_work(step.call, call)
     return await tracing.in_span(work, "tool", step.turn.agent, step.call, step.key)
 
 
-async def _told_end(step: LoopActionStep, call: Call) -> Any:
+async def _show_end(step: LoopActionStep, call: Call) -> Any:
     result = await call()
     step.tell_end(result)
     return result
@@ -249,16 +249,16 @@ async def _after_call(step: LoopActionStep, call: Call) -> Any:
     turn, result = step.turn, await call()
     if step.refused is not None:
         return result
-    about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
-    hook_args = (turn.agent, "post_acting", about, "result", check)
+    hook_fields, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
+    hook_args = (turn.agent, "post_acting", hook_fields, "result", check)
     try:
         return await as_hooked(turn.record, step.key, *hook_args, beside=len(turn.calls) > 1)
     except HookError as error:
-        turn.ends.append(Stop.on_hook(turn.agent.id, error))
+        turn.stops.append(Stop.on_hook(turn.agent.id, error))
         return result
 
 
-async def _executed_once(step: LoopActionStep, call: Call) -> Any:
+async def _recorded_execution(step: LoopActionStep, call: Call) -> Any:
     record = step.turn.request.recorded
     assert record is not None
     step.call.key = step.key
@@ -285,7 +285,7 @@ async def _before_call(step: LoopActionStep, call: Call) -> Any:
             step.change(changed["args"])
     except HookError as error:
         if error.__cause__ is None:  # no arguments: the model cannot repair that
-            turn.ends.append(Stop.on_hook(turn.agent.id, error))
+            turn.stops.append(Stop.on_hook(turn.agent.id, error))
         else:  # the hook's exception tells the model why the call was not executed
             logger.warning("%s; it was not executed", error)
         step.refused = failed_result(error.__cause__ or error)
@@ -303,7 +303,7 @@ async def _in_block_of_action(block: Any, step: LoopActionStep, call: Call) -> A
     if error is None:
         return result
     broken = _broken(step.turn.agent, block, "around_action", error)
-    step.turn.ends.append(Stop.on_hook(step.turn.agent.id, broken))
+    step.turn.stops.append(Stop.on_hook(step.turn.agent.id, broken))
     # What has been executed is recorded as executed: a resumed run does not repeat it.
     return passed[-1] if passed else failed_result(broken)
 
@@ -336,7 +336,7 @@ async def _told_start(step: LoopActionStep, call: Call) -> Any:
         requested.watched = None
 
 
-async def _permitted(step: LoopActionStep, call: Call) -> Any:
+async def _ask_permission(step: LoopActionStep, call: Call) -> Any:
     """Ask the policy, the guard of values from outside and the approver, unless a hook refused."""
     turn, requested = step.turn, step.call
     if (refused := step.refused) is not None:
@@ -358,7 +358,7 @@ async def _permitted(step: LoopActionStep, call: Call) -> Any:
 async def _with_start(step: LoopActionStep, call: Call) -> Any:
     assert step.record is not None
     await step.record.begins(step.call.args, resumes=step.action.origin.agent is not None)
-    return await (call() if step.turn.budget is None else step.charged(call))
+    return await (call() if step.turn.budget is None else step.call_and_charge(call))
 
 
 # -- both ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.foundation.text import counted
 from moothall.foundation.threads.waiting import side_by_side
-from moothall.models.names import model as named
+from moothall.models.names import model as model_named
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
@@ -67,20 +67,22 @@ async def complete_many(
     check_integer("complete_many: at_once=", at_once)
     if isinstance(conversations, str):
         raise ConfigError("complete_many: conversations must be a list, got one text")
-    chosen_model: Any = named(model)
-    listed = [
+    chosen_model: Any = model_named(model)
+    prompts = [
         [{"role": "user", "content": each}] if isinstance(each, str) else list(each)
         for each in conversations
     ]
-    gate = asyncio.Semaphore(len(listed) or 1 if getattr(chosen_model, "batch", False) else at_once)
-    program = {"model": getattr(chosen_model, "name", None), "asked": listed, "schema": schema}
+    slots = asyncio.Semaphore(
+        len(prompts) or 1 if getattr(chosen_model, "batch", False) else at_once
+    )
+    program = {"model": getattr(chosen_model, "name", None), "asked": prompts, "schema": schema}
 
     async def answer(record: Record[Any], number: int) -> ModelReply | ModelError:
         async def call(step: StepHandle) -> dict[str, Any]:
-            answer = await completed(chosen_model, budget, listed[number], schema, step)
+            answer = await completed(chosen_model, budget, prompts[number], schema, step)
             return ModelReply.json_of(answer)
 
-        async with gate:
+        async with slots:
             try:
                 data: dict[str, Any] = await record.step(
                     str(number), call, beside=True, model=program["model"]
@@ -96,12 +98,12 @@ async def complete_many(
         "Many",
         "many",
         ManyState,
-        task=counted(len(listed), "conversation"),
+        task=counted(len(prompts), "conversation"),
         program=program,
     ) as record:
         if journal is not None:
             record.catch_up(None, chosen_model, budget)
-        answers = await side_by_side([answer(record, n) for n in range(len(listed))])
+        answers = await side_by_side([answer(record, n) for n in range(len(prompts))])
         if record.over is None and not any(isinstance(each, ModelError) for each in answers):
             await record.end("done")
         return answers

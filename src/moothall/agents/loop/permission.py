@@ -60,7 +60,7 @@ class PausableLimit:
         self._on_loop(self._stop)
 
     def __exit__(self, *exit_info: Any) -> None:
-        self._on_loop(self._go_on)
+        self._on_loop(self._resume_time)
         if self._outer is not None:
             self._outer.__exit__(*exit_info)
 
@@ -77,7 +77,7 @@ class PausableLimit:
         self._budget.stand_still(True)
         self._waiting += 1
 
-    def _go_on(self) -> None:
+    def _resume_time(self) -> None:
         self._waiting -= 1
         self._budget.stand_still(False)
         if not self._waiting:
@@ -189,13 +189,13 @@ def rewrite(call: ToolCall, args: dict[str, Any], texts: Texts | None) -> dict[s
     kwargs = action.check(copy_json(args))
     call.was, call.args, call.kwargs = call.args, args, kwargs
     for name, value in args.items():
-        hear(call, texts, call.was.get(name), value)
+        add_user_texts(call, texts, call.was.get(name), value)
     if texts is not None:
         trace(call, texts)
     return call.was
 
 
-def hear(call: ToolCall, texts: Texts | None, old: Any, new: Any) -> None:
+def add_user_texts(call: ToolCall, texts: Texts | None, old: Any, new: Any) -> None:
     """Take what a person wrote in a value as the user's."""
     for text in _new_texts(old, new):
         if text not in call.statements:

@@ -49,7 +49,7 @@ class PromptRecord:
         if is_retry:
             self._head, self._earlier, self._offered = self._previous
         self._previous = (self._head, self._earlier, self._offered)
-        first, last = _place(prompt, run_messages)
+        first, last = _span_in_prompt(prompt, run_messages)
         entry: dict[str, Any] = {"own": [len(run_messages) - (last - first), len(run_messages)]}
         system = int(first > 0 and prompt[0].get("role") == "system")
         head, before = prompt[:system], prompt[system:first]
@@ -76,7 +76,7 @@ class PromptRecord:
         return entry
 
 
-def _place(prompt: list[Any], run_messages: list[Any]) -> tuple[int, int]:
+def _span_in_prompt(prompt: list[Any], run_messages: list[Any]) -> tuple[int, int]:
     """Return where in a prompt the run's last messages begin and end."""
     last, most = len(prompt), min(len(prompt), len(run_messages))
     if prompt[last - most :] == run_messages[len(run_messages) - most :]:
@@ -114,7 +114,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
         last = _StoredList(ref(record.run.file), [], [], frozenset(), None)
     digests = _known_digests(last, items)
     digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
-    name, groups = _grouped(digests)
+    name, groups = _group_digests(digests)
     for digest, group in groups.items():
         if digest not in last.groups:
             record.keep(group)
@@ -156,12 +156,12 @@ def _values(items: list[Any]) -> dict[str, bytes]:
     """Return all that `keep_list` keeps of a list of which nothing is kept, by hash."""
     values = [_json(each) for each in items]
     digests = [sha256(value).digest() for value in values]
-    _, groups = _grouped(digests)
+    _, groups = _group_digests(digests)
     pairs = (*zip(digests, values, strict=True), *groups.items())
     return {digest.hex(): value for digest, value in pairs}
 
 
-def _grouped(digests: list[bytes]) -> tuple[str, dict[bytes, bytes]]:
+def _group_digests(digests: list[bytes]) -> tuple[str, dict[bytes, bytes]]:
     """Return the name of a list whose items have these digests, and its groups by theirs."""
     by_digest: dict[bytes, bytes] = {}
     levels = 0

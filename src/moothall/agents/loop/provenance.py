@@ -64,14 +64,14 @@ def note_messages(
         texts = thread.begin_texts(request.on_behalf)
         texts.note(request.outside)
     elif not from_start and messages[0].get("role") == "system":
-        take_in(texts, messages[0], find)
+        mark_message(texts, messages[0], find)
     if descriptions and descriptions is not texts.descriptions:
         texts.descriptions = descriptions
         for source, text in descriptions:
             texts.add_outside(text, [source])
     args: dict[Any, Any] = {}
     for message in new:
-        marks = take_in(texts, message, find)
+        marks = mark_message(texts, message, find)
         for call in message.get("tool_calls") or ():
             args[call.get("id")] = call.get("args")
         if marks.wrote:
@@ -107,7 +107,9 @@ def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -
     return action is None or action.outside
 
 
-def take_in(texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]) -> Marks:
+def mark_message(
+    texts: Texts, message: dict[str, Any], find: Callable[[str], Action | None]
+) -> Marks:
     """Take in one message; return its marks."""
     role, content = message.get("role"), message.get("content")
     marks = marks_of(message)
@@ -370,14 +372,14 @@ def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any
     is_outside = call.action is not None and call.action.outside
     is_outside = is_outside and (call.has_started or call.resumed)
     sources = [source_of(call)] if is_outside else []
-    sources += [*call.read, *_recalled(result.get("result"))]
+    sources += [*call.read, *_recalled_sources(result.get("result"))]
     may_give_back = call.action is None or call.action.origin.gives_back or "error" in result
     if texts is not None and may_give_back and not is_outside:
         sources += texts.sources if call.derived or texts.changed else ()
     return union(sources)
 
 
-def _recalled(result: Any) -> list[str]:
+def _recalled_sources(result: Any) -> list[str]:
     """Return the sources of the messages that an action recalled from a memory."""
     if not isinstance(result, list | tuple):
         return sources_of(result)

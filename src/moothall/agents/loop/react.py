@@ -27,9 +27,9 @@ from moothall.agents.loop.parts import (
 )
 from moothall.agents.loop.prompt_record import keep_conversation, restore_conversation
 from moothall.agents.loop.provenance import (
+    mark_message,
     note_execution,
     sources_of_result,
-    take_in,
     trace,
 )
 from moothall.agents.loop.recording import (
@@ -176,10 +176,10 @@ class ReActAgent(Looping):
     def load_parts(self) -> tuple[Any, list[Action] | None]:
         """Import and make what a reply needs."""
         super().load_parts()
-        own = self.all_threads.default
+        default_thread = self.all_threads.default
         if not makes_memories(self._memory):  # whether it makes one for this thread, it knows
-            self._memory_of(own)
-        actions = self.show_actions(own, ()).actions
+            self._memory_of(default_thread)
+        actions = self.show_actions(default_thread, ()).actions
         for each in actions:
             each.get_ready()
         return self.model, actions or None
@@ -210,14 +210,14 @@ class ReActAgent(Looping):
     def _made_for(self, thread: str | None) -> Memory:
         memory = self._memory
         if memory is None:
-            own = self._bounded()
+            default_memory = self._default_memory()
             with _GUARD:  # several OS threads may be here at once
-                memory = self._memory = own if self._memory is None else self._memory
+                memory = self._memory = default_memory if self._memory is None else self._memory
             if thread is None:
                 return memory
         result: Memory = memory_of_thread(memory, thread, self.id)
         return (
-            self._bounded()
+            self._default_memory()
             if ASK_CONTEXT.get().fresh and getattr(result, "is_in_file", False)
             else result
         )
@@ -251,7 +251,7 @@ class ReActAgent(Looping):
                 marks = Marks(sources_of_result(call, texts, {}), wrote=[*call.foreign])
                 message = stored_message(message, marks)
             marked.append(message)
-            take_in(texts, message, actions.get)
+            mark_message(texts, message, actions.get)
             for each in message.get("tool_calls", ()):
                 action = actions.get(each["name"]) if texts.sources else None
                 if action is not None and not action.outside:
@@ -266,7 +266,7 @@ class ReActAgent(Looping):
         if isinstance(memory, Memory):
             memory.end_run(key)
 
-    def _bounded(self) -> Memory:
+    def _default_memory(self) -> Memory:
         """Return the memory of an agent that was given none."""
         from moothall.memory.bounded import TokenBoundedMemory
 
@@ -419,9 +419,9 @@ class ReActAgent(Looping):
         if record.start is not None:
             memory = memory_of_fork(self.memory_in(record.start["thread"]), record.run)
             catch_up(self, record, memory, budget_of(self, budget))
-            await restore_asked(record, budget_of(self, budget), self._registered)
+            await restore_asked(record, budget_of(self, budget), self._own_action)
 
-    def _registered(self, name: str) -> Action | None:
+    def _own_action(self, name: str) -> Action | None:
         """Return its own action of a name."""
         action = self.actions.get_action(name)
         return None if action is None else as_action(action)

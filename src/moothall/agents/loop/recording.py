@@ -137,7 +137,7 @@ class LoopState(LoopTurn):
         """Return the outside sources of what was read and written."""
         return (*union(source for each in self.marks for source in sources_of(each)),)
 
-    def hear(self) -> None:
+    def reset_faults(self) -> None:
         """Have no fault and no repetition: the user has spoken."""
         self.faults, self.unusable, self.same, self.before = "", 0, 0, ()
 

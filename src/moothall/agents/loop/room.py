@@ -73,8 +73,8 @@ async def _ask_and_fit(model: Any, memory: Any, agent: str) -> None:
             await model.find_context()
     _ASKED_MODELS.add(model)
     if model.context_tokens is None:
-        about = "agent %r: nobody says how much model %s reads at once; %s"
-        logger.info(about, agent, model.name, _ASSUMED)
+        warning_form = "agent %r: nobody says how much model %s reads at once; %s"
+        logger.info(warning_form, agent, model.name, _ASSUMED)
     fit(model, memory, agent)
 
 
@@ -132,8 +132,8 @@ class LongResults:
                 if isinstance(call, dict):
                     args_by_call[str(call.get("id"))] = _args_text(call.get("args"))
             if NUMBER_KEY in each:
-                its = args_by_call.get(str(each.get("tool_call_id")), "")
-                self._results.know(each, sources_of(each), its)
+                call_args = args_by_call.get(str(each.get("tool_call_id")), "")
+                self._results.know(each, sources_of(each), call_args)
                 self._offer(turn)
 
     def content_shown(

@@ -38,10 +38,10 @@ from moothall.agents.loop.recording import (
     tell_past,
 )
 from moothall.agents.loop.room import LongResults, fit, left_out, result_chars
-from moothall.agents.loop.showing import Pieces, Showing
+from moothall.agents.loop.showing import PieceEmitter, Showing
 from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import LoopModelStep
-from moothall.agents.replies.charging import budgeted, count_unbounded
+from moothall.agents.replies.charging import count_unbounded, with_budget
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.record import Record
@@ -76,10 +76,10 @@ _OTHER, _REFUSAL = FinishReason(), FINISH_REASONS["refusal"]
 class LoopRun:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
-    warned: frozenset[str] = frozenset()  # of limits that are nearly reached
+    warned_limits: frozenset[str] = frozenset()  # of limits that are nearly reached
     _prompts: PromptRecord | None = None
     _long: LongResults | None = None
-    _turn: LoopTurn | None = None  # the last one; it is appended to the state once it has ended
+    _last_turn: LoopTurn | None = None  # it is appended to the state once it has ended
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
     _forgettings: int | None = None  # how often its thread had been forgotten, when it was told
@@ -95,7 +95,7 @@ class LoopRun:
         own_model, options = agent.model, request.options
         self.model: Model = with_options(own_model, options) if options else own_model
         if self.budget is not None:
-            self.model = budgeted(self.model, self.budget)
+            self.model = with_budget(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self._clears = hasattr(memory, "take_cleared")
         self._forgets = hasattr(memory, "forgettings")
@@ -130,7 +130,7 @@ class LoopRun:
             if record is None:
                 return await self._reply()
             if not record.is_over:
-                return await record.run_to_end(self._resumed, end_data, self.end)
+                return await record.run_to_end(self._resume_run, end_data, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
         finally:
@@ -143,7 +143,7 @@ class LoopRun:
             await self._resume()
         return as_it_ended(record, self.schema)
 
-    async def _resumed(self) -> Reply:
+    async def _resume_run(self) -> Reply:
         await self._resume()
         return await self._reply()
 
@@ -157,7 +157,7 @@ class LoopRun:
         if self.thread.pending_texts:
             steering.pending_texts.extend(self.thread.take_texts())
             if not self._past_steps(f"{state.iteration + 1}"):
-                self._hear()
+                self._take_new_texts()
         if is_new:
             self.thread.defers = None  # as its actions are now
             first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
@@ -170,7 +170,7 @@ class LoopRun:
             # By an action, from Python 3.13 on: it ends all the same.
             if state.iteration and steering.was_swallowed():
                 raise asyncio.CancelledError
-            self._turn = turn = LoopTurn(state.iteration + 1)
+            self._last_turn = turn = LoopTurn(state.iteration + 1)
             steering.in_turn = True
             try:
                 reply = await self.handle(turn)
@@ -178,7 +178,7 @@ class LoopRun:
                 reply = self.end(stop)
             except asyncio.CancelledError:
                 reply = None
-                if steering.interrupted():
+                if steering.undo_cancellations():
                     if state.iteration < turn.iteration:  # while the model answered
                         self.save(turn)
                 elif is_cancelled():
@@ -188,7 +188,7 @@ class LoopRun:
             finally:
                 steering.in_turn = False
                 if steering.pending_texts:  # also of a run that is cancelled from outside
-                    self._hear()
+                    self._take_new_texts()
             if reply is not None:
                 return reply
         detail = f"no answer after {counted(state.iteration, 'iteration')}"
@@ -241,7 +241,7 @@ class LoopRun:
             return self._end("done", cut, value)
         contents = await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
-        repeated = "" if is_interrupted else self._repeated(answer, contents)
+        repeated = "" if is_interrupted else self._repetition_fault(answer, contents)
         self.save(turn)
         if is_interrupted:
             return None
@@ -274,7 +274,7 @@ class LoopRun:
         last = [step for step in self.state.steps if step.iteration == self.state.iteration]
         return self._terminal((self.showing.action(step.action), step) for step in last)
 
-    def _repeated(self, answer: ModelAnswer, contents: list[str]) -> str:
+    def _repetition_fault(self, answer: ModelAnswer, contents: list[str]) -> str:
         """Return how often the same calls had the same results, if that is too often; else ""."""
         now = [
             (call.name, call.args, content)
@@ -330,12 +330,12 @@ class LoopRun:
         has_spoken = not self.state.faults and self.state.messages[-1]["role"] == "user"
         return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
 
-    def _hear(self) -> None:
+    def _take_new_texts(self) -> None:
         turn = LoopTurn()
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
             marks = Marks(text.sources) if isinstance(text, Sourced) else None
             turn.add({"role": "user", "content": str(text)}, marks)
-        self.state.hear()
+        self.state.reset_faults()
         self.save(turn, ends=False)
 
     # -- asking the model --------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class LoopRun:
         try:
             if self.agent.system_prompt is not None or self.agent.blocks:
                 for label, key, function in self.showing.asks():
-                    self.showing.take(key, await self._of_user(label, key, function))
+                    self.showing.set_guidance(key, await self._of_user(label, key, function))
             if self._clears and (numbers := self.memory.take_cleared()):
                 self.long.tell_cleared(numbers, turn)
             self.showing.begin()
@@ -380,8 +380,8 @@ class LoopRun:
         actions, emit = self.showing.offered.actions or None, self.emit
         if emit is None:
             return answer_of(self.model, prompt, actions=actions, schema=schema)
-        pieces = Pieces(schema, self.id, self.request, emit)
-        return stream_to(self.model, prompt, pieces.tell, actions=actions, schema=schema)
+        pieces = PieceEmitter(schema, self.id, self.request, emit)
+        return stream_to(self.model, prompt, pieces.emit, actions=actions, schema=schema)
 
     async def _of_user(
         self, label: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
@@ -411,8 +411,8 @@ class LoopRun:
         if self._prompts is None:
             assert self.record is not None
             self._prompts = PromptRecord(self.record, self.thread)
-        own, offered = self.state.messages, self.showing.offered
-        return self._prompts.note(step.prompt, own, offered, step.schema, is_retry)
+        messages, offered = self.state.messages, self.showing.offered
+        return self._prompts.note(step.prompt, messages, offered, step.schema, is_retry)
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -424,7 +424,7 @@ class LoopRun:
             raise Stop("in_doubt", doubts)
         try:
             await calls.execute(self.budget)
-            if calls.ends:
+            if calls.stops:
                 raise calls.end
         except BaseException as error:
             # Looked at before `_keep`, which gives each call a result.
@@ -580,8 +580,9 @@ class LoopRun:
         self, reason: StopReason, detail: str, value: Any, error: BaseException | None = None
     ) -> Reply:
         state, usage = self.state, self.state.usage
-        if self._turn is not None and self._turn.iteration > state.iteration:  # it was left open
-            usage = usage + self._turn.usage
+        last = self._last_turn
+        if last is not None and last.iteration > state.iteration:  # it was left open
+            usage = usage + last.usage
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
         if count := getattr(self.memory, "left_out", 0):

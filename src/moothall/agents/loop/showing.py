@@ -57,15 +57,15 @@ class Showing:
     def asks(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
         """Yield the functions of the prompt to call for this run: what each is, its key."""
         agent, texts = self._agent, self.texts
-        if callable(own := agent.system_prompt) and _SYSTEM not in texts:
-            yield "system_prompt", _SYSTEM, partial(_text_of, own)
+        if callable(system_prompt := agent.system_prompt) and _SYSTEM not in texts:
+            yield "system_prompt", _SYSTEM, partial(_text_of, system_prompt)
         for place, block in enumerate(agent.blocks):
             if callable(guidance := getattr(block, "guidance", None)):
                 name = block_name(block)
                 if (key := f"guidance.{place}.{name}") not in texts:
                     yield f"guidance of the block {name!r}", key, partial(_text_of, guidance)
 
-    def take(self, key: str, guidance: Any) -> None:
+    def set_guidance(self, key: str, guidance: Any) -> None:
         """Take what a function of the prompt has said, now or in the record."""
         text, lines = (guidance, ()) if isinstance(guidance, str) else guidance
         self.texts[key] = text
@@ -115,8 +115,12 @@ class Showing:
             for offered in (*self._request.offered, *self.offered.own_actions):
                 if offered.name == name:
                     return offered
-        own = self._agent.actions.get_action(name)
-        return (self.thread.discovered or {}).get(name) if own is None else as_action(own)
+        own_action = self._agent.actions.get_action(name)
+        return (
+            (self.thread.discovered or {}).get(name)
+            if own_action is None
+            else as_action(own_action)
+        )
 
     def callable_names(self) -> list[str]:
         """Return the names that the model may call."""
@@ -172,7 +176,7 @@ async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
     return [checked_prompt(result.text), [[source, line] for source, line in result.outside]]
 
 
-class Pieces:
+class PieceEmitter:
     """The pieces of one answer, as events; with a schema, each with the value so far."""
 
     __slots__ = ("_emit", "_labels", "_schema", "_texts")
@@ -189,7 +193,7 @@ class Pieces:
         self._emit = emit
         self._texts: list[str] = []
 
-    def tell(self, part: TextPiece | ReasoningPiece) -> None:
+    def emit(self, part: TextPiece | ReasoningPiece) -> None:
         """Emit the event of a piece, which reads its value once somebody looks at it."""
         text = part.text
         if type(part) is ReasoningPiece:

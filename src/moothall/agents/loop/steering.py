@@ -38,7 +38,7 @@ class Steering:
             self._cancels += 1
             self._task.cancel()
 
-    def interrupted(self) -> bool:
+    def undo_cancellations(self) -> bool:
         """Undo our own cancellations; return whether there were any, and none from outside."""
         cancels, self._cancels = self._cancels, 0
         for _ in range(cancels):
@@ -68,6 +68,6 @@ class Steering:
 
     def leave(self) -> list[str]:
         """Undo our own cancellations; return what the run did not hear."""
-        self.interrupted()
+        self.undo_cancellations()
         texts, self.pending_texts = self.pending_texts, []
         return texts

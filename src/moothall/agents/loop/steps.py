@@ -11,7 +11,7 @@ from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance import union
 from moothall.agents.loop.call_results import as_result, error_of
 from moothall.agents.loop.parts import context_of
-from moothall.agents.loop.permission import hear
+from moothall.agents.loop.permission import add_user_texts
 from moothall.agents.loop.provenance import note_execution, note_foreign, sources_of_result
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
@@ -50,7 +50,7 @@ class RunPort(Protocol):
     request: ReplyRequest
     showing: Showing
     state: LoopState
-    warned: frozenset[str]  # of limits that are nearly reached
+    warned_limits: frozenset[str]  # of limits that are nearly reached
 
     def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
@@ -70,9 +70,9 @@ class Executing:
     request: ReplyRequest
     iteration: int
     budget: Budget | None = None  # that of the reply, once its calls are executed
-    ends: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
+    stops: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
     under_way: int = 0  # how many calls neither have ended nor wait in the journal
-    rests: asyncio.Event | None = None  # set once none is under way; made by whoever waits for it
+    idle_event: asyncio.Event | None = None  # set once none is under way; made by who waits for it
 
     @property
     def record(self) -> Record[Any] | None:
@@ -188,7 +188,7 @@ class LoopActionStep:
         self.call.was = was
         if was is not None:
             for name, value in args.items():
-                hear(self.call, self.turn.request.state.texts, was.get(name), value)
+                add_user_texts(self.call, self.turn.request.state.texts, was.get(name), value)
         if args != self.call.args:
             self.call.args = copy_json(args)
             self.call.kwargs = self.action.check(self.call.args)
@@ -209,7 +209,7 @@ class LoopActionStep:
             origin.is_part or run_of_call(origin.agent, request, self.key) is not None
         )
 
-    async def charged(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def call_and_charge(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call, and record what that spends, unless the record of an asked agent has it."""
         assert self.record is not None
         assert self.turn.budget is not None
@@ -232,20 +232,20 @@ class LoopActionStep:
     def details(self) -> dict[str, Any]:
         """Return what is recorded besides."""
         id = {"action": self.call.name, "id": self.call.id}
-        about = {**id, "iteration": self.turn.iteration, "call": self.place}
+        fields = {**id, "iteration": self.turn.iteration, "call": self.place}
         action = self.call.action
         if action is not None and action.origin.agent is not None and not action.origin.is_part:
             run = run_of_call(action.origin.agent, self.turn.request, self.key)
-            about |= {} if run is None else {"asks": run}
+            fields |= {} if run is None else {"asks": run}
         source = tracing.source_of(action)
-        return about if source is None else {**about, "source": source}
+        return fields if source is None else {**fields, "source": source}
 
     @property
     def hooked(self) -> dict[str, Any]:
         """Return what hooks get."""
         return {
             "action": self.call.name,
-            "args": _copied(self.call.args),
+            "args": _copy_args(self.call.args),
             "iteration": self.turn.iteration,
             "call_id": self.call.id,
             **self.turn.request.of_run,
@@ -276,7 +276,7 @@ class LoopActionStep:
         if call.derived and call.resumed:
             note_foreign(call)
         if past is not None:
-            self._go_on(past)
+            self._restore_from(past)
         return result
 
     async def come(self) -> dict[str, Any]:
@@ -284,23 +284,23 @@ class LoopActionStep:
         assert self.record is not None
         past_step, call, texts = self.record.past, self.call, self.turn.request.state.texts
         call.resumed = True
-        self._go_on(past_step)
+        self._restore_from(past_step)
         if past_step.is_decided and (decision := past_step.decision) is not None:
             call.is_stated = decision.type is not None or self.action.outside
             if error := decision.error_of(past_step.value):
                 return {"tool_executed": False, "error": error}
-            hear(call, texts, None, past_step.value)
+            add_user_texts(call, texts, None, past_step.value)
             return {"tool_executed": True, "result": past_step.value}
         for key, each in past_step.requests.items():
             answer = past_step.answers.get(key)
             if answer is not None and each["kind"] == "question":  # before it returned `Later`
-                hear(call, texts, None, answer.value)
+                add_user_texts(call, texts, None, answer.value)
         request = past_step.requests[past_step.later or ""]
         answer = past_step.answers[request["wait"]]
         call.read = tuple(union((*call.read, *request.get("read", ()), *answer.sources)))
         return as_result(request.get("name", request["wait"]), answer)
 
-    def _go_on(self, past_step: PastStep) -> None:
+    def _restore_from(self, past_step: PastStep) -> None:
         """Note what its execution and its permission have changed before the run was cut off."""
         call, request = self.call, self.turn.request
         texts = request.state.texts
@@ -364,6 +364,6 @@ class ActionStep:
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-def _copied(args: dict[str, Any]) -> dict[str, Any]:
+def _copy_args(args: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of checked arguments that shares nothing mutable with them."""
     return args.copy() if _SCALARS.issuperset(map(type, args.values())) else copy_json(args)

@@ -22,10 +22,10 @@ _MAX_PART_CHARS: Final = 200
 
 def folder_of(root: Path, key: str) -> Path:
     """Return the folder of a key below a root; the parts of the key are folders of their own."""
-    return root.joinpath(*map(_part, key.split("/")))
+    return root.joinpath(*map(_folder_name, key.split("/")))
 
 
-def _part(part: str) -> str:
+def _folder_name(part: str) -> str:
     """Return a part of a key as the name of a folder, another one for each part."""
     # Capitals too: some systems take `Anna` and `anna` for one folder.
     raw = part.encode(errors="surrogatepass")

@@ -98,13 +98,13 @@ def file_text(text: str, sources: Iterable[str], thread: str, replaces: bool = F
 
 def is_same(data: str, other: str) -> bool:
     """Return whether two files of notes have the same text from the same conversation."""
-    (head, text), (its, same) = _parts(data), _parts(other)
-    return text == same and all(head.get(each) == its.get(each) for each in _SAME_KEYS)
+    (head, text), (other_head, same) = _head_and_text(data), _head_and_text(other)
+    return text == same and all(head.get(each) == other_head.get(each) for each in _SAME_KEYS)
 
 
 def replaces(data: str) -> bool:
     """Return whether a note has replaced another one."""
-    return _parts(data)[0].get("replaces") is True
+    return _head_and_text(data)[0].get("replaces") is True
 
 
 def read(name: str, data: str, trusted: bool, reader: str | None = None) -> Note:
@@ -112,7 +112,7 @@ def read(name: str, data: str, trusted: bool, reader: str | None = None) -> Note
 
     So it is of another conversation than that of the `reader`, whose user said none of it.
     """
-    head, text = _parts(data)
+    head, text = _head_and_text(data)
     sources = head.get("sources")
     origins = (
         [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
@@ -139,7 +139,7 @@ def _hash(text: str) -> str:
     return sha256("\n".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
-def _parts(data: str) -> tuple[dict[str, Any], str]:
+def _head_and_text(data: str) -> tuple[dict[str, Any], str]:
     """Return the head and the text of a file; an empty head if it has none that can be read."""
     data = data.removeprefix("\ufeff")
     lines = _LINE_END.split(data)  # other separators may stand within a line

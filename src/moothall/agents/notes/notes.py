@@ -79,7 +79,7 @@ class Notes(Block):
         self.trusted: bool = trusted
         actions = (
             Action("note", self._note, idempotent=True, addresses=()),
-            Action("read_note", self._read, idempotent=True),
+            Action("read_note", self._read_note, idempotent=True),
             Action("find_notes", self._find, idempotent=True),
             Action("forget_note", self._forget, idempotent=True),
         )
@@ -169,7 +169,7 @@ class Notes(Block):
         replaced = self._folder_of(context).write(name, text, context.sources, thread)
         return f"{'replaced' if replaced else 'noted'}: {name}"
 
-    def _read(self, name: str, context: Context[Any]) -> str:
+    def _read_note(self, name: str, context: Context[Any]) -> str:
         """Read a note.
 
         Args:

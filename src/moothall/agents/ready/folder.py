@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from moothall import ConfigError, FileError, NoSuchFile, NotAFile, OutsideFolder
 from moothall.agents.ready import text_file
-from moothall.agents.ready.text_file import MAX_LINE, quoted
+from moothall.agents.ready.text_file import MAX_LINE, quoted_name
 from moothall.build import SQLiteFile, check_path
 
 T = TypeVar("T")
@@ -65,9 +65,9 @@ class Folder:
             raise NotAFile(str(error)) from None
         path = os.path.realpath(root)
         if not os.path.exists(path):
-            raise NoSuchFile(f"the root folder {quoted(str(root))} does not exist")
+            raise NoSuchFile(f"the root folder {quoted_name(str(root))} does not exist")
         if not os.path.isdir(path):
-            raise NotAFile(f"the root folder {quoted(str(root))} is not a folder")
+            raise NotAFile(f"the root folder {quoted_name(str(root))} is not a folder")
         self.root = path
         self.max_bytes = max_bytes
         self._identity = _identity(os.stat(path))
@@ -126,20 +126,20 @@ class Folder:
         """
         if not term or "\n" in term or len(term) > MAX_LINE:
             raise FileError(
-                f"{quoted(name)}: what to search for is 1 to {MAX_LINE} characters of one line"
+                f"{quoted_name(name)}: what to search for is 1 to {MAX_LINE} characters of one line"
             )
         with self.reading(name) as file:
             return text_file.search(file, name, term)
 
     def write(self, name: str, text: str) -> None:
         """Write a file, replacing an existing one. It changes as a whole or not at all."""
-        data = text_file.encoded(name, text, self.max_bytes)
+        data = text_file.encode_text(name, text, self.max_bytes)
 
         def replace(parent: int, last: str, status: os.stat_result | None) -> None:
             if status is not None:
                 _require(name, status, stat.S_ISREG)
             elif name.endswith("/"):
-                raise NotAFile(f"{quoted(name)} is the name of a folder")
+                raise NotAFile(f"{quoted_name(name)} is the name of a folder")
             mode = None if status is None else status.st_mode & 0o777
             text_file.replace(parent, last, data, mode)
 
@@ -150,7 +150,7 @@ class Folder:
 
         def unlink(parent: int, last: str, status: os.stat_result) -> None:
             if stat.S_ISDIR(status.st_mode):
-                raise NotAFile(f"{quoted(name)} is a folder; only files are deleted")
+                raise NotAFile(f"{quoted_name(name)} is a folder; only files are deleted")
             if not stat.S_ISLNK(status.st_mode):
                 _require(name, status, lambda _: True)
             os.unlink(last, dir_fd=parent)
@@ -172,7 +172,7 @@ class Folder:
             return file
 
         file = self._at(name, open_file)
-        with _reporting(name):
+        with _naming_file_in_errors(name):
             try:
                 yield file
             finally:
@@ -182,11 +182,11 @@ class Folder:
         self, name: str, do: Callable[[int, str, Any], T], *, follow: bool = True, new: bool = False
     ) -> T:
         """Call `do` with a name's folder, last part and status (None if it is `new`)."""
-        parts = _parts(name)
+        parts = _checked_parts(name)
         for _ in range(_TRIES):
             trail = [self._open_root()]
             try:
-                with _reporting(name):
+                with _naming_file_in_errors(name):
                     return do(*self._walk(name, deque(parts), trail, follow, new))
             except _FileReplaced:
                 continue
@@ -194,7 +194,7 @@ class Folder:
                 for handle in trail:
                     os.close(handle)
         raise FileError(
-            f"{quoted(name)} is replaced again and again while it is being opened: try later"
+            f"{quoted_name(name)} is replaced again and again while it is being opened: try later"
         )
 
     def _walk(
@@ -207,37 +207,37 @@ class Folder:
             if part == "..":
                 # Back to the folder that the walk came from, even if it has been moved.
                 if len(trail) == 1:
-                    raise OutsideFolder(f"{quoted(name)} leads out of the folder")
+                    raise OutsideFolder(f"{quoted_name(name)} leads out of the folder")
                 os.close(trail.pop())
                 continue
             part, status = _look(trail[-1], part)
             if status is None:
                 if todo or not new:
-                    raise _missing(name, trail[-1], part)
+                    raise _no_such_file(name, trail[-1], part)
                 return trail[-1], part, None
             if stat.S_ISLNK(status.st_mode) and (todo or follow):
                 links += 1
                 if links > _MAX_LINKS:
-                    raise FileError(f"{quoted(name)} goes through too many symbolic links")
+                    raise FileError(f"{quoted_name(name)} goes through too many symbolic links")
                 try:
                     target = os.readlink(part, dir_fd=trail[-1])
                 except OSError as error:
                     raise _changed_if_gone(error) from None
                 if os.path.isabs(target):
                     raise OutsideFolder(
-                        f"{quoted(name)} leads out of the folder: a symbolic link on the way is "
-                        "absolute"
+                        f"{quoted_name(name)} leads out of the folder: a symbolic link on the way "
+                        "is absolute"
                     )
-                todo.extendleft(reversed(_split(target)))
+                todo.extendleft(reversed(_path_parts(target)))
                 continue
             if not todo:
                 return trail[-1], part, status
             if not stat.S_ISDIR(status.st_mode):
                 raise NotAFile(
-                    f"{quoted(name)}: {quoted(_as_text(part))} on the way is not a folder"
+                    f"{quoted_name(name)}: {quoted_name(_as_text(part))} on the way is not a folder"
                 )
             if len(trail) > _MAX_DEPTH:
-                raise FileError(f"{quoted(name)} lies more than {_MAX_DEPTH} folders deep")
+                raise FileError(f"{quoted_name(name)} lies more than {_MAX_DEPTH} folders deep")
             trail.append(_open(part, _DIRECTORY, trail[-1]))
         return trail[-1], ".", os.fstat(trail[-1])
 
@@ -246,27 +246,29 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _split(path: str) -> list[str]:
+def _path_parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part and part != "."]
 
 
-def _parts(name: str) -> list[str]:
+def _checked_parts(name: str) -> list[str]:
     """Check an untrusted name and return its parts."""
     if not isinstance(name, str):
         raise FileError(f"a file's name must be text, got {type(name).__name__}")
     if not name:
         raise FileError("a file's name must not be empty")
     if "\0" in name:
-        raise FileError(f"{quoted(name)} has a NUL character, which no file's name has")
+        raise FileError(f"{quoted_name(name)} has a NUL character, which no file's name has")
     if name.startswith("/"):
-        raise OutsideFolder(f"{quoted(name)} is an absolute path; names are relative to the folder")
-    parts = _split(name)
+        raise OutsideFolder(
+            f"{quoted_name(name)} is an absolute path; names are relative to the folder"
+        )
+    parts = _path_parts(name)
     try:
         raw = [os.fsencode(part) for part in parts]
     except UnicodeEncodeError:
-        raise FileError(f"{quoted(name)} has characters that no file's name has") from None
+        raise FileError(f"{quoted_name(name)} has characters that no file's name has") from None
     if len(name) > _MAX_PATH or any(len(part) > 255 for part in raw):
-        raise FileError(f"{quoted(name)} is longer than a file's name can be")
+        raise FileError(f"{quoted_name(name)} is longer than a file's name can be")
     return parts
 
 
@@ -301,15 +303,15 @@ def _changed_if_gone(error: OSError) -> Exception:
 def _require(name: str, status: os.stat_result, fits: Callable[[int], bool]) -> None:
     if SQLiteFile.is_in_use(status):
         raise FileError(
-            f"{quoted(name)} belongs to a journal, memory or inbox that this program uses; it is "
-            "not read or changed here"
+            f"{quoted_name(name)} belongs to a journal, memory or inbox that this program uses; it "
+            "is not read or changed here"
         )
     if fits(status.st_mode):
         return
     if stat.S_ISREG(status.st_mode):
-        raise NotAFile(f"{quoted(name)} is a file, not a folder")
+        raise NotAFile(f"{quoted_name(name)} is a file, not a folder")
     kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, socket or device"
-    raise NotAFile(f"{quoted(name)} is a {kind}, not a file")
+    raise NotAFile(f"{quoted_name(name)} is a {kind}, not a file")
 
 
 def _names(folder: int) -> Iterator[str]:
@@ -322,7 +324,7 @@ def _names(folder: int) -> Iterator[str]:
 
 
 @contextmanager
-def _reporting(name: str) -> Iterator[None]:
+def _naming_file_in_errors(name: str) -> Iterator[None]:
     """Turn a system error into an error that names the file as it was given."""
     try:
         yield
@@ -330,10 +332,10 @@ def _reporting(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
-        raise FileError(f"{quoted(name)}: {reason}") from error
+        raise FileError(f"{quoted_name(name)}: {reason}") from error
 
 
-def _missing(name: str, folder: int, part: str) -> NoSuchFile:
+def _no_such_file(name: str, folder: int, part: str) -> NoSuchFile:
     """Return the error for a part that is not in its folder, with similar names."""
     names = {existing.rstrip("/").casefold(): existing for existing in _names(folder)}
     folded = _as_text(part).casefold()
@@ -341,11 +343,11 @@ def _missing(name: str, folder: int, part: str) -> NoSuchFile:
         name_there for key, name_there in names.items() if folded in (key, os.path.splitext(key)[0])
     ]
     like += [names[key] for key in difflib.get_close_matches(folded, names)]
-    text = f"{quoted(name)} does not exist"
+    text = f"{quoted_name(name)} does not exist"
     if "/" in name.strip("/"):
-        text = f"{quoted(name)}: {quoted(_as_text(part))} does not exist"
+        text = f"{quoted_name(name)}: {quoted_name(_as_text(part))} does not exist"
     if like:
-        text += f"; close to it: {', '.join(quoted(n) for n in dict.fromkeys(like[:3]))}"
+        text += f"; close to it: {', '.join(quoted_name(n) for n in dict.fromkeys(like[:3]))}"
     return NoSuchFile(text)
 
 

@@ -10,7 +10,7 @@ from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action, F
 from moothall.agents.ready.folder import MAX_BYTES, Folder
 from moothall.agents.ready.sandbox import SandboxChoice
 from moothall.agents.ready.shell import Shell, check_limits
-from moothall.agents.ready.text_file import edited
+from moothall.agents.ready.text_file import replace_once
 from moothall.build import guard
 
 MAX_LISTED: Final = 200
@@ -151,7 +151,7 @@ def changing_actions(
         """
         with one_at_a_time:
             text = folder.read(file_name)
-            text, line = edited(file_name, text, old, new)
+            text, line = replace_once(file_name, text, old, new)
             folder.write(file_name, text)
         return f"edited line {line}" if "\n" not in old else f"edited from line {line}"
 

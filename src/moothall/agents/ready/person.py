@@ -246,7 +246,7 @@ class _AskedByCaller:
             question = Question(asker, in_words(request, messages, fault), request.run_id)
             if self._step is None:
                 return await self._ask(question)
-            return await self._answered(self._step, question, in_words(request, (), fault))
+            return await self._recorded_answer(self._step, question, in_words(request, (), fault))
         except Later:
             reason = "the answer would come later, which needs a group with a journal="
         except NobodyToAsk as error:
@@ -256,7 +256,7 @@ class _AskedByCaller:
             "terminal of this process"
         )
 
-    async def _answered(self, step: StepHandle, question: Question, exact: str) -> str:
+    async def _recorded_answer(self, step: StepHandle, question: Question, exact: str) -> str:
         """Return the answer that the journal has, or a new one; raise Stop if it comes later."""
         while True:
             wait = step.hash_of("question", exact, self.questions.count(exact))

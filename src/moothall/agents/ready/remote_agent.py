@@ -88,7 +88,7 @@ class RemoteAgent(ConversationalAgent):
         if request.thread is not None and await self._has_threads():
             args["thread"] = request.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
-        hear = self._hears(request)
+        hear = self._piece_listener(request)
         for _ in ("first", "again"):
             with context_value(CallerContext.listener, hear):
                 pending = self._member.request(message, self._timeout)
@@ -109,7 +109,7 @@ class RemoteAgent(ConversationalAgent):
         ]
         return Reply(text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
-    def _hears(self, request: ReplyRequest) -> Callable[[dict[str, Any]], None] | None:
+    def _piece_listener(self, request: ReplyRequest) -> Callable[[dict[str, Any]], None] | None:
         """Return what takes the events of the other agent, as JSON data, if somebody listens."""
         emit, loop = request.emit, asyncio.get_running_loop()
         if emit is None:

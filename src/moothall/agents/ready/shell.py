@@ -264,14 +264,14 @@ class _Output:
     def __init__(self, pipe: int) -> None:
         os.set_blocking(pipe, False)
         self._pipe = pipe
-        self._first = bytearray()
-        self._last = bytearray()
+        self._first_bytes = bytearray()
+        self._last_bytes = bytearray()
         self._size = 0
         self.at_end = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(pipe, self._read)
+        self._loop.add_reader(pipe, self._read_all)
 
-    def _read(self) -> None:
+    def _read_all(self) -> None:
         try:
             piece = os.read(self._pipe, _PIECE)
         except BlockingIOError:
@@ -281,15 +281,15 @@ class _Output:
             self.at_end.set()
             return
         self._size += len(piece)
-        room = MAX_OUTPUT // 2 - len(self._first)
-        self._first += piece[:room] if room > 0 else b""
-        self._last += piece[max(room, 0) :]
-        del self._last[: max(len(self._last) - MAX_OUTPUT // 2, 0)]
+        room = MAX_OUTPUT // 2 - len(self._first_bytes)
+        self._first_bytes += piece[:room] if room > 0 else b""
+        self._last_bytes += piece[max(room, 0) :]
+        del self._last_bytes[: max(len(self._last_bytes) - MAX_OUTPUT // 2, 0)]
 
     def text(self) -> str:
         """Return what was kept, with a note of how much is left out between the two parts."""
-        left_out = self._size - len(self._first) - len(self._last)
-        parts = [bytes(self._first), bytes(self._last)]
+        left_out = self._size - len(self._first_bytes) - len(self._last_bytes)
+        parts = [bytes(self._first_bytes), bytes(self._last_bytes)]
         if not left_out:
             return b"".join(parts).decode(errors="replace")
         first, last = (part.decode(errors="replace") for part in parts)

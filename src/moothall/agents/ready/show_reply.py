@@ -99,7 +99,7 @@ class _Printer:
         """Whether the text may be a JSON object, which is printed only as a whole."""
         return self._text.lstrip()[:1] in ("{", "`")
 
-    def _piece(self, event: Any) -> None:
+    def _print_piece(self, event: Any) -> None:
         if event.agent != self._agent:
             self._end_text()
             self._heading = "" if self._agent is None else f"{event.agent}:\n"
@@ -151,7 +151,7 @@ class _Printer:
         self._in_line = not text.endswith("\n")
 
     _SHOWS: ClassVar[dict[str, Callable[[_Printer, Any], None]]] = {
-        "text": _piece,
+        "text": _print_piece,
         "reasoning": _ignore,
         "message": _message,
         "decision": _decision,

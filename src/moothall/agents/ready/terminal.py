@@ -29,11 +29,11 @@ class Terminal:
         self._stdin = stdin
         self._stdout = stdout
         self._guard = guard()
-        self._reading: concurrent.futures.Future[str] | None = None
+        self._pending_line: concurrent.futures.Future[str] | None = None
         in_child(self._forget)
 
     def _forget(self) -> None:
-        self._reading = None  # by a thread of the parent
+        self._pending_line = None  # by a thread of the parent
 
     def show(self, text: str) -> None:
         """Write a text, line by line, with terminal control characters escaped."""
@@ -44,9 +44,9 @@ class Terminal:
         """Return the line that the person writes; None if the terminal is closed."""
         print(prompt, end="", file=self._stdout or sys.stdout, flush=True)
         with self._guard:
-            reading = self._reading
+            reading = self._pending_line
             if reading is None:
-                reading = self._reading = concurrent.futures.Future()
+                reading = self._pending_line = concurrent.futures.Future()
                 # A daemon: an unanswered question must not delay the interpreter's exit.
                 threading.Thread(
                     target=lambda: reading.set_result(TerminalApprover.read_line(self._stdin)),
@@ -55,6 +55,6 @@ class Terminal:
                 ).start()
         line = await asyncio.shield(asyncio.wrap_future(reading))
         with self._guard:
-            if self._reading is reading:
-                self._reading = None
+            if self._pending_line is reading:
+                self._pending_line = None
         return line.rstrip("\r\n") if line else None

@@ -37,23 +37,23 @@ def read(file: int, name: str, max_bytes: int) -> str:
     size = max(size, len(data))
     if size > max_bytes:
         raise FileTooLarge(
-            f"{quoted(name)} has {in_bytes(size)}, and at most {in_bytes(max_bytes)} are "
+            f"{quoted_name(name)} has {in_bytes(size)}, and at most {in_bytes(max_bytes)} are "
             "read at once; search in it instead"
         )
-    return _decoded(name, size, data)
+    return _decode_text(name, size, data)
 
 
-def encoded(name: str, text: str, max_bytes: int) -> bytes:
+def encode_text(name: str, text: str, max_bytes: int) -> bytes:
     """Return a text as the bytes of a file of that name."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
         raise FileError(
-            f"{quoted(name)}: the text has half a character, which no file holds"
+            f"{quoted_name(name)}: the text has half a character, which no file holds"
         ) from None
     if len(data) > max_bytes:
         raise FileTooLarge(
-            f"{quoted(name)}: the text has {in_bytes(len(data))}, and at most "
+            f"{quoted_name(name)}: the text has {in_bytes(len(data))}, and at most "
             f"{in_bytes(max_bytes)} are written at once"
         )
     return data
@@ -72,7 +72,9 @@ def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
             searched += len(piece)
             line_ends = piece.endswith(b"\n")
             follows = not line_ends and len(piece) == _PIECE
-            text = tail + _decoded(name, size, piece, partial(decoder.decode, final=not follows))
+            text = tail + _decode_text(
+                name, size, piece, partial(decoder.decode, final=not follows)
+            )
             if not had and (at := text.find(term)) >= 0:
                 if len(matches) == MAX_MATCHES:
                     return [
@@ -104,7 +106,7 @@ def _excerpt(line: str, at: int, length: int, cut_before: bool, cut_after: bool)
     return f"{before}{text[start:end]}{after}"
 
 
-def _decoded(
+def _decode_text(
     name: str, size: int, data: bytes, decode: Callable[[bytes], str] = bytes.decode
 ) -> str:
     try:
@@ -112,15 +114,15 @@ def _decoded(
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise NotText(f"{quoted(name)} is binary, not UTF-8 text; it has {in_bytes(size)}")
+        raise NotText(f"{quoted_name(name)} is binary, not UTF-8 text; it has {in_bytes(size)}")
     return text
 
 
-def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
+def replace_once(name: str, text: str, old: str, new: str) -> tuple[str, int]:
     """Replace `old`, which must occur exactly once; return the new text and the line number."""
     if not old:
         raise FileError(
-            f"{quoted(name)}: the text to replace is empty; write_file writes a whole file"
+            f"{quoted_name(name)}: the text to replace is empty; write_file writes a whole file"
         )
     times, first = 0, text.find(old)
     at = first
@@ -129,8 +131,8 @@ def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
     if times != 1:
         advice = "read the file first" if not times else _MORE_TEXT
         raise FileError(
-            f'{quoted(name)} has "{escaped(shorten(old))}" {times} times, so nothing was changed; '
-            f"{advice}"
+            f'{quoted_name(name)} has "{escaped(shorten(old))}" {times} times, so nothing was '
+            f"changed; {advice}"
         )
     return text[:first] + new + text[first + len(old) :], text.count("\n", 0, first) + 1
 
@@ -158,7 +160,7 @@ def replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
 # -- texts of errors -------------------------------------------------------------------------------
 
 
-def quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
     """Return a name as errors show it."""
     return f'"{escaped(shorten(name, 120))}"'
 

@@ -59,7 +59,7 @@ class Spending:
             self.amounts[limit.name] += amount if limit.is_whole_number else Decimal(amount)
 
 
-def spending(entries: Iterable[Entry]) -> Spending:
+def spending_of(entries: Iterable[Entry]) -> Spending:
     """Return what one agent's part in a run has spent, without calls that a budget refused."""
     spent = Spending()
     reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
@@ -119,14 +119,14 @@ def count_unbounded() -> None:
     if not is_nested():
         return
     replies = REPLYING.get()
-    around = [*replies[-1].outer_replies, replies[-1]]
-    root = around[0]
+    outer_replies = [*replies[-1].outer_replies, replies[-1]]
+    root = outer_replies[0]
     most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
     if root.calls >= most:
         raise BudgetExceeded(
             f"the agents beneath one reply of agent {root.agent.id!r} have made {root.calls} model "
-            f"calls, and without a budget no more are allowed: {called_each_other(around)}; give "
-            f"agent {root.agent.id!r} a budget=, or raise its max_nested_model_calls=",
+            f"calls, and without a budget no more are allowed: {called_each_other(outer_replies)}; "
+            f"give agent {root.agent.id!r} a budget=, or raise its max_nested_model_calls=",
             "model_calls",
         )
     root.calls += 1
@@ -152,7 +152,7 @@ async def begin_call(
     return ModelCall(step, bill)
 
 
-def budgeted(model: Any, budget: Budget | None) -> Any:
+def with_budget(model: Any, budget: Budget | None) -> Any:
     """Return the model bound to a budget; without a budget, the model itself."""
     if budget is None:
         return model
@@ -179,7 +179,7 @@ async def completed(
     """
     if budget is None:
         count_unbounded()
-    model = budgeted(model, budget)
+    model = with_budget(model, budget)
     if args is None:
         args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
     options: dict[str, Any] = {} if actions is None else {"actions": actions}
@@ -196,7 +196,7 @@ def charge_spent(budget: Budget, model: Any, entries: Iterable[Entry]) -> None:
     """Charge a budget what was spent in its period, even if that is more than it allows."""
     if since := budget.period_began():
         entries = [each for each in entries if each.at >= since]
-    spent = spending(entries)
+    spent = spending_of(entries)
     amounts = dict(spent.amounts)
     if spent.untold or spent.unpriced != Usage():
         amounts["usd"] += _price(budget, model, spent.unpriced, spent.untold)
@@ -212,7 +212,7 @@ def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
     input, output = usage.input_tokens, usage.output_tokens
     dearest: Decimal = max(
         (
-            budgeted(each, budget).cost(*counts)
+            with_budget(each, budget).cost(*counts)
             for each in models
             for counts in ((input + untold, output), (input, output + untold))
         ),
@@ -295,8 +295,10 @@ def budget_of(member: Any, budget: Budget | None) -> Budget | None:
 
 def budget_in_call(agent: Any, budget: Budget | None) -> Budget | None:
     """Return the caller's budget for an agent that an action asks; None if it keeps its own."""
-    own: Budget | None = getattr(agent, "budget", None)
-    return None if budget is None or (own is not None and not budget.is_part_of(own)) else budget
+    agent_budget: Budget | None = getattr(agent, "budget", None)
+    if agent_budget is not None and budget is not None and not budget.is_part_of(agent_budget):
+        return None
+    return budget
 
 
 def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:

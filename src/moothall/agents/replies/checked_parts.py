@@ -70,9 +70,9 @@ def check_part(part: object, names: tuple[str, ...], label: str, id: object) -> 
     missing = [name for name in names if not hasattr(part, name)]
     if missing or isinstance(part, type):
         got = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
-        such = f", such as {_EXAMPLES[label]}" if label in _EXAMPLES else ""
+        examples = f", such as {_EXAMPLES[label]}" if label in _EXAMPLES else ""
         raise DefinitionError(
-            f"agent {id!r}: {label}= needs an object with {', '.join(names)}{such}, not {got}"
+            f"agent {id!r}: {label}= needs an object with {', '.join(names)}{examples}, not {got}"
         )
 
 
@@ -99,8 +99,8 @@ def check_memory_part(memory: object, label: str, id: object) -> None:
     check_part(memory, ("add_memory", "get_memories"), label, id)
     for name in ("add_memory", "get_memories"):
         if is_async(getattr(memory, name)):
-            its = f"{name} of a {type(memory).__name__} is async"
-            raise DefinitionError(f"agent {id!r}: {label}= needs plain methods, and {its}")
+            method_text = f"{name} of a {type(memory).__name__} is async"
+            raise DefinitionError(f"agent {id!r}: {label}= needs plain methods, and {method_text}")
 
 
 def has_threads(memory: Any) -> bool:

@@ -52,11 +52,11 @@ from moothall.agents.replies.reply_request import (
     ReplyRequest,
     as_memory,
     marked_with,
-    optioned,
     thread_id,
+    with_options,
 )
 from moothall.agents.replies.stream import ReplyStream
-from moothall.agents.replies.sub_agents.ask_agent import asking, calling, said_in_call
+from moothall.agents.replies.sub_agents.ask_agent import ask_action, call_of_own_say, said_in_call
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
@@ -172,8 +172,8 @@ class ConversationalAgent(Threaded):
     def resumes(self, action: str) -> bool:
         """Return whether an action that was cut off resumes."""
         # A user's own `say` may do work that the journal does not have.
-        own = type(self).say is ConversationalAgent.say
-        return action == "say" and own and getattr(self, "journal", None) is not None
+        is_own_say = type(self).say is ConversationalAgent.say
+        return action == "say" and is_own_say and getattr(self, "journal", None) is not None
 
     def _run_of_message(self) -> str | None:
         """Return the run id of a `say`: what a door names; the same for one redelivered."""
@@ -201,7 +201,7 @@ class ConversationalAgent(Threaded):
         """Return the request that `reply`, `reply_sync` and `stream` make of their arguments."""
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
         if options or tags is not None:
-            optioned(self, request, options, tags=tags)
+            with_options(self, request, options, tags=tags)
         return request
 
     _reply_request.__qualname__ = "ConversationalAgent.reply"  # which Python's errors name
@@ -344,7 +344,7 @@ class ConversationalAgent(Threaded):
         in_thread = self.thread_of_message(thread)
         context = given_with(self)
         task: Any = content if context is None else context.content or content
-        if (asker := calling(self)) is not None:
+        if (asker := call_of_own_say(self)) is not None:
             return await said_in_call(self, task, *asker, thread=in_thread)
         return self.reply_text(
             await self.reply(task, thread=in_thread, run_id=self._run_of_message())
@@ -378,7 +378,7 @@ class ConversationalAgent(Threaded):
             DefinitionError: the name is not a text
             ConfigError: `fresh` or `fork` is not a boolean, or `fork` is not possible
         """
-        return asking(self, name, description, fresh=fresh, fork=fork)
+        return ask_action(self, name, description, fresh=fresh, fork=fork)
 
     def reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
@@ -519,8 +519,8 @@ class ConversationalAgent(Threaded):
         is_asked = handling is not None or bool(outer)  # by another agent, or its own action
         if handling is not None and request.budget is None:
             request.budget = budget_of_caller(self, handling, bool(outer))
-        if is_asked and (around := outer or getattr(handling, "replies", ())):
-            own_reply.nest(around)
+        if is_asked and (outer_replies := outer or getattr(handling, "replies", ())):
+            own_reply.nest(outer_replies)
             request.nested = own_reply.depth > 1
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
             handling.replies = (*(each for each in handling.replies if each.open), own_reply)

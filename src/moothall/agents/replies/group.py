@@ -122,17 +122,17 @@ class Group(RecordedAgent):
         }
         own_state = self.all_threads.default.agent_state
         threads = {
-            each.id: self._saved(each.agent_state)
+            each.id: self._dump_state(each.agent_state)
             for each in self.all_threads
             if each.agent_state is not None
         }
-        saved_state = None if own_state is None else self._saved(own_state)
+        saved_state = None if own_state is None else self._dump_state(own_state)
         return self.as_state(self.run_kind, own=saved_state, threads=threads, members=members)
 
     def _check_between_turns(self, *, loads: bool) -> None:
         """Refuse to save or load a state during a turn."""
 
-    def _saved(self, own_state: Any) -> dict[str, Any]:
+    def _dump_state(self, own_state: Any) -> dict[str, Any]:
         return dump_state(own_state)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -152,7 +152,7 @@ class Group(RecordedAgent):
         restored = Threads(self.answers_in_turn)
         for id, own_state in [(None, state.get("own")), *threads.items()]:
             restored.get(id).agent_state = (
-                None if own_state is None else self._loaded(own_state, label)
+                None if own_state is None else self._load_state(own_state, label)
             )
         members = self._saved_members
         if theirs.keys() - members.keys():
@@ -165,7 +165,7 @@ class Group(RecordedAgent):
         self.own_threads: Threads | None = restored
         self._note_threads(*restored)
 
-    def _loaded(self, state: Any, label: str) -> Any:
+    def _load_state(self, state: Any, label: str) -> Any:
         return load_state(self.state_type, state, label)
 
 
@@ -207,11 +207,11 @@ def _parameters(function: Any) -> frozenset[str]:
 def members_without_threads(members: Iterable[Any]) -> str | None:
     """Return which member cannot keep threads apart, and why, in words; None if all can."""
     for member in members:
-        own = getattr(member, "thread_fault", None)
-        if own is not None:
-            why = None if member.shared else own()
-            if why is not None:
-                return f"{member.id!r}: {why}"
+        find_fault = getattr(member, "thread_fault", None)
+        if find_fault is not None:
+            fault = None if member.shared else find_fault()
+            if fault is not None:
+                return f"{member.id!r}: {fault}"
         elif not takes(member.reply, "thread") or not takes(member.observe, "thread"):
             return f"reply and observe of {member.id!r} take no thread="
     return None
@@ -243,9 +243,9 @@ async def ask_member(
     async def ask_once(step: StepHandle) -> Reply:
         await step.begins()
         read = MemberReading()
-        its = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
+        setup = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
         until = record.waiting_for("person", text=str(agent.id)) if is_person else nullcontext()
-        with context_value(ACTING, acting(read)), as_asked(setup=its), until:
+        with context_value(ACTING, acting(read)), as_asked(setup=setup), until:
             if is_person:
                 await record.commit()
             reply = await _request(agent, content, options, request, emit)

@@ -48,7 +48,7 @@ class PastStep:
     state: str = ""  # `permitted`, `waits`, `started`, `ended` or `failed`
     about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator recorded besides
     args: Any = None  # the arguments with which it began
-    asks: bool = False  # whether a person decides if it had begun and not ended
+    asks_person: bool = False  # whether a person decides if it had begun and not ended
     result: Any = None  # its result, as JSON data
     error: str = ""  # why it failed
     decided_on: str | None = None  # the fingerprint of the request that a person decided about
@@ -66,7 +66,7 @@ class PastStep:
     @property
     def in_doubt(self) -> bool:
         """Return whether it had begun and not ended, and a person has still to decide."""
-        return self.state == "started" and self.asks and self.decision is None
+        return self.state == "started" and self.asks_person and self.decision is None
 
     @property
     def waits(self) -> str | None:
@@ -86,7 +86,7 @@ class PastStep:
     @property
     def is_decided(self) -> bool:
         """Return whether it had begun and not ended, and is not to be called again."""
-        has_no_end = self.state == "started" and self.asks
+        has_no_end = self.state == "started" and self.asks_person
         return has_no_end and (self.decision is None or self.decision.is_final)
 
     @property
@@ -317,7 +317,7 @@ class ReadRecord(Generic[S]):
         past_step.about = data.get("about", past_step.about)
         past_step.allowed = data.get("allowed", past_step.allowed)
         if kind == "started":
-            past_step.args, past_step.asks = data.get("args"), data.get("asks", False)
+            past_step.args, past_step.asks_person = data.get("args"), data.get("asks", False)
             past_step.decision = None
         elif kind == "ended":
             past_step.result, past_step.result_hash = data.get("result"), data.get("kept")
@@ -331,8 +331,8 @@ def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     for member in members:
         id = str(member.id)
         type_only = ReadRecord.fingerprint(agent=[type(member).__qualname__, id])
-        own = member.describe_program() if is_recording(member) else type_only
-        programs.append([id, own])
+        program = member.describe_program() if is_recording(member) else type_only
+        programs.append([id, program])
     return {**ReadRecord.fingerprint(**parts), _MEMBERS: programs}
 
 

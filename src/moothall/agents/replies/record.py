@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from moothall.actions.approval import Later
-from moothall.agents.replies.charging import charge_spent, spending
+from moothall.agents.replies.charging import charge_spent, spending_of
 from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, StopsFor
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
@@ -88,9 +88,9 @@ class Record(ReadRecord[S]):
         start = self.start
         self.check(kind, agent, program)
         if start is None or start["fingerprint"] is None:  # a fork may have another program
-            about = {"kind": kind, "agent": agent, **about, **(start or {}), "fingerprint": program}
-            self.start: dict[str, Any] | None = about
-            self.note("begun", about)
+            data = {"kind": kind, "agent": agent, **about, **(start or {}), "fingerprint": program}
+            self.start: dict[str, Any] | None = data
+            self.note("begun", data)
 
     async def step(
         self,
@@ -156,7 +156,7 @@ class Record(ReadRecord[S]):
             step.tell(decided=None if past_step.decision is None else past_step.decision.word)
             if past_step.decision is None or not goes_on:
                 try:
-                    decided_result = self._decided(past_step, decided, of)
+                    decided_result = self._result_of_decision(past_step, decided, of)
                 except Exception:
                     if past_step.decision is not None:
                         step.doubts_again()
@@ -242,7 +242,7 @@ class Record(ReadRecord[S]):
         data = {"key": key, "about": about} if about else {"key": key}
         self.note("ended", {**data, "result": result})
 
-    def _decided(
+    def _result_of_decision(
         self, past_step: PastStep, decided: Callable[[PastStep], T] | None, kind: Any
     ) -> T:
         if past_step.decision is None:
@@ -426,8 +426,9 @@ class Record(ReadRecord[S]):
         """Return why the run was cut off, and what it asked a person; empty if nothing says it."""
         if isinstance(error, Exception):
             return error_text(error)
-        why, questions = error_message(error), self.run.cut_off
-        return cancel_reason(why or REASONS.explain("cancelled"), questions) if questions else why
+        reason_text, questions = error_message(error), self.run.cut_off
+        reason = reason_text or REASONS.explain("cancelled")
+        return cancel_reason(reason, questions) if questions else reason_text
 
     @contextmanager
     def waiting_for(
@@ -473,7 +474,7 @@ class Record(ReadRecord[S]):
         entries = self.entries()
         skip: Callable[[int], None] | None = getattr(model, "skip", None)
         new = entries[self.known_count(owner, "entries") :]
-        answers = spending(new if chosen is None else filter(chosen, new)).answers
+        answers = spending_of(new if chosen is None else filter(chosen, new)).answers
         self._set_known(owner, len(entries))
         if answers and callable(skip):
             skip(answers)

@@ -174,7 +174,7 @@ class RecordedAgent(ConversationalAgent):
             if self._journal is None:  # nothing is recorded
                 reply = await self._traced_work(request, NULL_RECORD)
                 if reply.stop_reason == "waiting":
-                    self._rest(request)
+                    self._release_reserved(request)
                 return reply
             part = await self._begin(self._journal, request)
         record: Record[Any] = NULL_RECORD
@@ -198,7 +198,7 @@ class RecordedAgent(ConversationalAgent):
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
             if reply.stop_reason == "waiting" and request.record is None:
-                self._rest(request)
+                self._release_reserved(request)
                 if reply.error is not None:  # an asked agent's program has changed
                     raise reply.error
             return reply
@@ -217,7 +217,7 @@ class RecordedAgent(ConversationalAgent):
             partial(self.recorded_reply, request, record), "reply", self, request
         )
 
-    def _rest(self, request: ReplyRequest) -> None:
+    def _release_reserved(self, request: ReplyRequest) -> None:
         """Give back what a run that waits has reserved."""
         budget = request.budget or getattr(self, "budget", None)
         if budget is not None:
@@ -243,8 +243,8 @@ class RecordedAgent(ConversationalAgent):
         if ASK_CONTEXT.get().goes_on == request.run_id:
             return await journal.begin(request.run_id, "", "", "")
         task = json_text(request.content)
-        about = (self.run_kind, str(self.id), task, request.thread)
-        return await journal.begin(request.run_id, *about, **request.attributes)
+        run_fields = (self.run_kind, str(self.id), task, request.thread)
+        return await journal.begin(request.run_id, *run_fields, **request.attributes)
 
     def _may_fork(self, request: ReplyRequest, error: RunMismatch) -> bool:
         """Return whether a run that differs goes on in a fork: only if the program has changed."""
@@ -332,9 +332,9 @@ class RecordedAgent(ConversationalAgent):
 
     def _check_thread(self, thread: str | None) -> None:
         """Refuse a thread, if it cannot keep threads apart."""
-        if thread is not None and (why := self.thread_fault()) is not None:
+        if thread is not None and (fault := self.thread_fault()) is not None:
             raise DefinitionError(
-                f"{self.kind_label} {self.id!r} cannot keep threads apart: {why}. "
+                f"{self.kind_label} {self.id!r} cannot keep threads apart: {fault}. "
                 f"Leave out thread=, or make the {self.kind_label} with shared=True"
             )
 

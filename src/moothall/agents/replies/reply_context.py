@@ -82,10 +82,12 @@ class Replying:
             agent: the other agent
             thread: which of several conversations of this reply with that agent
         """
-        own = self.thread
-        if own is None or agent is self.agent:
-            return thread if own is None else own
-        return Thread.of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
+        own_thread = self.thread
+        if own_thread is None or agent is self.agent:
+            return thread if own_thread is None else own_thread
+        return Thread.of_sender(
+            str(self.agent.id), own_thread if thread is None else f"{own_thread}/{thread}"
+        )
 
 
 def is_open(turns: TurnLock, replies: Iterable[Replying]) -> bool:
@@ -192,8 +194,8 @@ def own_reply(agent: Any) -> ReplyRequest | None:
 def deps_of(agent: Any) -> Any:
     """Return the `deps` of the reply that an agent gives in this context, or else its own."""
     request = own_reply(agent)
-    own = getattr(agent, "deps", None)
-    return own if request is None or request.deps is None else request.deps
+    own_deps = getattr(agent, "deps", None)
+    return own_deps if request is None or request.deps is None else request.deps
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
@@ -301,11 +303,11 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
 
 def sources_told_to(agent: Any, sender: str) -> list[str]:
     """Return the outside sources that an agent has read in its conversations with a sender."""
-    own = [f"agent {agent.id}"] if is_untracked(agent) else []
+    own_sources = [f"agent {agent.id}"] if is_untracked(agent) else []
     all_threads = getattr(agent, "own_threads", None)
     threads = [] if all_threads is None else [all_threads.default, *all_threads.of_sender(sender)]
     read = (each.texts.sources for each in threads if each.texts is not None)
-    return union(chain(own, *read))
+    return union(chain(own_sources, *read))
 
 
 def note_content(request: ReplyRequest, agent: Any) -> None:
@@ -358,8 +360,8 @@ def given_with(agent: Any) -> CallerContext | None:
     handling = CURRENT.get()
     if handling is None or handling.agent is not agent:
         return None
-    its: CallerContext | None = handling.caller_context
-    return its if its is not None and its.open else None
+    context: CallerContext | None = handling.caller_context
+    return context if context is not None and context.open else None
 
 
 def text_with_sources(agent: Any, text: str, thread: Thread) -> str:

@@ -180,7 +180,7 @@ class ReplyRequest:
         self.answer = None if schema is None else AnswerSchema(schema)
 
 
-def optioned(
+def with_options(
     agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, **attributes: Any
 ) -> ReplyRequest:
     """Return a request with what is said of the requests to its model, and of its run."""

@@ -55,12 +55,12 @@ def reply_at_end(
 
 def end_data(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end."""
-    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
+    end_fields = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in FINAL:
         # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
-        return {**about, name: dump_state(state)}
+        return {**end_fields, name: dump_state(state)}
     record.save(state)
-    return about
+    return end_fields
 
 
 def overlap(remembered: list[Any], messages: list[Any]) -> int:
@@ -92,9 +92,9 @@ class _Fork:
                     self.copied[each["key"]] = each["messages"] - before
                     before = each["messages"]
                     self.copied_until = max(self.copied_until, part[each["entries"] - 1].at)
-                about = entry.data.get("about", {})
-                self.asked_runs.add(about.get("asks", ""))
-                if (once := about.get("once")) is not None:
+                data = entry.data.get("about", {})
+                self.asked_runs.add(data.get("asks", ""))
+                if (once := data.get("once")) is not None:
                     key = f"{once[0]}/{once[0].rpartition('/told/')[2]}"  # what somebody was told
                     self.copied[key] = self.copied.get(key, 0) + 1
 

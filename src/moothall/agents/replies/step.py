@@ -99,7 +99,7 @@ class StepHandle:
         if (entry := DECISION_KINDS.entry_of(decision, request)) is not None:
             kind, holds = entry
             record.run.decided.update(DECISION_KINDS.keys_in_entry(holds))
-            self._tell(kind, note | holds)
+            self._add_entry(kind, note | holds)
             await record.commit()
         return decision
 
@@ -190,7 +190,7 @@ class StepHandle:
         assert later.question is not None
         wait = self.hash_of("question", *later.question)
         request = self.past.requests.get(wait) or await self._ask(wait, "question", later, details)
-        return Stop("waiting", f"waiting for {self._waiting(request)}")
+        return Stop("waiting", f"waiting for {self._wait_for(request)}")
 
     async def _ask(
         self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
@@ -206,7 +206,7 @@ class StepHandle:
         if later.asks_caller:
             request["of_caller"] = True
         self.past.requests[wait] = request
-        self._tell(WAITS, request | self._spent())
+        self._add_entry(WAITS, request | self._spent())
         await self.record.commit()
         return request
 
@@ -219,11 +219,11 @@ class StepHandle:
                 request, wait = {**request, "name": wait}, self.key_of(wait)
                 request["wait"] = wait
                 self.past.requests[wait] = request
-            self._tell(WAITS, request)
+            self._add_entry(WAITS, request)
             await record.commit()
             outcome = await self._row(wait)
         if not isinstance(outcome, WaitOutcome):
-            raise Stop("waiting", f"waiting for {self._waiting(request)}")
+            raise Stop("waiting", f"waiting for {self._wait_for(request)}")
         if outcome.expired and ("default" in request or request["kind"] == "moment"):
             outcome = WaitOutcome(request.get("default"), at=outcome.at)
         details: dict[str, Any] = {"expired": True} if outcome.expired else {"value": outcome.value}
@@ -231,7 +231,7 @@ class StepHandle:
             details["by"] = outcome.by
         if outcome.sources:
             details["sources"] = [*outcome.sources]
-        self._tell(ANSWERED, {"key": self._key, "wait": wait, **details})
+        self._add_entry(ANSWERED, {"key": self._key, "wait": wait, **details})
         await record.commit()
         self.past.answers[wait] = outcome
         return outcome
@@ -239,7 +239,7 @@ class StepHandle:
     def withdraw(self) -> None:
         """Note that nobody need answer what it has asked: it has its result from elsewhere."""
         for wait in self.past.requests.keys() - self.past.answers.keys():
-            self._tell(ANSWERED, {"key": self._key, "wait": wait, "withdrawn": True})
+            self._add_entry(ANSWERED, {"key": self._key, "wait": wait, "withdrawn": True})
 
     def rests(self) -> None:
         """Keep what it has recorded: it may be called again while this process has the run."""
@@ -249,7 +249,7 @@ class StepHandle:
 
     def doubts_again(self) -> None:
         """Note that it is in doubt as before: its program did not take what a person decided."""
-        self._tell("started", {**self._note, "args": self.past.args, "again": True})
+        self._add_entry("started", {**self._note, "args": self.past.args, "again": True})
 
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over; or can go on."""
@@ -260,7 +260,7 @@ class StepHandle:
             return False
         return await WORKERS.run(asyncio.get_running_loop(), is_due, self.record.run.file, last)
 
-    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+    def _add_entry(self, kind: str, data: dict[str, Any]) -> None:
         self.record.note(kind, data)
         self._own_entries.append((kind, data))
 
@@ -271,7 +271,7 @@ class StepHandle:
             return run.answer(*place)
         return await WORKERS.run(asyncio.get_running_loop(), run.answer, *place)
 
-    def _waiting(self, request: dict[str, Any]) -> Wait:
+    def _wait_for(self, request: dict[str, Any]) -> Wait:
         since = request.get("since") or time.time()
         nowhere: dict[str, Any] = {"agent": "", "thread": None, "path": "", "step": ""}
         return wait_of(request, run=self.record.run_id, since=since, **nowhere)
@@ -299,7 +299,7 @@ class StepHandle:
         record = self.record
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
             return  # the call that began then goes on
-        self._tell("started", data)
+        self._add_entry("started", data)
         entry_count = record.entry_count  # not what the steps beside it note while it sleeps
         try:
             if self._side_by_side or record.open > 1:

@@ -195,7 +195,7 @@ class Watchers:
             raise KeyError(f"{callback!r:.80} watches nothing")
         self._callbacks = tuple(each for each in self._callbacks if each != callback)
 
-    def tell(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         """Show an event; a callback that fails is removed."""
         for failed in call_observers(self._callbacks, lambda: event, "watcher", logger):
             self._callbacks = tuple(each for each in self._callbacks if each is not failed)
@@ -206,7 +206,7 @@ class Watchers:
         def tell_both(event: Event) -> None:
             if emit is not None:
                 emit(event)
-            self.tell(event)
+            self.show(event)
 
         return tell_both
 
@@ -224,7 +224,7 @@ class Watchers:
             reason: StopReason = "error" if isinstance(error, Exception) else "cancelled"
             detail = error_message(error) or type(error).__name__
             failed = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
-            self.tell(Done(str(agent), failed, **request.of_run))
+            self.show(Done(str(agent), failed, **request.of_run))
             raise
-        self.tell(Done(str(agent), reply, **request.of_run))
+        self.show(Done(str(agent), reply, **request.of_run))
         return reply

@@ -51,7 +51,7 @@ class Underway(Protocol):
 class TurnLock:
     """A lock for coroutines of any loops and OS threads: first come, first served."""
 
-    __slots__ = ("_granted", "_is_taken", "_waiting", "handling")
+    __slots__ = ("_granted_waiter", "_is_taken", "_waiting", "handling")
 
     def __init__(self) -> None:
         self.renew()
@@ -62,7 +62,7 @@ class TurnLock:
         self.handling: Handling | None = None  # the message that led to the turn under way
         # Made when a task has to wait: most agents have one request at a time.
         self._waiting: deque[asyncio.Future[None]] | None = None
-        self._granted: asyncio.Future[None] | None = None  # who waited for the turn under way
+        self._granted_waiter: asyncio.Future[None] | None = None  # who got the turn under way
 
     def take_now(self) -> bool:
         """Take the turn if nobody has it; return whether it is taken."""
@@ -91,7 +91,7 @@ class TurnLock:
             with _GUARD:
                 if turn in waiting:
                     waiting.remove(turn)
-                elif turn is self._granted:
+                elif turn is self._granted_waiter:
                     # Cancelled once it had been given the turn: without this nobody gets it again.
                     self.end()
             raise
@@ -101,10 +101,11 @@ class TurnLock:
         with _GUARD:
             self.handling = None
             while self._waiting:
-                self._granted = self._waiting.popleft()
-                if settle(self._granted):  # else its loop has ended, and nobody would end the turn
+                self._granted_waiter = self._waiting.popleft()
+                # If its loop has ended, nobody would end the turn.
+                if settle(self._granted_waiter):
                     return
-            self._is_taken, self._granted = False, None
+            self._is_taken, self._granted_waiter = False, None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -169,7 +170,7 @@ class Thread:
     @staticmethod
     def of_sender(sender: str, thread: str | None = None) -> str:
         """Return the id of a sender's thread, unique to that sender."""
-        id = _quoted(sender)
+        id = _quoted_sender(sender)
         if thread is not None:
             id = f"{id}/{thread}"
         elif id == "default":  # the name of the agent's own thread in a durable memory
@@ -194,8 +195,8 @@ class Thread:
     @staticmethod
     def is_below(thread: str, sender: str) -> bool:
         """Return whether a thread is a sender's, a session's of it, or on behalf of one."""
-        own = sender.replace("%", "%25").replace("/", "%2F")
-        ids = (own, _hashed(own))
+        quoted = sender.replace("%", "%25").replace("/", "%2F")
+        ids = (quoted, _hashed_id(quoted))
         return any(_QUOTED_SESSION.sub(r"\1", part) in ids for part in thread.split("/"))
 
 
@@ -309,18 +310,18 @@ def shortened_id(id: str) -> str:
     """Return the id of a thread; of one that is too long, a hash below whom it belongs to."""
     if len(id) <= _MAX_ID_CHARS and not id.startswith(_HASH_PREFIX):
         return id
-    hashed, (first, more, _) = _hashed(id), id.partition("/")
+    hashed, (first, more, _) = _hashed_id(id), id.partition("/")
     if not more or first.startswith(_HASH_PREFIX):
         return hashed
-    parent = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed(first)
+    parent = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed_id(first)
     return f"{parent}/{hashed}"
 
 
-def _hashed(id: str) -> str:
+def _hashed_id(id: str) -> str:
     return f"{_HASH_PREFIX}{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def _quoted(sender: str) -> str:
+def _quoted_sender(sender: str) -> str:
     if _SESSION.fullmatch(sender):
         return sender
     return sender.replace("%", "%25").replace("/", "%2F")

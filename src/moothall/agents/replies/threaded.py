@@ -209,8 +209,8 @@ class Threaded(Replier, Agent):
         """
         if not self.may_have_read:
             return messages
-        own = ("user", "system")
-        return [e if e["role"] in own else with_sources(e, EARLIER_ANSWER) for e in messages]
+        own_roles = ("user", "system")
+        return [e if e["role"] in own_roles else with_sources(e, EARLIER_ANSWER) for e in messages]
 
     def thread_fault(self) -> str | None:
         """Return why it cannot keep conversations apart, in words; None if it can."""
@@ -382,11 +382,11 @@ class Threaded(Replier, Agent):
 
     def check_joining(self) -> None:
         """Refuse a space if it cannot keep threads apart."""
-        why = None if self.shared else self.thread_fault()
-        if why is not None:
+        fault = None if self.shared else self.thread_fault()
+        if fault is not None:
             raise DefinitionError(
                 f"agent {self.id!r} cannot be added to a space, where each sender has a "
-                f"conversation of its own: {why}. Pass shared=True for one conversation with all"
+                f"conversation of its own: {fault}. Pass shared=True for one conversation with all"
             )
 
     def _keep(self, text: Any, thread: Thread) -> None:

@@ -67,7 +67,7 @@ def check_skill(folder: str | os.PathLike[str]) -> list[str]:
     if not any((path / name).is_file() for name in FILES):
         return ["it has no SKILL.md"]
     try:
-        head, _ = _parts(path)
+        head, _ = _fields_and_body(path)
     except (ConfigError, FileError) as error:
         return [str(error)]
     faults = [
@@ -137,7 +137,7 @@ def loaded_skill(path: Path) -> Skill | None:
     """Return a skill with what its author got wrong in the log; None for one without a use."""
     faults = check_skill(path)
     try:
-        head, body = _parts(path, lenient=True)
+        head, body = _fields_and_body(path, lenient=True)
     except (ConfigError, FileError) as error:
         logger.warning("the skill in %s is left out: %s", path, error)
         return None
@@ -160,7 +160,7 @@ def loaded_skill(path: Path) -> Skill | None:
     )
 
 
-def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
+def _fields_and_body(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     """Return the fields and the body of a skill's file."""
     name = next(each for each in FILES if (path / each).is_file())
     text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
@@ -170,25 +170,25 @@ def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
         raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")
     head, body = parts[1] or "", (parts[2] or "").strip()
     try:
-        head_data = _read(head, name)
+        head_data = _read_yaml(head, name)
     except ConfigError:
         if not lenient:
             raise
-        head_data = _read(_FIELD.sub(_quoted, head), name, flow=True)
+        head_data = _read_yaml(_FIELD.sub(_with_quoted_value, head), name, flow=True)
     if not isinstance(head_data, dict):
         raise ConfigError(f"the YAML of {name} must be fields and their values")
     return head_data, body
 
 
-def _read(text: str, name: str, *, flow: bool = False) -> Any:
+def _read_yaml(text: str, name: str, *, flow: bool = False) -> Any:
     """Return YAML whose values are texts."""
     return read_yaml(Path(name), "Skills", "skills", text=text, texts=True, flow=flow)[0]
 
 
-def _quoted(field: re.Match[str]) -> str:
+def _with_quoted_value(field: re.Match[str]) -> str:
     """Return a field that is no YAML, such as `description: Use when: …`, with its value quoted."""
     try:
-        _read(field[0], "a field")
+        _read_yaml(field[0], "a field")
     except ConfigError:
         return f"{field[1]}: {json.dumps(' '.join(field[2].split()))}"
     return field[0]

@@ -109,16 +109,16 @@ class Skills(Block):
             )
         self._policy: AccessPolicy = access_policy
         self._owners = dict.fromkeys(self.skills, self)
-        self.offers: dict[str, Action] = self._offered()
+        self.offers: dict[str, Action] = self._skill_actions()
         described = ((name, each.description) for name, each in self.offers.items())
         self.actions: dict[str, str] = dict(described)
 
-    def _offered(self) -> dict[str, Action]:
+    def _skill_actions(self) -> dict[str, Action]:
         scripts: Any = {"access_policy": self._policy, "timeout": None}
         actions = (
             Action("load_skill", self._load, idempotent=True),
             Action("read_skill_file", self._read_file, idempotent=True),
-            Action("run_skill_script", self._run, **scripts),
+            Action("run_skill_script", self._run_script, **scripts),
         )
         return {each.name: each for each in actions}
 
@@ -143,7 +143,7 @@ class Skills(Block):
         merged = copy(self)
         merged.skills = {**self.skills, **other.skills}
         merged._owners = {**self._owners, **other._owners}
-        merged.offers = merged._offered()
+        merged.offers = merged._skill_actions()
         return merged
 
     @property
@@ -191,7 +191,7 @@ class Skills(Block):
         """
         return self._skill(skill).folder.read(file_name)
 
-    async def _run(self, skill: str, script: str, args: list[str] | None = None) -> str:
+    async def _run_script(self, skill: str, script: str, args: list[str] | None = None) -> str:
         """Run a script of a skill, and return what it printed.
 
         Args:

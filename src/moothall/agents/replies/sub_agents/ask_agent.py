@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
 
 
-def asking(
+def ask_action(
     agent: Any, name: str | None, description: str | None, *, fresh: bool, fork: bool
 ) -> Action:
     """Return the action that asks an agent; `as_action` documents it."""
@@ -74,12 +74,12 @@ def asking(
             results = None if earlier is None else earlier.copy()
         part = run_id = None
         if caller is not None and call is not None and call.key and is_recording(agent):
-            part, before = _recorded_in(caller.recorded, call.key, agent, before)
+            part, before = _recorded_part(caller.recorded, call.key, agent, before)
         if caller is not None and part is not None:
             run_id = caller.run_id
         caller_thread = None if caller is None else caller.thread
         setup = ReplySetup(agent, part, (), before, results)
-        with _passing(agent, thread, caller_thread), as_asked(setup=setup):
+        with _with_passing_thread(agent, thread, caller_thread), as_asked(setup=setup):
             options = _without_none(thread=thread, run_id=run_id, deps=deps, budget=budget)
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
@@ -96,7 +96,7 @@ def asking(
     return action
 
 
-def calling(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
+def call_of_own_say(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
     call: Any = reading_here()
     action = getattr(call, "action", None)
@@ -180,14 +180,14 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     path = "" if caller.recorded is None else caller.recorded.path
     # The members of a group share a run, and their calls have the same keys.
     parts = (caller.run_id, str(asker.id), path, call.key or call.id)
-    own = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
-    its = caller.thread
-    if its is None:
-        return Thread.of_sender(str(asker.id), own)
-    return shortened_id(f"{its}/{own}")
+    thread_hash = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
+    caller_thread = caller.thread
+    if caller_thread is None:
+        return Thread.of_sender(str(asker.id), thread_hash)
+    return shortened_id(f"{caller_thread}/{thread_hash}")
 
 
-def _recorded_in(
+def _recorded_part(
     record: Record[Any] | None, key: str, agent: Any, messages: Sequence[dict[str, Any]]
 ) -> tuple[RunPart | None, Sequence[dict[str, Any]]]:
     """Return the part of the caller's run that records a call, and the messages it begins with."""
@@ -209,7 +209,9 @@ def _recorded_in(
 
 
 @contextmanager
-def _passing(agent: Any, thread: str, caller_thread: str | None = None) -> Iterator[None]:
+def _with_passing_thread(
+    agent: Any, thread: str, caller_thread: str | None = None
+) -> Iterator[None]:
     """Have a thread end with this block, with all that the process keeps of it.
 
     `caller_thread` is the thread on whose behalf it is.
@@ -239,7 +241,7 @@ async def restore_asked(
         )
         if agent is None or part is None or start is None:
             continue
-        with _passing(agent, start["thread"]):
+        with _with_passing_thread(agent, start["thread"]):
             await agent.restore_part(part, budget_in_call(agent, budget))
     for past_step in () if budget is None else record.past():
         run, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
@@ -262,12 +264,12 @@ def new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> li
 
     Each is of one account, and is returned once: from then on the account has what the call takes.
     """
-    own: Budget | None = getattr(agent, "budget", None)
-    if own is None or own is budget or not own.is_part_of(budget):
+    agent_budget: Budget | None = getattr(agent, "budget", None)
+    if agent_budget is None or agent_budget is budget or not agent_budget.is_part_of(budget):
         return []
     calls = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
     new_budgets = list[Any]()
-    for account, alone in own.single_account_budgets():
+    for account, alone in agent_budget.single_account_budgets():
         if not any(map(account.is_same, budget.accounts)):
             if not any(_RESTORED.get(account, each) for each in calls):
                 new_budgets.append(alone)

@@ -59,10 +59,14 @@ ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
 
 def agents_that_resume(agent: Any) -> list[Any]:
     """Return an agent and those that its members and its actions ask, if they have journals."""
-    return [each for each in _asked_by(agent) if is_recording(each) and each.journal is not None]
+    return [
+        each
+        for each in _with_asked_agents(agent)
+        if is_recording(each) and each.journal is not None
+    ]
 
 
-def _asked_by(agent: Any) -> list[Any]:
+def _with_asked_agents(agent: Any) -> list[Any]:
     """Return an agent and those that its members and its actions ask."""
     agents = [agent]
     for each in agents:
@@ -93,7 +97,7 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     were cut off.
     """
     agents = agents_that_resume(agent)
-    ids = {str(each.id) for each in _asked_by(agent)}
+    ids = {str(each.id) for each in _with_asked_agents(agent)}
     by_agent: dict[str, tuple[Any, dict[str, Outline]]] = {
         f"{each.run_kind} {each.id}": (each, {}) for each in reversed(agents)
     }
