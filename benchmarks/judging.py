@@ -139,7 +139,7 @@ def judged(question: Question, researcher: Researcher, report: Report, seconds: 
         quoted=quoted[0] if quoted else 0,
         read=any(is_answer(question, each.url, each.text) for each in known),
         citations=len(cited),
-        resolved=sum(is_resolved(each, researcher.workbench.numbered) for each in cited),
+        resolved=sum(is_resolved(each, researcher.workbench.passages_by_number) for each in cited),
         supported=supported,
         marked=len(report.unsupported),
         pages=sum(bool(each.visited) for each in researcher.resources.get_all()),

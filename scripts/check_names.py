@@ -86,7 +86,7 @@ CEILINGS = {
     "foundation": 4,
     "journal": 3,
     "models": 3,
-    "research": 46,
+    "research": 29,
     "serving": 42,
     "society": 164,
     "spaces": 1,

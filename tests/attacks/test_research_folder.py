@@ -16,7 +16,7 @@ import pytest
 from moothall.foundation.errors import FileError, FolderIndexError
 from moothall.research import search_folder
 from moothall.research.findings import Resource
-from moothall.research.resource_pool import pieces
+from moothall.research.resource_pool import passages_in
 
 SECRET = "moonstone"
 
@@ -196,7 +196,7 @@ def test_repetitive_text_takes_no_longer(root: Path, search: Any, text: str) -> 
 
 def test_passages_of_blank_lines_are_found_in_one_walk() -> None:
     text = "a\n" + " \n" * 300_000 + "b"
-    assert [passage for passage, _ in pieces(text, [])] == ["a", "b"]
+    assert [passage for passage, _ in passages_in(text, [])] == ["a", "b"]
 
 
 def test_names_that_no_text_can_carry(root: Path, search: Any) -> None:

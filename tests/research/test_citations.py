@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moothall.research.citations import check, fault, renumbered
+from moothall.research.citations import check, fault, renumber_footnotes
 from moothall.research.citations.footnotes import without_source
 from moothall.research.findings import Passage
 from moothall.research.sentences import sentences
@@ -236,7 +236,7 @@ def test_footnotes_are_numbered_as_they_come_and_one_passage_has_one_number() ->
     )
 
     done = check(text, PASSAGES)
-    markdown, citations = renumbered(done.markdown, done.citations)
+    markdown, citations = renumber_footnotes(done.markdown, done.citations)
 
     assert markdown == (
         "Lyon opened 12 new stations.[^1^] [not checked] The queue holds 10 items.[^2^] "
@@ -254,7 +254,7 @@ LINES = (
 @given(st.lists(st.sampled_from([*LINES.split(" "), " ", "The queue holds 10 items"])).map("".join))
 def test_footnotes_that_are_left_were_all_checked(text: str) -> None:
     done = check(text, PASSAGES)
-    markdown, citations = renumbered(done.markdown, done.citations)
+    markdown, citations = renumber_footnotes(done.markdown, done.citations)
 
     left = {int(number) for number in re.findall(r"\[\^(\d+)[^\]]*\]", markdown)}
     assert left == {each.number for each in citations} == set(range(1, len(left) + 1))

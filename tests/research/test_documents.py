@@ -20,7 +20,7 @@ import pytest
 from exchanges import lines_of
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.documents import kind_of, read_document
-from moothall.research.reading.encodings import decoded
+from moothall.research.reading.encodings import decode_text
 from moothall.research.reading.html import Document, read_html
 from research.books import docx, epub, paragraph
 from research.web_server import pdf
@@ -297,8 +297,8 @@ def test_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
 
 
 def test_document_that_no_encoding_fits_is_read_by_the_first() -> None:
-    assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
-    assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
+    assert decode_text(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
+    assert decode_text(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
 
 
 def test_html_links_to_others_are_taken_up_to_three_hundred() -> None:

@@ -13,7 +13,7 @@ from moothall import Budget, Journal, ScriptedModel
 from moothall.foundation.errors import DefinitionError
 from moothall.research import Citation, Passage, Report, Researcher, Resource, Section, Support
 from moothall.research.citations import check
-from moothall.research.citations.differences import differing
+from moothall.research.citations.differences import differing_citations
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools, verdicts
 
 DAY = "2026-11-21T14:28:28+00:00"
@@ -317,7 +317,7 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
 def test_sentences_differ_if_they_say_different_things_of_one_matter(
     one: str, other: str, remark: str
 ) -> None:
-    found = differing([Citation(1, one, LAMP), Citation(2, other, OTHER)])
+    found = differing_citations([Citation(1, one, LAMP), Citation(2, other, OTHER)])
 
     assert [remark in why for *_, why in found] == ([True] if remark else [])
 
@@ -326,7 +326,7 @@ def test_sentences_of_a_page_differ_if_it_was_read_again_with_another_number() -
     later = replace(LAMP, text="It reaches 250 metres at night.", fetched_at=f"{DAY[:11]}15:00:00Z")
     earlier = Citation(1, "The lamp reaches 100 metres at night.", LAMP)
     found = [
-        differing([earlier, Citation(2, "The lamp reaches 250 metres at night.", of)])
+        differing_citations([earlier, Citation(2, "The lamp reaches 250 metres at night.", of)])
         for of in (later, LAMP)
     ]
 

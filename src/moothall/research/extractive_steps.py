@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from moothall import Action
 from moothall.build import Words, one_line
 from moothall.research.citations.footnotes import MIN_COPIED_CHARS
-from moothall.research.extractive.index import QuestionWords, titled
+from moothall.research.extractive.index import QuestionWords, title_of_passage
 from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer
 from moothall.research.findings import (
     Findings,
@@ -22,7 +22,7 @@ from moothall.research.findings import (
     is_place,
 )
 from moothall.research.resource_pool import ResourcePool, passages_of
-from moothall.research.tool_calls import taking
+from moothall.research.tool_calls import one_text_tools
 from moothall.research.writing.report_frame import lacks, phrase
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _for_objective(
     searches = (
         ResearchTask(tool, {name: query}, f"{reason}: {objective.topic}", objective=objective.topic)
         for query, reason in _queries(objective, passages)
-        for tool, name in taking(researcher.tools, "query")
+        for tool, name in one_text_tools(researcher.tools, "query")
     )
     readings = (
         # What is read whole is for all of them.
@@ -93,7 +93,7 @@ def _queries(objective: Objective, passages: list[Passage]) -> Iterator[tuple[st
             yield " ".join(part), "search without one of its words"
         return
     best_passages = [each.passage for each in question.best(_NEAREST)]
-    gap = question.missing(best_passages)
+    gap = question.missing_words(best_passages)
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
     rarest = sorted(weights, key=lambda word: -weights[word])[:_TOPIC_WORDS]
@@ -102,7 +102,7 @@ def _queries(objective: Objective, passages: list[Passage]) -> Iterator[tuple[st
         if further:
             yield " ".join((*rarest, *further)), "search with words of what is nearest"
     for heading in dict.fromkeys(
-        titled(each).rpartition(" – ")[2] for each in best_passages[:_FEEDBACK]
+        title_of_passage(each).rpartition(" – ")[2] for each in best_passages[:_FEEDBACK]
     ):
         if Words(heading).terms() and not is_place(heading):
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
@@ -115,7 +115,7 @@ def _other_words(
     counts: Counter[str] = Counter()
     for place, each in enumerate(nearest):
         for word in dict.fromkeys(map(str.lower, Words(each.text))):
-            if word.isalpha() and len(word) > 2 and not question.in_word(word):
+            if word.isalpha() and len(word) > 2 and not question.terms_of_word(word):
                 counts[word] += _NEAREST - place
     frequency = Counter(word for each in passages for word in {*map(str.lower, Words(each.text))})
     worth = {
@@ -128,7 +128,7 @@ def _other_words(
 
 def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
     """Yield the tool that reads a URL: one named after PDF for PDF files, another for the rest."""
-    readers = list(taking(tools, "url"))
+    readers = list(one_text_tools(tools, "url"))
     is_pdf = url.partition("?")[0].lower().endswith(".pdf")
     yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
 
@@ -136,16 +136,16 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 def narrate(researcher: Workbench) -> Narrative:
     """Return the sentences that answer each objective, quoted and cited, grouped by page."""
     parts = []
-    several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
+    has_several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
         passages = _passages_for(researcher, objective)
         result = answer(passages, objective.topic)
         if result.is_found:
-            headed = [f"## {one_line(objective.topic, 200)}"] if several else []
+            headed = [f"## {one_line(objective.topic, 200)}"] if has_several else []
             maybe = f"{lacks(result.missing, objective.topic)}{phrase('maybe', objective.topic)}"
             unsure = [] if result.is_sure else [maybe]
             parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result, passages))))
-    return researcher.checked("\n\n".join(parts), by_rules=True)
+    return researcher.check_narrative("\n\n".join(parts), by_rules=True)
 
 
 def _by_page(
@@ -157,7 +157,7 @@ def _by_page(
     for passage in dict.fromkeys(passages):
         copies.setdefault(passage.sha256, []).append(passage)
     for each in result.quotes:
-        title = one_line(each.passage.page if titled(each.passage) else "", 120)
+        title = one_line(each.passage.page if title_of_passage(each.passage) else "", 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
         copied = copies[each.passage.sha256] if len(each.passage.text) >= MIN_COPIED_CHARS else []
         same = dict.fromkeys((each.passage, *copied[:_COPIES]))
@@ -181,7 +181,7 @@ def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage,
     )
 
 
-def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
+def quoted_sentences(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
     """Return the sentences of some passages that answer topics, quoted and cited."""
     quotes: dict[str, Passage] = {}
     for result in (answer(tuple(passages), topic) for topic in topics):

@@ -18,7 +18,7 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.owner import can_plan
-from moothall.research.tool_calls import sourced, taking
+from moothall.research.tool_calls import one_text_tools, with_resources
 from moothall.research.writing.review import ANSWERS, ProposedPlan
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ async def _take_step(bench: Workbench, name: str) -> None:
 
     async def call(step: StepHandle | None = None) -> dict[str, Any]:
         try:
-            _take(bench, name, await _within_time(bench, name))
+            _store_result(bench, name, await _within_time(bench, name))
             if name == "plan" and bench.iteration == 1:
-                await _reviewed(bench)
+                await _review_plan(bench)
             if name == "narrate" and bench.waits_for_judge:
                 from moothall.research.judging import judge_narrative
 
@@ -158,7 +158,7 @@ async def _within_time(bench: Workbench, name: str) -> Any:
         raise Stop("deadline", f"the run's time limit was reached during {name}") from None
 
 
-async def _reviewed(bench: Workbench) -> None:
+async def _review_plan(bench: Workbench) -> None:
     """Let a person see and change the plan and the outline, until the person lets it begin."""
     review = bench.agent.review_plan
     if review is None:
@@ -179,10 +179,10 @@ async def _reviewed(bench: Workbench) -> None:
         if isinstance(verdict, str) and by_model:
             bench.note_user_text(verdict)
             bench.progress.outline = []
-            _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
+            _store_result(bench, "plan", await bench.agent.steps["plan"].forward(bench))
             continue
         if isinstance(verdict, str):  # rules understand no words: each line is a query
-            tool, name = next(taking(bench.tools, "query"), ("", ""))
+            tool, name = next(one_text_tools(bench.tools, "query"), ("", ""))
             lines = [each.strip() for each in verdict.splitlines() if each.strip()]
             plan.tasks = [ResearchTask(tool, {name: each}, "asked for") for each in lines]
         elif isinstance(verdict, ProposedPlan):
@@ -201,7 +201,8 @@ async def _reviewed(bench: Workbench) -> None:
             fault = f"The plan cannot be carried out: {error}"
             continue
         bench.progress.outline = list(plan.outline)
-        _take(bench, "plan", plan.tasks, len(plan.tasks))  # none that a person left is dropped
+        # None that a person left is dropped.
+        _store_result(bench, "plan", plan.tasks, len(plan.tasks))
         return
     raise Stop("cancelled", f"its plan was not accepted in {_REVIEWS} rounds. {fault}".rstrip())
 
@@ -213,15 +214,15 @@ async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: s
     question = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
     reply = await review.reply(question, thread=bench.request.thread)
     if reply.stop_reason not in ("done", "terminal"):  # such as a person who has left
-        why = reply.detail or reply.stop_reason
-        raise Stop("cancelled", f"its plan was not accepted: {why}")
+        reason = reply.detail or reply.stop_reason
+        raise Stop("cancelled", f"its plan was not accepted: {reason}")
     try:
         return plan.answered(reply.text, bench.tools)
     except InvalidArguments as error:
         return f"{reply.text}\n{error}"
 
 
-def _take(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
+def _store_result(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
     """Store a step's result; a step that returns None has stored it itself."""
     check_result(name, result)
     most = max(bench.agent.max_tasks, at_least)
@@ -234,13 +235,13 @@ def _take(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
         bench.is_cut = affordable < len(bench.tasks[:most])
         bench.tasks = bench.tasks[: min(most, affordable)]
     elif name == "research":
-        bench.results = bench.results if result is None else list(map(sourced, result))
+        bench.results = bench.results if result is None else list(map(with_resources, result))
         # What has failed for the first time is tried again in a later iteration.
         to_repeat = {e.key for e in bench.results if e.has_raised} - bench.progress.failed.keys()
         bench.progress.done.extend(each for each in bench.tasks if each.key not in to_repeat)
         bench.progress.note_faults(bench.results)
     elif isinstance(result, Narrative) and result.markdown != bench.progress.narrative:
-        bench.checked(result.markdown)
+        bench.check_narrative(result.markdown)
     elif isinstance(result, Findings):
         topics = {each.topic for each in bench.objectives}
         bench.progress.remark = result.remark

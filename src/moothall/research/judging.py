@@ -34,7 +34,7 @@ _CHARS: Final = 16_000  # of the passages of a call: models overlook what stands
 
 async def judge_narrative(bench: Workbench) -> None:
     """Let the judging model judge the narrative's citations that it has not judged yet."""
-    progress, passages = bench.progress, bench.numbered
+    progress, passages = bench.progress, bench.passages_by_number
     cited: dict[str, dict[int, Passage]] = {}
     for number, sentence in progress.citations:
         cited.setdefault(sentence, {})[number] = passages[number]
@@ -66,8 +66,8 @@ async def judge_narrative(bench: Workbench) -> None:
 def _room(bench: Workbench) -> int:
     """Return how many characters of passages the judging model is shown at once."""
     judge = bench.agent.judge
-    own = bench.context_tokens if judge is bench.model else None
-    context = own or getattr(judge, "context_tokens", None)
+    context_tokens = bench.context_tokens if judge is bench.model else None
+    context = context_tokens or getattr(judge, "context_tokens", None)
     return min(_CHARS, context) if isinstance(context, int) else _CHARS  # a quarter of its tokens
 
 
@@ -91,10 +91,10 @@ async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int
     verdicts: dict[int, dict[str, Any]] = {}
 
     async def ask(messages: list[dict[str, Any]], number: int) -> Any:
-        of = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
+        ask_judge = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
         name = getattr(bench.agent.judge, "name", None)
         answer = await bench.record.step(
-            f"{key}.{number}", of, of=ModelReply, beside=True, model=name
+            f"{key}.{number}", ask_judge, of=ModelReply, beside=True, model=name
         )
         bench.note_usage(answer, name)
         return answer

@@ -14,7 +14,7 @@ from moothall.research.extractive.index import QuestionWords, similarity_scores
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import can_plan
 from moothall.research.sentences import NOTE
-from moothall.research.writing.answers import outline_in, written_in
+from moothall.research.writing.answers import outline_in, reader_for_prompt
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.report_frame import phrase, topics_of
 from moothall.research.writing.sections import (
@@ -38,7 +38,7 @@ _PASSAGE_OVERHEAD_TOKENS: Final = 40  # tokens beside its text
 async def narrate(bench: Workbench) -> Narrative:
     """Return the narrative, improved by every passage of this iteration."""
     progress = bench.progress
-    fresh = _ranked(bench)
+    fresh = _ranked_passages(bench)
     remaining = [*fresh]
     try:
         if fresh:
@@ -79,7 +79,7 @@ async def plan_outline(bench: Workbench) -> None:
     except Unusable as error:
         topics = [each.topic for each in (*bench.objectives, *bench.generated)]
         progress.outline = [Heading(one_line(each, 120)) for each in topics]
-        bench.replaced("the outline", error)
+        bench.note_replaced("the outline", error)
 
 
 # -- the whole at once -----------------------------------------------------------------------------
@@ -103,18 +103,18 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
     try:
         if can_plan(bench.model):
             prompt = prompts.narrative(bench, narrative, chunk)
-            read = _keeping(bench, narrative, written_in(prompt))
-            bench.checked(await bench.ask_until_usable(prompt, read))
+            read = _improvement_reader(bench, narrative, reader_for_prompt(prompt))
+            bench.check_narrative(await bench.ask_until_usable(prompt, read))
         else:
             prompt = prompts.answer(bench, chunk)
-            _narrate_small(bench, await bench.ask_until_usable(prompt, written_in(prompt)))
+            _narrate_small(bench, await bench.ask_until_usable(prompt, reader_for_prompt(prompt)))
     except Unusable as error:
         if narrative:
             fault = shorten(str(error), 200)
             bench.note(f"{counted(len(chunk), 'passage')} not narrated: the answer {fault}")
         else:
             extractive_steps.narrate(bench)
-            bench.replaced("the narrative", error)
+            bench.note_replaced("the narrative", error)
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
             raise
@@ -123,13 +123,15 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
         await _improve(bench, chunk[half:])
 
 
-def _keeping(bench: Workbench, so_far: str, read: Callable[[str], str]) -> Callable[[str], str]:
+def _improvement_reader(
+    bench: Workbench, so_far: str, read: Callable[[str], str]
+) -> Callable[[str], str]:
     """Return a reader of improved texts that adds one to `so_far` if it has only what is new."""
     own_notes = {*NOTE.findall(so_far)}
 
     def read_improved(text: str) -> str:
         improved = read(text)
-        cited = {*NOTE.findall(with_footnotes(improved, bench.numbered))}
+        cited = {*NOTE.findall(with_footnotes(improved, bench.passages_by_number))}
         if own_notes and not cited:
             raise UnreadableText("has no footnote: give the whole text, with what is new")
         return improved if cited & own_notes or not own_notes else f"{so_far}\n\n{improved}"
@@ -142,7 +144,7 @@ def _narrate_small(bench: Workbench, answer: str) -> None:
     progress = bench.progress
     lead = phrase("quoted", topics_of(progress))
     before = progress.narrative.partition(lead)[0].removeprefix(prompts.UNKNOWN)
-    bench.checked("\n\n".join(filter(None, [before.strip(), answer])))
+    bench.check_narrative("\n\n".join(filter(None, [before.strip(), answer])))
     is_judged_later = bench.waits_for_judge  # by a model
     notes: dict[str, str] = {}
     for (number, sentence), support in zip(progress.citations, progress.supports, strict=True):
@@ -151,7 +153,7 @@ def _narrate_small(bench: Workbench, answer: str) -> None:
     quotes = extractive_steps.narrate(bench).markdown
     own_notes = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
     text = "\n\n".join(filter(None, [*own_notes, lead if own_notes and quotes else "", quotes]))
-    bench.checked(text or prompts.UNKNOWN, by_rules=not is_judged_later)
+    bench.check_narrative(text or prompts.UNKNOWN, by_rules=not is_judged_later)
 
 
 def _outline_what_is_written(bench: Workbench) -> None:
@@ -193,7 +195,7 @@ async def _by_section(bench: Workbench, remaining: list[Numbered]) -> None:
     try:
         await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
     finally:
-        bench.checked(join_sections(before, all_sections()))
+        bench.check_narrative(join_sections(before, all_sections()))
     if outline[0].heading and (sections := split_sections(progress.narrative)[1]):
         texts = sections
         await _summarize(bench, "", all_sections())
@@ -203,10 +205,12 @@ async def _summarize(bench: Workbench, title: str, sections: list[tuple[str, str
     """Put a summary, which begins with the answer, above the sections."""
     try:
         prompt = prompts.summary(bench, dict(sections))
-        summary = as_section(await bench.ask_until_usable(prompt, written_in(prompt)), "Summary")
-        bench.checked(join_sections("\n\n".join(filter(None, [title, summary])), sections))
+        summary = as_section(
+            await bench.ask_until_usable(prompt, reader_for_prompt(prompt)), "Summary"
+        )
+        bench.check_narrative(join_sections("\n\n".join(filter(None, [title, summary])), sections))
     except Unusable as error:
-        bench.replaced("the summary", error)
+        bench.note_replaced("the summary", error)
 
 
 async def _section(
@@ -216,15 +220,16 @@ async def _section(
     prompt = prompts.section(bench, heading, so_far, chunk)
     adds = prompts.count(bench, so_far) > prompts.shown_tokens(bench)
     try:
-        read = _keeping(bench, "" if adds else so_far, written_in(prompt))
+        read = _improvement_reader(bench, "" if adds else so_far, reader_for_prompt(prompt))
         text_of_model = await bench.ask_until_usable(prompt, read, at=key)
         text = without_list(as_section(text_of_model, heading.heading))
     except Unusable as error:
         name = heading.heading or "the beginning"
-        bench.replaced(f"the section “{one_line(name, 120)}”", error)
+        bench.note_replaced(f"the section “{one_line(name, 120)}”", error)
         topic = f"{heading.heading} {heading.about}".strip()
         topics = [topic] if topic else [each.topic for each in bench.objectives]
-        text, adds = extractive_steps.quoted(bench, [passage for _, passage in chunk], topics), True
+        passages, adds = [passage for _, passage in chunk], True
+        text = extractive_steps.quoted_sentences(bench, passages, topics)
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
             raise
@@ -265,7 +270,7 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
 # -- passages --------------------------------------------------------------------------------------
 
 
-def _ranked(bench: Workbench) -> list[Numbered]:
+def _ranked_passages(bench: Workbench) -> list[Numbered]:
     """Return the passages of this iteration with their numbers, the most relevant first."""
     fresh = bench.fresh_passages()
     topics = [each.topic for each in (*bench.objectives, *bench.generated)]

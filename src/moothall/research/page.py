@@ -160,7 +160,7 @@ def _source(
     own_citations = [
         each for each in citations if each.number == number and each.support is not None
     ]
-    supports = "".join(map(_supported, own_citations))
+    supports = "".join(map(_support_of, own_citations))
     return (
         f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{link}</p>\n'
         f"<blockquote>{_marked_windows(passage.text, own_citations)}</blockquote>\n{supports}"
@@ -169,7 +169,7 @@ def _source(
     )
 
 
-def _supported(citation: Citation) -> str:
+def _support_of(citation: Citation) -> str:
     """Return what was found of one sentence that cites a passage."""
     support = citation.support
     if support is None:
@@ -181,10 +181,12 @@ def _supported(citation: Citation) -> str:
     label = {"partly": "partly supported"}.get(support.label, support.label)
     method_words = {"exact": "word for word" if support.label == "supported" else "by exact checks"}
     judge = method_words.get(support.judge, f"by a model, {support.probability or 0:.2f}")
-    return f'<p class="about support"><b>{label}</b> ({judge}){reason}: {_quoted(sentence)}</p>\n'
+    return (
+        f'<p class="about support"><b>{label}</b> ({judge}){reason}: {_in_quotes(sentence)}</p>\n'
+    )
 
 
-def _quoted(sentence: str) -> str:
+def _in_quotes(sentence: str) -> str:
     """Return a sentence in quotation marks, which one that quotes has already."""
     is_quoted = sentence.startswith("“") and sentence.endswith("”")
     return escape(sentence) if is_quoted else f"<q>{escape(sentence)}</q>"

@@ -88,9 +88,9 @@ def plan(researcher: Workbench) -> list[dict[str, Any]]:
     ]
     resources = researcher.unread(_SHOWN_RESOURCES)
     unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in resources]
-    unread = _fitting(researcher, unread, room(researcher) // 2)
+    unread = _items_that_fit(researcher, unread, room(researcher) // 2)
     done = [{"tool": each.tool, "args": each.args} for each in researcher.done[-_SHOWN_TASKS:]]
-    done = _fitting(researcher, done[::-1], room(researcher) // 4)[::-1]
+    done = _items_that_fit(researcher, done[::-1], room(researcher) // 4)[::-1]
     instruction = f"""\
 Plan the next tasks of this research: at most {researcher.max_tasks}. If the expertise of an
 objective is low, search broadly. If it is high, look for specific details. Do not repeat a finished
@@ -146,16 +146,16 @@ def narrative(
     """Return the prompt for a whole report."""
     instruction = f"""\
 Write the research report as Markdown, from the narrative so far and the new sources. Improve the
-narrative: keep what is right, with its footnotes, and add what is new. {_form(researcher)}
+narrative: keep what is right, with its footnotes, and add what is new. {_report_form(researcher)}
 {_CITING}"""
-    before = f"The narrative so far:\n{_unmarked(so_far)}"
+    before = f"The narrative so far:\n{_without_prompt_marks(so_far)}"
     if not so_far:
         instruction = "Write the research report as Markdown, from the new sources."
-        instruction, before = f"{instruction} {_form(researcher)}\n{_CITING}", ""
+        instruction, before = f"{instruction} {_report_form(researcher)}\n{_CITING}", ""
     return _writing_prompt(researcher, instruction, None, before, chunk)
 
 
-def _form(researcher: Workbench) -> str:
+def _report_form(researcher: Workbench) -> str:
     """Return how a report that is written as a whole is built, by its length."""
     length = researcher.style.length
     if length is not None and length < _HEADINGS_FROM:
@@ -199,7 +199,7 @@ section itself. {_CITING}"""
     before = f"The other sections, which this one does not repeat: {json_line(other_headings)}\n\n"
     parts = [
         before.strip() if other_headings else "",
-        f"The section so far:\n{_unmarked(so_far)}" if so_far else "",
+        f"The section so far:\n{_without_prompt_marks(so_far)}" if so_far else "",
     ]
     before = "\n\n".join(filter(None, parts))
     return _writing_prompt(researcher, instruction, words, before, chunk)
@@ -215,7 +215,9 @@ its footnotes. {_CITING}"""
     size = room(researcher) // 2 * _CHARS_PER_TOKEN // max(len(sections), 1)
     texts = "\n\n".join(f"## {name}\n\n{cut(text, size)}" for name, text in sections.items())
     style = _style_instructions(researcher, words)
-    return prompt_of(researcher, f"{instruction} {style}", f"The sections:\n{_unmarked(texts)}")
+    return prompt_of(
+        researcher, f"{instruction} {style}", f"The sections:\n{_without_prompt_marks(texts)}"
+    )
 
 
 def evaluation(researcher: Workbench) -> list[dict[str, Any]]:
@@ -228,8 +230,10 @@ that would lead to what is unanswered. In the remark, say in a few sentences wha
 next iteration and what to keep doing. Answer with JSON alone:
 {{"objectives": [{{"topic", "answered": [text], "unanswered": [text]}}],
 "generated_objectives": [text], "remark": text}}."""
-    narrative = _abridged(researcher.narrative.markdown, room(researcher) // 2 * _CHARS_PER_TOKEN)
-    parts = [f"The narrative:\n{_unmarked(narrative)}"]
+    narrative = _abridged_narrative(
+        researcher.narrative.markdown, room(researcher) // 2 * _CHARS_PER_TOKEN
+    )
+    parts = [f"The narrative:\n{_without_prompt_marks(narrative)}"]
     if faults := [f"{reason}: {sentence}" for sentence, reason in researcher.unsupported[:20]]:
         listed = marked(cut("\n".join(faults), 4000))
         parts.append(f"Sentences that their sources do not support:\n{listed}")
@@ -239,12 +243,12 @@ next iteration and what to keep doing. Answer with JSON alone:
     return prompt_of(researcher, instruction, *parts)
 
 
-def _unmarked(text: str) -> str:
+def _without_prompt_marks(text: str) -> str:
     """Return what is written, as material, without marks that ask nothing of the model."""
     return marked(text.replace(" [not checked]", ""))
 
 
-def _abridged(narrative: str, limit: int) -> str:
+def _abridged_narrative(narrative: str, limit: int) -> str:
     """Return a narrative; of a long one, the beginning of each section."""
     if len(narrative) <= limit:
         return narrative
@@ -296,7 +300,7 @@ def prompt_of(researcher: Workbench, instruction: str, *parts: str) -> list[dict
     ]
 
 
-def _fitting(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
+def _items_that_fit(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
     sizes = accumulate(count(researcher, json_line(each)) for each in items)
     return [each for each, size in zip(items, sizes, strict=True) if size <= tokens]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 from moothall import DefinitionError, FileError, Reply, StateError, StopReason, Usage
 from moothall.build import SafeHTML, counted, dump_state, names_checked, one_line
 from moothall.journal import REASONS
-from moothall.research.extractive.index import QuestionWords, titled
+from moothall.research.extractive.index import QuestionWords, title_of_passage
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.reading.own_reports import MARK
@@ -153,11 +153,11 @@ class Report:
             FileError: the file cannot be written
             MissingExtra: python-docx or markdown-it-py is not installed
         """
-        from moothall.research.exports.word import word
+        from moothall.research.exports.word import word_document
 
         if not isinstance(path, str | os.PathLike | None):
             raise DefinitionError(f"docx(): path must be a path, got {path!r:.80}")
-        data = word(self)
+        data = word_document(self)
         if path is not None:
             try:
                 Path(path).write_bytes(data)
@@ -216,7 +216,7 @@ class Report:
             return SafeHTML.text(self.markdown)
         from moothall.research.page import page
 
-        return _framed(page(self, framed=True))
+        return _in_frame(page(self, framed=True))
 
     def __repr__(self) -> str:
         title = one_line(self.markdown.partition("\n")[0].lstrip("# "), 80)
@@ -234,20 +234,20 @@ def report_of(
     prices: PriceList | None = None,
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
-    from moothall.research.citations import marked, renumbered
-    from moothall.research.citations.differences import differing
+    from moothall.research.citations import mark_uncited, renumber_footnotes
+    from moothall.research.citations.differences import differing_citations
 
     progress = replace(progress, notes=[*progress.notes, *_failures(progress, resources)])
     passages = progress.passages
     if not all(0 < number <= len(passages) for number, _ in progress.citations):
         raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
-    cited = _cited(progress)
-    narrative, citations = renumbered(progress.narrative, cited)
+    cited = _checked_citations(progress)
+    narrative, citations = renumber_footnotes(progress.narrative, cited)
     if extractive:
         narrative = verbatim(narrative, citations)
     narrative = safe_markdown(narrative, [each.passage.url for each in citations])
     if not extractive:
-        narrative = marked(narrative)
+        narrative = mark_uncited(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics, all_topics = [each.topic for each in progress.objectives], topics_of(progress)
     read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
@@ -283,7 +283,7 @@ def report_of(
     if remarks and len(topics) > 1 and parts[-1]:  # it is of no section above
         parts.append(f"## {phrase('unanswered', all_topics)}")
     parts += remarks
-    differ = differing(citations)
+    differ = differing_citations(citations)
     if differ:
         parts.append(
             f"## {phrase('differ', all_topics)}\n\n"
@@ -343,7 +343,7 @@ def _nearest(read: list[Passage], topic: str) -> str:
     if not nearest:  # none can be quoted, such as markup
         nearest = [(each.passage, "") for each in QuestionWords(topic, read).best(_PLACES)]
     lines = [
-        f"- {safe_markdown(quote)}{as_text(titled(passage) or passage.url)}, "
+        f"- {safe_markdown(quote)}{as_text(title_of_passage(passage) or passage.url)}, "
         f"`{passage.url.replace('`', '%60')}`"
         for passage, quote in nearest[:_PLACES]
     ]
@@ -351,7 +351,7 @@ def _nearest(read: list[Passage], topic: str) -> str:
     return f"\n\n{heading}\n\n" + "\n".join(lines) if lines else ""
 
 
-def _cited(progress: Progress) -> list[Citation]:
+def _checked_citations(progress: Progress) -> list[Citation]:
     """Return the citations with their passages; what an older record lacks is checked now."""
     from moothall.research.citations.exact import exact_support
 
@@ -364,7 +364,7 @@ def _cited(progress: Progress) -> list[Citation]:
     return citations
 
 
-def _framed(page: str, height: str = "36rem") -> str:
+def _in_frame(page: str, height: str = "36rem") -> str:
     """Return a whole page in a frame of its own, which runs no script and sends no form."""
     return (
         '<iframe sandbox="allow-popups" referrerpolicy="no-referrer" '

@@ -152,7 +152,7 @@ def _add_content(stored: Resource, new: Resource) -> None:
     if not stored.content:
         stored.content, stored.sections = new.content, list(new.sections)
         return
-    for section, end in _parts(new.content, new.sections):
+    for section, end in _section_ends(new.content, new.sections):
         text = new.content[section.start : end].strip()
         if text and not re.search(rf"(?<!\S){re.escape(text)}(?!\S)", stored.content):
             stored.sections = stored.sections or [Section(0)]
@@ -161,15 +161,15 @@ def _add_content(stored: Resource, new: Resource) -> None:
             stored.content += f"\n\n{text}"
 
 
-def _parts(content: str, sections: list[Section]) -> Iterator[tuple[Section, int]]:
+def _section_ends(content: str, sections: list[Section]) -> Iterator[tuple[Section, int]]:
     """Yield the parts of a text with their ends, also what stands before the first section."""
     starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
     return zip(starts, [each.start for each in starts[1:]] + [len(content)], strict=True)
 
 
-def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
+def passages_in(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
     """Yield the passages of a text, word for word, each with its section."""
-    for section, end in _parts(content, sections):
+    for section, end in _section_ends(content, sections):
         for begin, stop in _passage_spans(content, section.start, end):
             text = content[begin:stop].strip()
             if text:
@@ -180,7 +180,7 @@ def passages_of(resource: Resource) -> list[Passage]:
     """Return the passages of a resource that was read."""
     title = resource.description or ""
     passages = []
-    for text, section in pieces(resource.content or "", resource.sections):
+    for text, section in passages_in(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
         full_title = _full_title(title, section.title)
         read = section.fetched_at or resource.fetched_at or ""

@@ -65,8 +65,8 @@ class Scope:
 
     def takes(self, resource: Resource) -> bool:
         """Return whether a resource is used."""
-        url, about = resource.url, resource.publication
-        return self.refusal(url) is None and self.too_old(url, about) is None
+        url, publication = resource.url, resource.publication
+        return self.refusal(url) is None and self.too_old(url, publication) is None
 
     def query(self, words: str) -> str:
         """Return a query for a search engine with the operators of the sites."""

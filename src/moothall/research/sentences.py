@@ -189,9 +189,9 @@ def sentences_in(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         before = text[max(start, match.start() - 40) : match.start()]
         if following and not _ends(before, match[0], following):
             continue
-        yield from _trimmed(text, start, match.end())
+        yield from _trimmed_span(text, start, match.end())
         start = match.end()
-    yield from _trimmed(text, start, end)
+    yield from _trimmed_span(text, start, end)
 
 
 def _ends(preceding: str, mark: str, following: str) -> bool:
@@ -215,7 +215,7 @@ def _ends(preceding: str, mark: str, following: str) -> bool:
     return True
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _trimmed_span(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     stop = start + len(piece.strip())

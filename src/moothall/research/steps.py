@@ -56,7 +56,7 @@ class Plan(Block):
             tasks = extractive_steps.plan(researcher)
             if not (tasks or researcher.progress.narrative):
                 raise researcher.unreadable(error) from None
-            researcher.replaced("the plan", error)
+            researcher.note_replaced("the plan", error)
             return tasks
 
 
@@ -115,7 +115,7 @@ class Evaluate(Block):
             evaluation.generated = evaluation.generated or [
                 o.topic for o in by_rules.generated_objectives
             ]
-            researcher.replaced("the evaluation", error)
+            researcher.note_replaced("the evaluation", error)
         researcher.progress.unanswered = evaluation.unanswered
         # Without a judge, nobody could call a sentence in other words supported.
         labels = {each.label for each in researcher.progress.supports}

@@ -86,14 +86,14 @@ def check_tools(tools: dict[str, Action], id: str | int, *, extractive: bool) ->
             f"agent {id!r} has no tools to research with: give it tools=[…], such as "
             "search_folder(PATH)"
         )
-    if extractive and not any(taking(tools, "query")):
+    if extractive and not any(one_text_tools(tools, "query")):
         raise DefinitionError(
             f"agent {id!r} has no model, so one of its tools must require exactly one text, a "
             f"query; got {', '.join(map(repr, tools))}"
         )
 
 
-def taking(tools: dict[str, Action], parameter: str) -> Iterator[tuple[str, str]]:
+def one_text_tools(tools: dict[str, Action], parameter: str) -> Iterator[tuple[str, str]]:
     """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
@@ -114,7 +114,7 @@ def call_of(
     if tool is None:
         call.fault = f"there is no tool {task.tool!r}; there are {', '.join(tools) or 'none'}"
         return call
-    call.action = _gathering(tool, task, ResourcePool(beyond=pool))
+    call.action = _gathering_action(tool, task, ResourcePool(beyond=pool))
     try:
         call.args = copy_json(task.args)
         call.kwargs = tool.check(call.args)
@@ -142,10 +142,10 @@ def result_of(task: ResearchTask, outcome: dict[str, Any] | None) -> ResearchRes
     return task_result
 
 
-def sourced(result: ResearchResult) -> ResearchResult:
+def with_resources(result: ResearchResult) -> ResearchResult:
     """Fill in the resources of a result from the user's own Research step."""
     if not result.resources and result.error is None:
-        resources = _gathered(result.result, result, ResourcePool())["resources"]
+        resources = _gathered_result(result.result, result, ResourcePool())["resources"]
         result.resources = [load_state(Resource, each, "a resource") for each in resources]
     return result
 
@@ -166,14 +166,14 @@ def within_scope(tool: Action, scope: Scope) -> Action:
         if isinstance(result, list | tuple):
             return [each for each in result if not isinstance(each, Resource) or scope.takes(each)]
         if isinstance(result, Resource) and not scope.takes(result):
-            about = result.publication
-            raise PageError(scope.refusal(result.url) or scope.too_old(result.url, about))
+            publication = result.publication
+            raise PageError(scope.refusal(result.url) or scope.too_old(result.url, publication))
         return result
 
-    return _changed(tool, after, before)
+    return _changed_action(tool, after, before)
 
 
-def _changed(
+def _changed_action(
     tool: Action,
     change_result: Callable[[Any, dict[str, Any]], Any],
     change_args: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
@@ -196,16 +196,16 @@ def _changed(
     return tool.changed(function, retries=None)  # it has them where it is executed
 
 
-def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
+def _gathering_action(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     """Return a copy of an action whose result holds the resources that it found and read."""
     kinds = tool.injected.items()
     pools = {name: pool for name, kind in kinds if issubclass(kind, ResourcePool)}
-    return _changed(
-        tool, lambda result, _: _gathered(result, task, pool), lambda args: {**args, **pools}
+    return _changed_action(
+        tool, lambda result, _: _gathered_result(result, task, pool), lambda args: {**args, **pools}
     )
 
 
-def _gathered(result: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
+def _gathered_result(result: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
     listed = list(result) if isinstance(result, list | tuple) else [result]
     resources = [each for each in listed if isinstance(each, Resource)]
     for each in resources:

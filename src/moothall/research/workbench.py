@@ -44,7 +44,7 @@ from moothall.research.writing.sections import whole_sentences
 
 if TYPE_CHECKING:
     from moothall import Model
-    from moothall.research.citations import Checked, Verdict
+    from moothall.research.citations import CheckedNarrative, Verdict
     from moothall.research.owner import ResearcherProtocol
     from moothall.research.writing.style import Style
 
@@ -96,7 +96,7 @@ class Workbench(ProgressView):
         self._passages: dict[str, list[Passage]] = {}
         self._contexts: dict[str, int | None] = {}
         self._numbers: dict[tuple[str, str], int] = {}
-        self._asks = 0
+        self._ask_count = 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "agent":
@@ -105,7 +105,7 @@ class Workbench(ProgressView):
 
     def begin(self, step: str) -> None:
         """Note that a step begins."""
-        self.step, self._asks = step, 0
+        self.step, self._ask_count = step, 0
         if step == "narrate":
             self.judged = {}
             before = zip(self.progress.citations, self.progress.supports, strict=False)
@@ -136,8 +136,8 @@ class Workbench(ProgressView):
     @property
     def context_tokens(self) -> int | None:
         """How much a prompt and its answer may take together; None if it is not known."""
-        own = self.agent.context_tokens or getattr(self.model, "context_tokens", None)
-        return own or self._contexts.get(getattr(self.model, "name", ""))
+        own_tokens = self.agent.context_tokens or getattr(self.model, "context_tokens", None)
+        return own_tokens or self._contexts.get(getattr(self.model, "name", ""))
 
     async def find_context(self) -> None:
         """Ask the model's server for its context, if it is not known; the answer is recorded."""
@@ -158,8 +158,8 @@ class Workbench(ProgressView):
     @property
     def budget(self) -> Any:
         """What the run may spend, or None."""
-        own = self.agent.budget
-        return own if self.request.budget is None else self.request.budget
+        agent_budget = self.agent.budget
+        return agent_budget if self.request.budget is None else self.request.budget
 
     @property
     def iteration(self) -> int:
@@ -167,7 +167,7 @@ class Workbench(ProgressView):
         return self.progress.iteration + 1
 
     @property
-    def numbered(self) -> dict[int, Passage]:
+    def passages_by_number(self) -> dict[int, Passage]:
         """The passages that have a number, by number."""
         return dict(enumerate(self.progress.passages, 1))
 
@@ -237,26 +237,26 @@ class Workbench(ProgressView):
         """Note what a reader of the report must know of how it was made."""
         self.progress.notes.append(f"iteration {self.iteration}: {text}")
 
-    def replaced(self, part: str, error: Unusable) -> None:
+    def note_replaced(self, part: str, error: Unusable) -> None:
         """Note that rules took the place of what a model's answers could not be used for."""
         fault = shorten(str(error), 200).rstrip(".")
         self.note(f"{part} is by rules, as the model's answer {fault}")
 
-    def checked(self, markdown: str, *, by_rules: bool = False) -> Narrative:
+    def check_narrative(self, markdown: str, *, by_rules: bool = False) -> Narrative:
         """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
         from moothall.research.citations import check
 
         if not by_rules:
             cited = [each.url for each in self.progress.passages]
             markdown = safe_markdown(
-                with_footnotes(markdown, self.numbered), cited, shows_hosts=False
+                with_footnotes(markdown, self.passages_by_number), cited, shows_hosts=False
             )
         # A model that judges needs every footnote: it judges after this step.
         self.waits_for_judge = not by_rules and self.agent.judge is not None
         return self._note_citations(
             check(
                 markdown,
-                self.numbered,
+                self.passages_by_number,
                 by_rules=by_rules,
                 keeps_all=self.waits_for_judge,
                 find_section=None if by_rules else self._better_section,
@@ -268,7 +268,7 @@ class Workbench(ProgressView):
         from moothall.research.citations import check
 
         self.waits_for_judge = False
-        self._note_citations(check(self.progress.narrative, self.numbered, judged=judged))
+        self._note_citations(check(self.progress.narrative, self.passages_by_number, judged=judged))
 
     def _better_section(
         self, sentence: str, cited: Iterable[Passage], min_share: float
@@ -290,7 +290,7 @@ class Workbench(ProgressView):
                 return self.number_of(each), each
         return None
 
-    def _note_citations(self, checked: Checked) -> Narrative:
+    def _note_citations(self, checked: CheckedNarrative) -> Narrative:
         """Store a checked narrative, with what was marked before marked again; return it."""
         progress = self.progress
         text = checked.markdown
@@ -376,8 +376,8 @@ class Workbench(ProgressView):
         Steps that ask side by side say where they are by `at`, as the answers are recorded by it.
         """
         if not at:
-            self._asks += 1
-        key = f"{self.iteration}.{self.step}.{at or self._asks}"
+            self._ask_count += 1
+        key = f"{self.iteration}.{self.step}.{at or self._ask_count}"
 
         is_truncated, last = False, False
 

@@ -27,10 +27,10 @@ _SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH: Final = re.compile(r"[–—]|--")
 _PARTS: Final = re.compile(r"\.|::|-|/|'|_")
 # `United States`, `Department of Energy`: what may be shortened to its initials.
-_SPELLED: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w+)+")
+_CAPITAL_WORDS: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w+)+")
 _OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
-_MEASURED: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
+_SHORT_UNIT: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
 _IN_GROUPS: Final = re.compile(r"(?<![\w-])(?:\d+(?:-\d+){2,}|97[89](?: \d+){4})(?![\w-])")
 _DATE_DIGITS: Final = 8
 _UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -40,20 +40,20 @@ _IDENTIFIER: Final = re.compile(
 )
 
 
-def plain(text: str) -> str:
+def without_marks(text: str) -> str:
     """Return a text without footnotes and marks of Markdown; code keeps its backticks."""
     return Words.normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
 
 
-def even(text: str) -> str:
+def with_even_marks(text: str) -> str:
     """Return a text with quotation marks, dashes, space and capitals made the same, no lone `#`."""
     words = _DASH.sub(" - ", _SIGNS.sub("", text)).split()
     return " ".join(each for each in words if each != "#").casefold()
 
 
-def bare(text: str) -> str:
+def without_end_marks(text: str) -> str:
     """Return an even text without the full stops and ellipses around it."""
-    return _OUTER_STOPS.sub("", even(text)).strip()
+    return _OUTER_STOPS.sub("", with_even_marks(text)).strip()
 
 
 class SentenceContent(NamedTuple):
@@ -62,18 +62,18 @@ class SentenceContent(NamedTuple):
     text: str
     figures: TextValues
     names: list[str]
-    spelled: dict[str, str]  # of words in capitals beside each other, the initials of all
-    measured: frozenset[str]  # numbers with a short unit, as written: 5 mW
+    initials_by_word: dict[str, str]  # of words in capitals beside each other, the initials of all
+    quantities: frozenset[str]  # numbers with a short unit, as written: 5 mW
     terms: frozenset[str]
 
 
 class PassageContent(NamedTuple):
     """What a passage has; its title counts for names and words alone."""
 
-    even: str
+    even_text: str
     sentences: list[tuple[int, int]]
-    evens: list[str]  # of each sentence
-    begins: frozenset[int]  # where sentences begin in `even`
+    even_sentences: list[str]  # of each sentence
+    begins: frozenset[int]  # where sentences begin in `even_text`
     ends: frozenset[int]
     terms: list[frozenset[str]]  # of each sentence
     figures: TextValues
@@ -82,34 +82,36 @@ class PassageContent(NamedTuple):
     forms: frozenset[str]
     initials: str  # of its words in capitals
     short_names: frozenset[str]  # words all in capitals, without points: U.S. is `US`
-    measured: frozenset[str]
+    quantities: frozenset[str]
 
-    def goes_on(self, at: int, start: int) -> bool:
-        """Return whether a sentence begins at `start` of `even`, or only signs are left out."""
-        return start in self.begins or (at > 0 and not _LETTERS.search(self.even, at, start))
+    def continues_at(self, at: int, start: int) -> bool:
+        """Return whether a sentence of `even_text` begins at `start`, or only signs lie between."""
+        return start in self.begins or (at > 0 and not _LETTERS.search(self.even_text, at, start))
 
     def has_name(self, name: str) -> bool:
         """Return whether the passage has a name, inflected, in its parts, or spelled out."""
-        small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'").strip(".")
-        plain_name = _without_accents(small)
+        lower_case = (
+            name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'").strip(".")
+        )
+        plain_name = _without_accents(lower_case)
         spellings = (
-            small,
+            lower_case,
             plain_name,
-            small.translate(_UMLAUTS),
-            small.replace("-", ""),
-            small.replace(".", ""),
+            lower_case.translate(_UMLAUTS),
+            lower_case.replace("-", ""),
+            lower_case.replace(".", ""),
         )
         if not self.forms.isdisjoint(spellings):
             return True
-        if small.endswith(" i"):  # type I, if the passage speaks of type II
-            numerals = re.findall(rf"\b{re.escape(small[:-1])}([ivx]+)\b", self.even)
+        if lower_case.endswith(" i"):  # type I, if the passage speaks of type II
+            numerals = re.findall(rf"\b{re.escape(lower_case[:-1])}([ivx]+)\b", self.even_text)
             return not numerals or "i" in numerals
         letters = name.replace(".", "")
         if len(letters) > 1 and letters.isupper() and letters.casefold() in self.initials:
             return True
-        if small.isalpha():
-            return not self.forms.isdisjoint((f"{small}s", small.removesuffix("s")))
-        parts = [part for part in _PARTS.split(small) if part]
+        if lower_case.isalpha():
+            return not self.forms.isdisjoint((f"{lower_case}s", lower_case.removesuffix("s")))
+        parts = [part for part in _PARTS.split(lower_case) if part]
         is_version = all(map(str.isdecimal, parts))  # of 3.11.2, 3.11.3 has no part but those
         return len(parts) > 1 and not is_version and all(part in self.forms for part in parts)
 
@@ -117,32 +119,34 @@ class PassageContent(NamedTuple):
 @lru_cache(maxsize=256)
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
-    text = plain(text)
+    text = without_marks(text)
     figures = TextValues(_IN_GROUPS.sub(_without_hyphens, text))
     names = [*_names(text, bool(figures.dates)), *_long_numbers(text)]
-    return SentenceContent(text, figures, names, _spelled(text), _measured(text), _terms(text))
+    return SentenceContent(
+        text, figures, names, _initials_by_word(text), _quantities_in(text), _terms(text)
+    )
 
 
 @lru_cache(maxsize=256)
 def passage_of(passage: str, title: str) -> PassageContent:
     """Return what a passage has."""
     spans = sentences(passage, code=True)
-    texts = [plain(passage[start:end]) for start, end in spans]
-    text = plain(passage)
+    texts = [without_marks(passage[start:end]) for start, end in spans]
+    text = without_marks(passage)
     figures = TextValues(_IN_GROUPS.sub(_without_hyphens, text))
     words = Words(f"{text} {title}")
-    forms = {form for word in words for form in _forms(word)}.union(_long_numbers(text))
+    forms = {form for word in words for form in _word_forms(word)}.union(_long_numbers(text))
     for each in [each for each in forms if not each.isascii()]:
         forms |= {_without_accents(each), each.translate(_UMLAUTS)}
-    evened = even(text)
+    evened = with_even_marks(text)
     places, end = list[tuple[int, int]](), 0
-    for part in filter(None, (even(each).strip(ENDS) for each in texts)):
+    for part in filter(None, (with_even_marks(each).strip(ENDS) for each in texts)):
         if (start := evened.find(part, end)) >= 0:
             places.append((start, end := start + len(part)))
     return PassageContent(
         evened,
         spans,
-        [bare(each) for each in texts],
+        [without_end_marks(each) for each in texts],
         frozenset(start for start, _ in places),
         frozenset(end for _, end in places),
         [_terms(each) for each in texts],
@@ -156,12 +160,12 @@ def passage_of(passage: str, title: str) -> PassageContent:
         frozenset(
             each for word in words if len(each := word.replace(".", "")) > 1 and each.isupper()
         ),
-        _measured(text),
+        _quantities_in(text),
     )
 
 
-def _measured(text: str) -> frozenset[str]:
-    return frozenset(_MEASURED.findall(" ".join(text.split())))
+def _quantities_in(text: str) -> frozenset[str]:
+    return frozenset(_SHORT_UNIT.findall(" ".join(text.split())))
 
 
 def _initials(words: list[str]) -> str:
@@ -183,15 +187,15 @@ def _long_numbers(text: str) -> list[str]:
     return [each for each in numbers if each.isdecimal()]
 
 
-def _spelled(text: str) -> dict[str, str]:
+def _initials_by_word(text: str) -> dict[str, str]:
     """Return by word the initials of the words in capitals beside it, and those of all words."""
-    spelled: dict[str, str] = {}
-    for match in _SPELLED.finditer(text):
+    initials: dict[str, str] = {}
+    for match in _CAPITAL_WORDS.finditer(text):
         run = match[0].split()
         letters = "".join(each[0] for each in run)
         capitals = "".join(filter(str.isupper, letters))
-        spelled |= dict.fromkeys(run, f"{capitals} {letters.upper()}")
-    return spelled
+        initials |= dict.fromkeys(run, f"{capitals} {letters.upper()}")
+    return initials
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -202,10 +206,10 @@ def _without_accents(word: str) -> str:
     return "".join(each for each in normalize("NFD", word) if not combining(each))
 
 
-def _forms(word: str) -> tuple[str, ...]:
-    small = word.casefold()
-    bare = small.removesuffix("()").removesuffix("'s").strip(".")
-    return small, bare, bare.replace("-", ""), bare.replace(".", ""), *_PARTS.split(bare)
+def _word_forms(word: str) -> tuple[str, ...]:
+    lower_case = word.casefold()
+    bare = lower_case.removesuffix("()").removesuffix("'s").strip(".")
+    return lower_case, bare, bare.replace("-", ""), bare.replace(".", ""), *_PARTS.split(bare)
 
 
 def _names(text: str, dated: bool) -> list[str]:
@@ -220,7 +224,7 @@ def _names(text: str, dated: bool) -> list[str]:
     ]
     for at, each in enumerate(matches):
         word = each[0]
-        small = word.casefold().removesuffix("'s")
+        lower_case = word.casefold().removesuffix("'s")
         if word[0].isdigit():
             if not (dated or are_values[at]) and _NUMBERED.match(word[:200]):
                 names.append(word)
@@ -232,8 +236,8 @@ def _names(text: str, dated: bool) -> list[str]:
             names.append(word)
         elif (
             capital[at]
-            and small not in _ANY.stop_words
-            and not (dated and TextValues.is_month(small))
+            and lower_case not in _ANY.stop_words
+            and not (dated and TextValues.is_month(lower_case))
         ):
             has_neighbour = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())

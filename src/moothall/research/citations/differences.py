@@ -14,7 +14,7 @@ _SHARED: Final = 0.7  # of the words, without numbers, that the shorter sentence
 _OF_LONGER: Final = 0.5
 
 
-def differing(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, str]]:
+def differing_citations(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, str]]:
     """Return pairs of cited sentences of different sources that differ, with a remark."""
     first: dict[str, Citation] = {}
     for each in citations:

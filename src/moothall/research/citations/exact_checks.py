@@ -11,11 +11,11 @@ from moothall.research.citations.comparison import (
     ENDS,
     PassageContent,
     SentenceContent,
-    bare,
-    even,
     passage_of,
-    plain,
     sentence_of,
+    with_even_marks,
+    without_end_marks,
+    without_marks,
 )
 
 _QUOTED: Final = re.compile(
@@ -37,7 +37,7 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     ours, there = sentence_of(sentence), passage_of(passage, title)
     if not there.sentences:
         return "cites a passage without a sentence"
-    if _stands(ours, there) and ours.measured <= there.measured:
+    if _stands(ours, there) and ours.quantities <= there.quantities:
         return None
     return misquoted(sentence, passage, title) or _absent(ours, there)
 
@@ -45,8 +45,8 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
 def misquoted(sentence: str, passage: str, title: str = "") -> str | None:
     """Return which quoted words of a sentence its passage has not; None if it has all."""
     there = passage_of(passage, title)
-    for match in _QUOTED.finditer(plain(sentence)):
-        if why := _missing(match[0], there):
+    for match in _QUOTED.finditer(without_marks(sentence)):
+        if why := _missing_words(match[0], there):
             return why
     return None
 
@@ -58,32 +58,32 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
         return False
     quotes = _QUOTED.findall(ours.text)
     rest = _QUOTED.sub("", ours.text)
-    if not ours.measured <= there.measured:
+    if not ours.quantities <= there.quantities:
         return False
     if quotes and not any(map(str.isalnum, rest)):
-        return not any(_missing(each, there, is_exact=True) for each in quotes)
+        return not any(_missing_words(each, there, is_exact=True) for each in quotes)
     return _stands(ours, there)
 
 
 def _stands(ours: SentenceContent, passage: PassageContent) -> bool:
-    sentence = bare(ours.text)
-    return bool(sentence) and sentence in passage.evens
+    sentence = without_end_marks(ours.text)
+    return bool(sentence) and sentence in passage.even_sentences
 
 
-def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) -> str | None:
+def _missing_words(quoted: str, passage: PassageContent, *, is_exact: bool = False) -> str | None:
     """Return which words of a quotation are not there; if exact, as whole statements."""
     at, is_cut = 0, False
     is_code = quoted[0] == "`"
     gaps = _ELLIPSIS if is_exact else _GAPS
     spans = [quoted] if is_code else gaps.split(_LETTER.sub(r"\1", quoted))
     for place, span in enumerate(spans):
-        words_in_span = even(span).strip(ENDS if is_exact else f"{ENDS}?")
+        words_in_span = with_even_marks(span).strip(ENDS if is_exact else f"{ENDS}?")
         if not words_in_span:  # between two gaps: one ends a sentence, one begins another
             is_cut = True
             continue
         left_edge, right_edge = _EDGES if is_exact else (r"(?<!\w)", r"(?!\w)")
         matches = re.compile(left_edge + re.escape(words_in_span) + right_edge).finditer(
-            passage.even, at
+            passage.even_text, at
         )
         # Words cut off without an ellipsis may say the opposite, and so may the halves of two.
         is_open = place > 0 and not at
@@ -95,7 +95,7 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
             or (
                 (
                     is_open
-                    or passage.goes_on(at, each.start())
+                    or passage.continues_at(at, each.start())
                     or any(at <= end < each.start() for end in ends)
                 )
                 and (place + 1 < len(spans) or each.end() in passage.ends)
@@ -117,11 +117,11 @@ def _missing(quoted: str, passage: PassageContent, *, is_exact: bool = False) ->
 def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
     for number in ours.figures.quantities:
         is_year = not number.dimension and any(each in passage.years for each in number.plain)
-        is_said = number.relation == "~" or is_year or number.is_none_in(passage.even)
+        is_said = number.relation == "~" or is_year or number.is_none_in(passage.even_text)
         if not (is_said or number.is_in(passage.figures.quantities + passage.figures.single_units)):
             return f"says {number.text}, which is not in the passage"
-    for each in ours.measured - passage.measured:
-        if _MILLI.sub(lambda letter: letter[0].swapcase(), each) in passage.measured:
+    for each in ours.quantities - passage.quantities:
+        if _MILLI.sub(lambda letter: letter[0].swapcase(), each) in passage.quantities:
             return f"says {each}, which is not in the passage"
     plain_numbers = {each for number in passage.figures.quantities for each in number.plain}
     for readings in ours.figures.dates:
@@ -139,7 +139,7 @@ def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
             hour, minute = times[0] // 3600, times[0] // 60 % 60
             return f"says {hour}:{minute:02}, which is not in the passage"
     for name in ours.names:
-        letters = ours.spelled.get(name, "")
+        letters = ours.initials_by_word.get(name, "")
         if not (passage.has_name(name) or any(each in letters for each in passage.short_names)):
             return f"names {name}, which is not in the passage"
     return None

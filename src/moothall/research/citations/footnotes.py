@@ -31,7 +31,7 @@ _MIN_GAIN = 0.25  # how much more it must have to stand beside those that lack n
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedNarrative:
     """A narrative in which no footnote is for a passage that lacks something of its sentence."""
 
     markdown: str
@@ -98,7 +98,7 @@ def check(
     judged: Mapping[str, Verdict] | None = None,
     keeps_all: bool = False,
     find_section: SectionFinder | None = None,
-) -> Checked:
+) -> CheckedNarrative:
     """Keep the footnotes whose passages do not lack anything of their sentences, and mark these.
 
     A sentence that cites several passages keeps those of the best label, alone or, if none has it
@@ -116,7 +116,7 @@ def check(
     unsupported: list[tuple[str, str]] = []
     uncited = 0
 
-    text = _DEFINITION.sub("", _unmarked(markdown, marks=not by_rules))
+    text = _DEFINITION.sub("", _without_our_marks(markdown, marks=not by_rules))
     text = text if by_rules else without_list(text)
     pieces: list[str] = []
     at = 0
@@ -135,7 +135,7 @@ def check(
             continue
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         cited_passages = {n: passages[n] for n in cited if n in passages}
-        supports, reason = _supporting(bare, cited_passages, judged or {})
+        supports, reason = _verdict_of(bare, cited_passages, judged or {})
         if find_section and cited_passages and (keeps_all or not supports):
             least = (
                 max((each.overlap for each in supports.values()), default=_MIN_SHARE - _MIN_GAIN)
@@ -147,7 +147,7 @@ def check(
                     + (sentence[notes[0].end() :])
                 )
                 cited_passages = dict([section]) | cited_passages
-                supports, reason = _supporting(bare, cited_passages, {})
+                supports, reason = _verdict_of(bare, cited_passages, {})
         if keeps_all:
             supports = {
                 n: supports.get(n) or exact_support(bare, p.text, p.title)
@@ -166,7 +166,7 @@ def check(
             marked_sentence += _MARKS.get(next(iter(supports.values())).label, "")
         pieces.append(marked_sentence)
     pieces.append(_NOTE.sub("", text[at:]))
-    return Checked("".join(pieces), citations, unsupported, uncited)
+    return CheckedNarrative("".join(pieces), citations, unsupported, uncited)
 
 
 def as_one_text(passages: Iterable[Passage]) -> tuple[str, str]:
@@ -185,7 +185,7 @@ def without_source(markdown: str) -> list[str]:
     return [each for each in statements if any(map(str.isalnum, each))]
 
 
-def marked(markdown: str) -> str:
+def mark_uncited(markdown: str) -> str:
     """Return a checked narrative with a mark after each sentence that never had a footnote."""
     result, at = "", 0
     for start, end in _without_source(markdown):
@@ -214,7 +214,7 @@ def _claims_nothing(text: str, start: int, end: int) -> bool:
     return is_heading or text[start:end].rstrip("*_ \n").endswith(("?", "\uff1f"))
 
 
-def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
+def renumber_footnotes(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
     """Number footnotes from 1 in their order; a long text of several addresses has one."""
     passages = {each.number: each.passage for each in citations}
     new: dict[int, int] = {}
@@ -229,7 +229,7 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
     return _with_notes(markdown, new), list(dict.fromkeys(renumbered_marks))
 
 
-def _unmarked(markdown: str, *, marks: bool) -> str:
+def _without_our_marks(markdown: str, *, marks: bool) -> str:
     """Return a narrative without what looks like our marks, or becomes a footnote, even nested."""
     parts: list[str] = []
     for piece in re.split(r"(?<=\])", markdown.replace("\0", "")):
@@ -259,7 +259,7 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
     return _NOTE.sub(note, text)
 
 
-def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, Verdict]) -> Verdict:
+def _verdict_of(sentence: str, cited: dict[int, Passage], judged: Mapping[str, Verdict]) -> Verdict:
     """Return the passages of the best label with what was found; if none has any, the reason."""
 
     def support_of(numbers: list[int]) -> Support:

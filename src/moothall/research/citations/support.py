@@ -102,7 +102,7 @@ def support(
         asyncio.run(ask_value(model, judging_prompt([claim]), SCHEMA, reader([claim], verdicts)))
     except Unusable as error:
         raise ModelError(f"support(): the judge's answer {shorten(str(error), 200)}") from error
-    return _judged(result, verdicts[1])
+    return _with_judgement(result, verdicts[1])
 
 
 def is_decided(claim: Claim) -> bool:
@@ -162,15 +162,15 @@ def verdict(claim: Claim, judgement: dict[str, Any]) -> Verdict:
     numbers = [each for each in claim.cited if each in judgement["passages"]] or [*claim.cited]
     supporting = {number: claim.cited[number] for number in numbers}
     return {
-        number: _judged(exact_support(claim.sentence, each.text, each.title), judgement)
+        number: _with_judgement(exact_support(claim.sentence, each.text, each.title), judgement)
         for number, each in supporting.items()
     }, ""
 
 
-def _judged(support: Support, judgement: dict[str, Any]) -> Support:
+def _with_judgement(support: Support, judgement: dict[str, Any]) -> Support:
     """Return what a model says, beside what was found exactly."""
-    why = "" if judgement["label"] == "supported" else shorten(judgement["why"], 300)
+    reason = "" if judgement["label"] == "supported" else shorten(judgement["why"], 300)
     probability = float(judgement["probability"])
     return replace(
-        support, label=judgement["label"], why=why, probability=probability, judge="model"
+        support, label=judgement["label"], why=reason, probability=probability, judge="model"
     )

@@ -30,12 +30,14 @@ _SAFE: Final = "!$&'()*+,;=:@/~-._?%#[]"
 
 def bibtex(report: Any) -> str:
     """Return the sources of a `Report` as BibTeX, an entry for each."""
-    return "\n".join(_entry(id, passage, about) for id, passage, about in _sources(report))
+    return "\n".join(
+        _entry(id, passage, publication) for id, passage, publication in _sources(report)
+    )
 
 
 def csl_json(report: Any) -> str:
     """Return the sources of a `Report` as CSL-JSON, an item for each."""
-    items = [_item(id, passage, about) for id, passage, about in _sources(report)]
+    items = [_item(id, passage, publication) for id, passage, publication in _sources(report)]
     return json.dumps(items, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -105,8 +107,8 @@ def _latex(text: str) -> str:
 def _name(author: str) -> str:
     """Return an author for BibTeX, which splits names at `and` and commas."""
     name = _latex(author)
-    simple = name.count(",") <= 1 and not re.search(r"\band\b|\\", name, re.IGNORECASE)
-    return name if simple else f"{{{name}}}"
+    needs_no_braces = name.count(",") <= 1 and not re.search(r"\band\b|\\", name, re.IGNORECASE)
+    return name if needs_no_braces else f"{{{name}}}"
 
 
 def _item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _MONOSPACE: Final = "Courier New"
 _LEVELS: Final = 3  # of lists, which have styles
 
 
-def word(report: Any) -> bytes:
+def word_document(report: Any) -> bytes:
     """Return a `Report` as a Word document; of its links, only those to sources are live."""
     MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
     import docx
@@ -76,7 +76,7 @@ class _WordWriter:
                 self._inline(token)
             elif kind in ("fence", "code_block"):
                 self._paragraph = self._document.add_paragraph()
-                self._run(token.content.rstrip("\n"), mono=True)
+                self._write_run(token.content.rstrip("\n"), mono=True)
                 self._paragraph = None
 
     def _style(self) -> str:
@@ -117,13 +117,13 @@ class _WordWriter:
             elif kind == "link_close" and urls:
                 url, link_text = urls.pop()
                 if url != link_text:
-                    self._run(f" ({url})")
+                    self._write_run(f" ({url})")
             elif kind in ("softbreak", "hardbreak"):
-                self._run(" " if kind == "softbreak" else "\n")
+                self._write_run(" " if kind == "softbreak" else "\n")
             elif token.content:
                 urls = [(url, link_text + token.content) for url, link_text in urls]
                 if kind == "code_inline":
-                    self._run(token.content, mono=True)
+                    self._write_run(token.content, mono=True)
                 else:
                     self._with_notes(token.content, bold, italic)
 
@@ -132,12 +132,14 @@ class _WordWriter:
         at = 0
         for match in NOTE.finditer(text):
             if int(match[1]) in self._passages:
-                self._run(text[at : match.start()], bold, italic)
+                self._write_run(text[at : match.start()], bold, italic)
                 self._link(match[1], f"passage-{match[1]}")
                 at = match.end()
-        self._run(text[at:], bold, italic)
+        self._write_run(text[at:], bold, italic)
 
-    def _run(self, text: str, bold: bool = False, italic: bool = False, mono: bool = False) -> None:
+    def _write_run(
+        self, text: str, bold: bool = False, italic: bool = False, mono: bool = False
+    ) -> None:
         if text:
             run = self._paragraph.add_run(sanitized(text))
             run.bold, run.italic = bold or None, italic or None
@@ -174,14 +176,14 @@ class _WordWriter:
             if name.endswith("Start"):
                 mark.set(qn("w:name"), f"passage-{number}")
             self._paragraph._p.append(mark)
-        self._run(f"{number} {passage.title or passage.url}", bold=True)
-        self._run("\n")
+        self._write_run(f"{number} {passage.title or passage.url}", bold=True)
+        self._write_run("\n")
         if passage.url.lower().startswith(LINKS):
             self._link(passage.url, url=sanitized(passage.url))
         else:
-            self._run(passage.url)
+            self._write_run(passage.url)
         read = f"read {passage.fetched_at[:10]}" if passage.fetched_at else "read on no known day"
-        self._run(f"\n{read}, sha256 {passage.sha256}")
+        self._write_run(f"\n{read}, sha256 {passage.sha256}")
         self._paragraph = self._document.add_paragraph(style="Quote")
-        self._run(passage.text)
+        self._write_run(passage.text)
         self._paragraph = None

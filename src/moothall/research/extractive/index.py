@@ -16,7 +16,7 @@ from moothall.research.findings import Passage
 
 RELEVANT: Final = 0.25
 """A passage with less than this share of a question's words, by weight, says nothing about it."""
-_BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
+_IMAGINED_PASSAGES: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
 _DEGREE: Final = 0.25  # the same of a word such as `long` after `how`, or `turn` of `turn off`
 _EVENLY: Final = 0.2  # how far each of several words counts as much as another, however rare
@@ -52,8 +52,8 @@ class QuestionWords:
                 self.words_by_term.setdefault(term, word)
         self._of: dict[str, tuple[str, ...]] = {}
         self._passages = passages
-        texts = [self._counted(each) for each in passages]
-        self._ranking = Ranking(texts, _BEYOND)
+        texts = [self._term_counts(each) for each in passages]
+        self._ranking = Ranking(texts, _IMAGINED_PASSAGES)
         first = next(iter(self.words_by_term.values()), "")
         pairs = [*pairwise(question_words)]
         degree, particles = self.language.degree, self.language.particles
@@ -65,7 +65,7 @@ class QuestionWords:
         self._light: frozenset[str] = frozenset(
             term for term, word in self.words_by_term.items() if word in degrees | verbs
         )
-        self._degrees = self._light.union(self._crossing())
+        self._degrees = self._light.union(self._unknown_pairs())
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
@@ -78,7 +78,7 @@ class QuestionWords:
         self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
         """Terms that follow each other in the question."""
 
-    def _crossing(self) -> Iterator[str]:
+    def _unknown_pairs(self) -> Iterator[str]:
         """Yield unknown pairs of characters: endings of Japanese, or beside a known one."""
         counts = self._ranking.text_counts
         for pair in pairwise(self.words_by_term):
@@ -94,7 +94,7 @@ class QuestionWords:
         is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and not is_first)
         return binds * (_NAME if is_name else 1)  # of `Exim`, `3.11`, `max_size`
 
-    def in_word(self, word: str) -> tuple[str, ...]:
+    def terms_of_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
         if word not in self._of:
             every = self.language.terms_of(word)
@@ -103,11 +103,11 @@ class QuestionWords:
 
     def terms_in(self, text: str) -> frozenset[str]:
         """Return the question's terms that a text has."""
-        return frozenset(term for word in words_in(text) for term in self.in_word(word))
+        return frozenset(term for word in words_in(text) for term in self.terms_of_word(word))
 
     def in_order(self, text: str) -> list[str]:
         """Return the question's terms that a text has, in its order; empty for other words."""
-        return [term for word in words_in(text) for term in self.in_word(word) or ("",)]
+        return [term for word in words_in(text) for term in self.terms_of_word(word) or ("",)]
 
     def is_in(self, text: str) -> bool:
         """Return whether a text has the question itself, word for word."""
@@ -117,22 +117,22 @@ class QuestionWords:
     def is_all(self, text: str) -> bool:
         """Return whether a text has no words but the question's."""
         text_words = words_in(text)
-        return all(self.in_word(word) and not Words.is_unspaced(word) for word in text_words)
+        return all(self.terms_of_word(word) and not Words.is_unspaced(word) for word in text_words)
 
-    def share(self, there: Iterable[str]) -> float:
+    def share(self, terms: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
-        return sum(self.weights[each] for each in there) / self.total
+        return sum(self.weights[each] for each in terms) / self.total
 
-    def likely(self, there: Collection[str]) -> float:
+    def adjusted_share(self, terms: Collection[str]) -> float:
         """Return the share, partly by number; 0 for one of several that is no name: max_size."""
         several = len(self.weights) - len(self._degrees)
-        if len(there) == 1 < several:
-            (term,) = there
+        if len(terms) == 1 < several:
+            (term,) = terms
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
-        share = self.share(there)
+        share = self.share(terms)
         if several > _FEW and not self.is_unspaced:
-            share += _EVENLY * (len({*there} - self._degrees) / several - share)
+            share += _EVENLY * (len({*terms} - self._degrees) / several - share)
         return share
 
     def is_said(self, sentence: str, quote: str) -> bool:
@@ -152,33 +152,35 @@ class QuestionWords:
     def _ends(self, rest: str) -> bool:
         """Return whether a quantity before `rest` has no name, such as `deep` of `9 m deep`."""
         name = _NEXT_WORD.match(rest)
-        return name is None or self.language.is_stop_word(name[1]) or bool(self.in_word(name[1]))
+        return (
+            name is None or self.language.is_stop_word(name[1]) or bool(self.terms_of_word(name[1]))
+        )
 
-    def evidence(self, there: Iterable[str]) -> float:
+    def evidence(self, terms: Iterable[str]) -> float:
         """Return how much some terms say together, in the passages at hand."""
-        weights = {term: self._ranking.weight(term, imagined=False) for term in there}
+        weights = {term: self._ranking.weight(term, imagined=False) for term in terms}
         return sum(w * (_DEGREE if term in self._degrees else 1) for term, w in weights.items())
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""
         ranked = []
-        for place, score, there in self._ranking.best(self.weights)[:limit]:
-            ranked.append(RankedPassage(self._passages[place], score, self.likely(there)))
+        for place, score, terms in self._ranking.best(self.weights)[:limit]:
+            ranked.append(RankedPassage(self._passages[place], score, self.adjusted_share(terms)))
         return ranked
 
     def is_touched(self) -> bool:
         """Return whether any passage says something about the question."""
         return any(each.share >= RELEVANT for each in self.best())
 
-    def missing(self, among: Iterable[Passage]) -> list[str]:
+    def missing_words(self, among: Iterable[Passage]) -> list[str]:
         """Return the words, as written, of which none of some passages has a term."""
-        there = {term for each in among for term in self._counted(each)}
+        terms = {term for each in among for term in self._term_counts(each)}
         lacks: dict[str, bool] = {}
         for term, word in self.words_by_term.items():
-            lacks[word] = lacks.get(word, True) and term not in there
+            lacks[word] = lacks.get(word, True) and term not in terms
         return [word for word, is_missing in lacks.items() if is_missing]
 
-    def _counted(self, passage: Passage) -> Counter[str]:
+    def _term_counts(self, passage: Passage) -> Counter[str]:
         counts = Counter(self.in_order(passage.text))
         for term in self.in_order(titles_of(passage)):
             counts[term] += _TITLE
@@ -194,7 +196,7 @@ def similarity_scores(passages: Iterable[Passage], queries: Iterable[str]) -> di
     return best
 
 
-def titled(passage: Passage) -> str:
+def title_of_passage(passage: Passage) -> str:
     """Return a passage's title; empty for an action, whose title repeats the query."""
     return "" if passage.url.startswith("action:") else passage.title
 
@@ -202,7 +204,7 @@ def titled(passage: Passage) -> str:
 def titles_of(passage: Passage) -> str:
     """Return a passage's title with the name of its file, by which a question may ask for it."""
     name = passage.url.partition("#")[0].rpartition("/")[2].partition(".")[0]
-    return f"{titled(passage)} {unquote(name)}"
+    return f"{title_of_passage(passage)} {unquote(name)}"
 
 
 @lru_cache(maxsize=1 << 14)

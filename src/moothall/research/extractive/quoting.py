@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moothall.research.citations.exact_checks import verbatim
-from moothall.research.extractive.index import QuestionWords, titled
+from moothall.research.extractive.index import QuestionWords, title_of_passage
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage, is_place
 from moothall.research.writing.safe_markdown import has_html
@@ -48,13 +48,13 @@ class Quote(NamedTuple):
     markdown: str  # with the sentence marked
 
 
-def quoted(
+def quote_of(
     question: QuestionWords, answering: Candidate, spans: list[tuple[int, int]]
 ) -> Quote | None:
     """Return a sentence's quote with what stands around it, beside `spans`; None if it has none."""
     _, passage, split, place, *_ = answering
     heads = (passage.text[each.start : each.end] for each in split[:place] if each.kind == "head")
-    titles = question.terms_in(" ".join((titled(passage), *heads)))
+    titles = question.terms_in(" ".join((title_of_passage(passage), *heads)))
     most = _SECTION_CHARS if question.share(titles) >= _ABOUT else QUOTE_CHARS
     for first, last in _windows(split, place, most):
         start, end = split[first].start, split[last].end
@@ -62,13 +62,13 @@ def quoted(
             continue
         markdown = _markdown_of(question, answering, start, end)
         if markdown is not None and verbatim(markdown, passage.text, passage.title):
-            return Quote(passage, (start, end), _headed(question, passage, markdown))
+            return Quote(passage, (start, end), _with_heading(question, passage, markdown))
     return None
 
 
-def _headed(question: QuestionWords, passage: Passage, markdown: str) -> str:
+def _with_heading(question: QuestionWords, passage: Passage, markdown: str) -> str:
     """Return a quote below the title of its section, unless it or the question has that."""
-    page, _, heading = titled(passage).rpartition(" – ")
+    page, _, heading = title_of_passage(passage).rpartition(" – ")
     heading = _line(heading, passage.url)
     is_shown = heading in markdown or question.is_all(heading)
     if not page or is_place(heading) or is_shown or "**" in heading:  # as in `char **argv`
@@ -103,7 +103,7 @@ def _markdown_of(question: QuestionWords, answering: Candidate, start: int, end:
     unit = split[place]
     spans = ((start, unit.start), (unit.start, unit.end), (unit.end, end))
     before, own, after = (_line(passage.text[slice(*span)], passage.url) for span in spans)
-    own = _shortened(own, question)
+    own = _shortened_sentence(own, question)
     heads = (each[:2] for each in reversed(split[1:place]) if each.kind == "head")
     # Of an option, what the title does not have.
     own_heads = (each for each in heads if passage.text[slice(*each)] not in passage.title)
@@ -137,7 +137,7 @@ def _line(text: str, url: str) -> str:
     return " ".join(text.split())
 
 
-def _shortened(sentence: str, question: QuestionWords) -> str:
+def _shortened_sentence(sentence: str, question: QuestionWords) -> str:
     """Return a sentence; of a very long one, its clauses with most words of the question."""
     if len(sentence) <= MOST_QUOTE_CHARS:
         return sentence

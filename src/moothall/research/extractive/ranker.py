@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moothall.research.extractive.index import QuestionWords, titled, titles_of, words_in
-from moothall.research.extractive.quoting import Candidate, Quote, quoted
+from moothall.research.extractive.index import QuestionWords, title_of_passage, titles_of, words_in
+from moothall.research.extractive.quoting import Candidate, Quote, quote_of
 from moothall.research.extractive.units import units
 from moothall.research.findings import Passage
 from moothall.research.reading.documents import kind_of
@@ -49,13 +49,13 @@ def candidates(question: QuestionWords) -> Iterator[Candidate]:
 
 def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Iterator[Candidate]:
     text = passage.text
-    page, _, heading = titled(passage).rpartition(" – ")
+    page, _, heading = title_of_passage(passage).rpartition(" – ")
     heading = heading if page else ""
     split = units(text, heading)
     terms_of_units = [question.in_order(text[each.start : each.end]) for each in split]
     has = [frozenset(filter(None, each)) for each in terms_of_units]
     above, title = question.terms_in(heading), question.terms_in(titles_of(passage))
-    every = title.union(*has)
+    all_terms = title.union(*has)
     is_source = kind_of(passage.url.partition("#")[0]) in ("source", "python")
     repeats = any(question.is_in(text[u.start : u.end]) for u in split if u.kind != "head")
     for place, unit in enumerate(split):
@@ -67,7 +67,7 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
             continue
         levels = (
             *((has[place], _OWN), (lead, _LEAD), (near, _NEAR)),
-            *((above, _ABOVE), (title, _TITLE), (every, _PASSAGE)),
+            *((above, _ABOVE), (title, _TITLE), (all_terms, _PASSAGE)),
         )
         cover = sum(
             weight * next((of for terms, of in levels if term in terms), 0.0)
@@ -127,13 +127,13 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     there = [
         each.there | question_words.terms_in(of.passage.text[slice(*of.span)]) for each, of in pairs
     ]
-    share = _of_best(map(question_words.likely, there))
+    share = _of_best(map(question_words.adjusted_share, there))
     share *= _PAIRS if question_words.is_unspaced else 1.0
     share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
     if quotes and not question_words.is_said(_sentence(pairs[0][0]), quotes[0].markdown):
         share = min(share, _UNSURE)
     evidence = 0.0 if question_words.is_unspaced else _of_best(map(question_words.evidence, there))
-    missing = question_words.missing(each.passage for each in quotes)
+    missing = question_words.missing_words(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)
 
 
@@ -154,19 +154,19 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     queue = [each for each in queue if not each.repeats]
     del ranked[_SENTENCES:]
     pairs: list[tuple[Candidate, Quote]] = []
-    of: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     while (ranked or queue) and len(pairs) < QUOTES:
         is_sentence = bool(ranked) and (len(pairs) % 2 == 0 or not queue)
         each = (ranked if is_sentence else queue).pop(0)
         spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
-        if of[_page(each)] == _OF_PAGE or (spans and not is_sentence):
+        if counts[_page(each)] == _OF_PAGE or (spans and not is_sentence):
             continue
         if any(_is_shown(each, quote) for _, quote in pairs):
             continue
-        quote = quoted(question, each, spans)
+        quote = quote_of(question, each, spans)
         if quote is not None:
             pairs.append((each, quote))
-            of[_page(each)] += 1
+            counts[_page(each)] += 1
     return pairs
 
 

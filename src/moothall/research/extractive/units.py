@@ -50,13 +50,13 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
             _GAP.search(text, before, start) or not units_so_far or units_so_far[-1].kind == "head"
         )
         if kind in ("prose", "item"):
-            kind = _kind(text, start, end, kind, heading)
+            kind = _unit_kind(text, start, end, kind, heading)
         if kind != "row":
             heads = None
         elif heads is None:
             heads = (start, end)
-        own = heads if kind == "row" and heads != (start, end) else None
-        units_so_far.append(Unit(start, end, kind, own or (lead if kind != "head" else None)))
+        own_span = heads if kind == "row" and heads != (start, end) else None
+        units_so_far.append(Unit(start, end, kind, own_span or (lead if kind != "head" else None)))
         if content.endswith(":") and len(content) <= _LONGEST_LEAD and kind != "head":
             lead = (start, end)
         elif kind == "term":
@@ -98,7 +98,7 @@ def _signs(text: str, kind: Kind) -> int:
     return len(signs) if "year" in signs else 0
 
 
-def _kind(text: str, start: int, end: int, kind: Kind, heading: str) -> Kind:
+def _unit_kind(text: str, start: int, end: int, kind: Kind, heading: str) -> Kind:
     """Return what kind of unit a sentence is, of prose or of an item."""
     content, bare = text[start:end], HEADING_NUMBER.sub("", heading)
     cut = bare.endswith("…") and content.startswith(bare[:-1])  # of a long title

@@ -24,7 +24,7 @@ from moothall import (
 from moothall.agents import Folder
 from moothall.build import error_text, escaped, one_line
 from moothall.models import weights_folder
-from moothall.research.reading.archives import unpacked
+from moothall.research.reading.archives import unpack_gzip
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
 from moothall.research.reading.own_reports import is_own_report
@@ -103,7 +103,7 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
         url = Path(folder.root, path).as_uri()
         name = os.path.basename(path)
         if name.lower().endswith(PACKED):
-            name, data = name[: -len(PACKED)], unpacked(data, MAX_BYTES)
+            name, data = name[: -len(PACKED)], unpack_gzip(data, MAX_BYTES)
         kind = kind_of(path) or ""
         is_own = is_own_report(kind, data)
         document = None if is_own else read_document(kind, name, data, url)

@@ -40,10 +40,10 @@ from moothall.research.folder.files import (
     titles_of,
     walk,
 )
-from moothall.research.folder.ranking import ranked
+from moothall.research.folder.ranking import ranked_passages
 from moothall.research.reading.documents import kind_of
 from moothall.research.reading.html import Document
-from moothall.research.resource_pool import ResourcePool, pieces, with_lines
+from moothall.research.resource_pool import ResourcePool, passages_in, with_lines
 
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 
@@ -164,7 +164,7 @@ def search_folder(
             query: The question, or words to look for
         """
         resources = files.search(query, results, excluded)
-        if pool is not None and (missing := files.missing()):
+        if pool is not None and (missing := files.unread_files()):
             pool.missing.append(missing)
         return resources
 
@@ -186,7 +186,7 @@ class FolderIndex:
         self.root: str = self._folder.root
         self._pattern = pattern
         self._refreshing = guard(threading.Lock())
-        self._next = 0.0
+        self._next_check_at = 0.0
         at = index_path(index, self.root, pattern)  # it may lie in its folder
         self._skipped = {os.path.relpath(at + end, self.root) for end in ("", "-wal", "-shm")}
         self._faults: list[tuple[str, str]] = []  # why and which file
@@ -222,7 +222,7 @@ class FolderIndex:
         doubles: list[tuple[Any, ...]] = []  # pages of one program repeat options: these last
         texts: set[str] = set()
         with self._pool.reading() as db:
-            for number in ranked(db, query, 4 * results + 50):
+            for number in ranked_passages(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
                 if row is None:
                     raise self._pool.damaged(
@@ -256,7 +256,7 @@ class FolderIndex:
     def _refresh(self) -> None:
         """Index new and changed files, and remove those that are gone."""
         with self._refreshing:
-            if (start := time.monotonic()) < self._next:
+            if (start := time.monotonic()) < self._next_check_at:
                 return
             self._folder = folder_at(self.root)
             with self._pool.reading() as db:
@@ -279,7 +279,7 @@ class FolderIndex:
                 or not _is_current(status, self._retry.get(path, 0.0) > start, *stored[path])
             )
             if len(files) > _FEW_ENTRIES:
-                self._next = time.monotonic() + max(1.0, 20 * seconds)
+                self._next_check_at = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
 
     def _matches(self, path: str) -> bool:
@@ -325,10 +325,10 @@ class FolderIndex:
             faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
         reported, self._faults = self._faults, faults
         if faults and faults != reported:
-            level = logging.WARNING if self.missing() else logging.INFO
+            level = logging.WARNING if self.unread_files() else logging.INFO
             logger.log(level, "folder %s%s", escaped(self.root), self._fault_text())
 
-    def missing(self) -> str:
+    def unread_files(self) -> str:
         """Return which files are not read, in a line; empty if these are pictures and the like."""
         # Pictures beside texts are nothing to mend.
         mends = any(fault != MEDIA for fault, _ in self._faults)
@@ -361,7 +361,7 @@ def _remove(db: Connection, path: str) -> None:
     for file, *parts in files.fetchall():
         titles = titles_of(*parts)
         rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
-        words = [(number, *_words(titles, section, text)) for number, section, text in rows]
+        words = [(number, *_indexed_words(titles, section, text)) for number, section, text in rows]
         insert = "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)"
         db.executemany(insert, words)
         db.execute("DELETE FROM passages WHERE file = ?", (file,))
@@ -375,7 +375,7 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     at = read.status
     row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
     file = db.execute("INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
-    cut = [*pieces(document.text, document.sections)]
+    cut = [*passages_in(document.text, document.sections)]
     if kind_of(read.path) == "text" and len(cut) > 1:
         cut = [*with_lines(document.text, cut)]
     titles = titles_of(row[0], title)
@@ -386,12 +386,15 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
     db.executemany(
         "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-        [(place, *_words(titles, section, text)) for place, _, _, section, text in passages],
+        [
+            (place, *_indexed_words(titles, section, text))
+            for place, _, _, section, text in passages
+        ],
     )
     return number + len(passages)
 
 
-def _words(titles: str, section: str, text: str) -> tuple[str, str]:
+def _indexed_words(titles: str, section: str, text: str) -> tuple[str, str]:
     """Return what is indexed of a passage: titles, which weigh more, and its text."""
     head = f"{titles} {'' if is_place(section) else section}"
     return SearchWords.indexed(head), SearchWords.indexed(text)

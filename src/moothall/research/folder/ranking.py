@@ -18,7 +18,7 @@ _RANKED: Final = (
 )
 
 
-def ranked(db: Connection, query: str, limit: int) -> list[int]:
+def ranked_passages(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
     query_terms = SearchWords.of_text(query[:_QUERY_CHARS])
     folded = [word.lower() for word in query_terms]

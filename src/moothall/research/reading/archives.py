@@ -32,7 +32,7 @@ _CHOICE: Final = FALLBACK.replace("Fallback", "Choice")
 _TITLE: Final = "{http://purl.org/dc/elements/1.1/}title"
 
 
-def unpacked(data: bytes, max_bytes: int) -> bytes:
+def unpack_gzip(data: bytes, max_bytes: int) -> bytes:
     """Return what a gzip file holds; nothing that unpacks to more than `max_bytes`."""
     content = bytearray()
     try:
@@ -84,7 +84,7 @@ class Related(NamedTuple):
     name: str
 
 
-class Packed:
+class PackedFile:
     """The files inside a zip file, unpacked within limits."""
 
     def __init__(self, data: bytes, kind: str) -> None:
@@ -153,9 +153,9 @@ class Packed:
 
     def main(self, usual: str) -> str:
         """Return the name of the part of OOXML that names all others."""
-        return next((e.name for e in self.related("") if e.kind == "officeDocument"), usual)
+        return next((e.name for e in self.related_parts("") if e.kind == "officeDocument"), usual)
 
-    def related(self, name: str) -> list[Related]:
+    def related_parts(self, name: str) -> list[Related]:
         """Return the parts that a part of OOXML names and that are there; "" is the whole file."""
         folder, _, file = name.rpartition("/")
         rels = f"{folder}/_rels/{file}.rels".lstrip("/")
@@ -178,17 +178,17 @@ def outermost(element: Any, *tags: str) -> Iterator[Any]:
             yield from outermost(each, *tags)
 
 
-def drawings(packed: Packed, name: str) -> Iterator[str]:
+def drawings(packed: PackedFile, name: str) -> Iterator[str]:
     """Yield what the charts and diagrams of a part of OOXML say."""
-    for each in packed.related(name):
+    for each in packed.related_parts(name):
         if each.kind == "chart":
-            yield "\n".join(_charted(packed.tree(each.name)))
+            yield "\n".join(_chart_texts(packed.tree(each.name)))
         elif each.kind == "diagramData":
             texts = ("".join(e.itertext("{*}t")) for e in packed.tree(each.name).iter("{*}p"))
             yield "\n".join(filter(str.strip, texts))
 
 
-def _charted(chart: Any) -> Iterator[str]:
+def _chart_texts(chart: Any) -> Iterator[str]:
     """Yield a chart's title, and the values of each series."""
     if (title := chart.find("{*}chart/{*}title")) is not None:
         yield "".join(title.itertext("{*}t"))
@@ -209,7 +209,7 @@ def _charted(chart: Any) -> Iterator[str]:
 def read_epub(data: bytes) -> Document:
     """Return a book's title and text, with a section for each chapter and heading."""
     MissingExtra.unless("reading EPUB", "research", "lxml")
-    packed = Packed(data, "EPUB")
+    packed = PackedFile(data, "EPUB")
     if "META-INF/rights.xml" in packed.names:
         raise UnreadableDocument("the EPUB is protected against being read")
     root = packed.tree("META-INF/container.xml").find(".//{*}rootfile")

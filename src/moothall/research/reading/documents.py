@@ -19,8 +19,8 @@ from moothall.research.findings import Section
 from moothall.research.reading import process
 from moothall.research.reading.document_kinds import BY_SUFFIX, PARSERS
 from moothall.research.reading.encodings import (
-    declared,
-    decoded,
+    declared_encoding,
+    decode_text,
     is_binary,
     plain_text,
     whole_words,
@@ -133,12 +133,12 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "html":
         page = read_html(data, None, url, local=True)
         return page._replace(text=whole_words(page.text))
-    declarations = () if _is_utf_8(data) else (declared(data[:1024], _DECLARED),)
-    text = plain_text(decoded(data, *declarations))
+    declarations = () if _is_utf_8(data) else (declared_encoding(data[:1024], _DECLARED),)
+    text = plain_text(decode_text(data, *declarations))
     if kind == "notebook":
         return _notebook(text)
     if name.lower().endswith((".json", ".jsonl", ".properties")):
-        text = _ESCAPED.sub(_unescaped, text)
+        text = _ESCAPED.sub(_unescaped_letters, text)
     if kind == "manual" and is_manual(text):
         return process.ProcessReading(kind, text.encode()).read()
     if kind == "markdown":
@@ -190,7 +190,7 @@ def _is_utf_8(data: bytes) -> bool:
     return True
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescaped_letters(match: re.Match[str]) -> str:
     """Return letters that are written as escapes, beyond ASCII; others as they are."""
     units = b"".join(int(each, 16).to_bytes(2, "big") for each in match[2].split("\\u")[1:])
     text = units.decode("utf-16-be", "replace")
@@ -234,7 +234,7 @@ def _cell(cell: dict[str, Any], language: str, cut: list[str]) -> Iterator[str]:
         yield _without_links(source) if cell.get("cell_type") == "markdown" else source
         return
     if source:
-        yield _fenced(source, re.sub(r"\W", "", language))
+        yield _in_fence(source, re.sub(r"\W", "", language))
     for output in cell.get("outputs") or ():
         data = output.get("data") or {}
         printout = output.get("text") or data.get("text/plain") or output.get("evalue")
@@ -242,14 +242,14 @@ def _cell(cell: dict[str, Any], language: str, cut: list[str]) -> Iterator[str]:
             printout = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
         if printed := plain_text(_lines(printout)).strip("\n"):
             cut += [printed[_PRINTED:]] * (len(printed) > _PRINTED)
-            yield _fenced(printed[:_PRINTED], "")
+            yield _in_fence(printed[:_PRINTED], "")
 
 
 def _lines(source: Any) -> str:
     return source if isinstance(source, str) else "".join(map(str, source or ()))
 
 
-def _fenced(text: str, language: str) -> str:
+def _in_fence(text: str, language: str) -> str:
     return f"```{language}\n{text.replace('```', '~~~')}\n```"
 
 

@@ -38,7 +38,7 @@ _JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\x
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
-def decoded(data: bytes, *declarations: str | None) -> str:
+def decode_text(data: bytes, *declarations: str | None) -> str:
     """Decode a text: by its BOM, as UTF-8, or by the first that fits of stated and guessed ones."""
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
@@ -103,7 +103,7 @@ def _utf16_without_bom(data: bytes, declarations: Sequence[str | None]) -> str |
     return None
 
 
-def declared(data: bytes, pattern: re.Pattern[bytes]) -> str | None:
+def declared_encoding(data: bytes, pattern: re.Pattern[bytes]) -> str | None:
     """Return the encoding that a text itself declares, or None."""
     match = pattern.search(data)
     return match and match[1].decode("ascii", "replace")

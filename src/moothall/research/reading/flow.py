@@ -67,7 +67,7 @@ _GAPS: Final = ("", " ", "\n", "\n\n")
 _LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
 
-def raised(text: str, before: str, sign: str = "^") -> str:
+def sub_or_superscript(text: str, before: str, sign: str = "^") -> str:
     """Return a text that is raised (`^`), lowered (`_`) or neither, as written behind another."""
     if sign == "_":  # H2O is as usual as H₂O
         is_marked = before[-1:].isdecimal()
@@ -131,7 +131,7 @@ def say_formulas(tree: Any) -> None:
 def mark_raised(element: Any, sign: str = "^") -> None:
     """Mark the number of a raised, or lowered, element of a tree."""
     text = "".join(element.itertext())
-    if raised(text, _text_before(element), sign) != text:
+    if sub_or_superscript(text, _text_before(element), sign) != text:
         element.text = f"{sign}{element.text or ''}"
 
 
@@ -193,7 +193,7 @@ def _span(cell: Any, name: str) -> int:
     return min(max(int(value[:4]), 1), _ROWS) if value.isdecimal() else 1
 
 
-def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:
+def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:
     """Return an element's text and sections, without margins unless it is main; it is changed."""
     from lxml import etree
 
@@ -290,7 +290,7 @@ class _Flow:
                     self._gap, self._space = " ", False
                     self._write("| ", True)
                 elif element in self._anchors:
-                    self._head(*self._anchors[element], tag)
+                    self._add_heading(*self._anchors[element], tag)
                 text = element.text
             else:
                 codes -= tag == "pre"
@@ -301,7 +301,7 @@ class _Flow:
                 self._write(text, codes > 0)
         return "".join(self._text).rstrip(), self.sections
 
-    def _head(self, heading: str, anchor: str, level: int, tag: str) -> None:
+    def _add_heading(self, heading: str, anchor: str, level: int, tag: str) -> None:
         if not heading:
             return
         anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")

@@ -12,12 +12,12 @@ from urllib.parse import urldefrag, urljoin
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import error_text, shorten
 from moothall.research.findings import Publication, Section
-from moothall.research.reading.encodings import declared, decoded, plain_text
+from moothall.research.reading.encodings import declared_encoding, decode_text, plain_text
 from moothall.research.reading.flow import (
     HEADINGS,
     SIGNS,
     Anchors,
-    flowed,
+    flow_text,
     mark_raised_in_page,
     say_formulas,
     say_merged,
@@ -85,11 +85,11 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     """Return a page's text, sections and links; a local file is read by its structure alone."""
     MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
     subject = "it" if local else url  # a folder's files are named beside their fault
-    text = plain_text(decoded(data, charset, declared(data[:4096].lower(), _CHARSET)))
+    text = plain_text(decode_text(data, charset, declared_encoding(data[:4096].lower(), _CHARSET)))
     text = text.replace("&shy;", "")
     text = _REFERENCE.sub(_unless_control, text)
     try:
-        tree, is_deep, missing = _parsed(text)
+        tree, is_deep, missing = _parse_page(text)
         if not local and (forward := _forward(tree, url)):
             return Document("", "", [], forward=forward)
         elements = int(tree.xpath("count(//*)"))
@@ -104,7 +104,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         anchors, main = _anchors(tree), _main(tree)
         publication = _publication(tree)
         links = [] if local else _links(tree, main, url)
-        text, sections = _read(tree, main, anchors, local or is_deep, elements)
+        text, sections = _read_tree(tree, main, anchors, local or is_deep, elements)
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
@@ -118,7 +118,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     return Document(title, text, sections, links, publication, missing)
 
 
-def _parsed(text: str) -> tuple[Any, bool, str]:
+def _parse_page(text: str) -> tuple[Any, bool, str]:
     """Return the tree of a page, whether it is nested deeply, and what of it is missing."""
     import lxml.html
 
@@ -136,7 +136,7 @@ def _parsed(text: str) -> tuple[Any, bool, str]:
     return tree, True, "a part that is nested too deeply to be read"
 
 
-def _read(
+def _read_tree(
     tree: Any, main: Any, anchors: Anchors, local: bool, elements: int
 ) -> tuple[str, list[Section]]:
     """Return the text of a page, and its sections."""
@@ -146,16 +146,16 @@ def _read(
     sections: list[Section] = []
     if not local:
         _tidy(tree)
-        body = _extracted(tree, elements > _MANY)
-        headings = {} if body is None else _matched(body, anchors)
+        body = _extract_main(tree, elements > _MANY)
+        headings = {} if body is None else _match_anchors(body, anchors)
         if body is not None and (headings or not _loses_headings(body, anchors)):
-            text, sections = flowed(body, headings, is_main=True)
+            text, sections = flow_text(body, headings, is_main=True)
     if len(text) < _SHORT and main is not None:
-        text, sections = flowed(main, anchors, is_main=True)
+        text, sections = flow_text(main, anchors, is_main=True)
     if len(text) < _SHORT:
-        result = flowed(page, anchors, is_main=False)
+        result = flow_text(page, anchors, is_main=False)
         if len(result[0]) < _SHORT:
-            result = flowed(page, anchors, is_main=True)
+            result = flow_text(page, anchors, is_main=True)
         text, sections = result if len(result[0]) > len(text) else (text, sections)
     return text, sections
 
@@ -311,7 +311,7 @@ def _tidy(tree: Any) -> None:
             element.drop_tree()
 
 
-def _extracted(tree: Any, fast: bool) -> Any:
+def _extract_main(tree: Any, fast: bool) -> Any:
     """Return the main part that trafilatura finds, as HTML again; None if it finds none."""
     import trafilatura
 
@@ -348,7 +348,7 @@ def _to_html(body: Any) -> None:
             element.tag = _TAGS.get(tag, tag)
 
 
-def _matched(body: Any, anchors: Anchors) -> Anchors:
+def _match_anchors(body: Any, anchors: Anchors) -> Anchors:
     """Return the headings of an extracted body, with the anchors that they had in the page."""
     of_page, place = [*anchors.values()], 0
     matches: Anchors = {}

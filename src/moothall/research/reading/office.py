@@ -18,11 +18,16 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
-from moothall.research.reading.archives import Packed, SectionWriter, drawings, outermost
-from moothall.research.reading.encodings import decoded
-from moothall.research.reading.flow import mark_raised, raised
+from moothall.research.reading.archives import PackedFile, SectionWriter, drawings, outermost
+from moothall.research.reading.encodings import decode_text
+from moothall.research.reading.flow import mark_raised, sub_or_superscript
 from moothall.research.reading.html import Attached, Document, read_html
-from moothall.research.reading.sheet_formats import SheetLook, calculated, looks, shown_number
+from moothall.research.reading.sheet_formats import (
+    SheetLook,
+    looks,
+    shown_number,
+    without_stale_values,
+)
 from moothall.research.reading.tables import table
 
 _ROWS: Final = 200_000  # of a spreadsheet
@@ -56,7 +61,9 @@ def read_spreadsheet(data: bytes) -> Document:
 
     writer = SectionWriter()
     look_of, hidden = looks(data), Counter[str]()
-    data, missing = calculated(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
+    data, missing = (
+        without_stale_values(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
+    )
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
         visible = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
@@ -72,7 +79,7 @@ def read_spreadsheet(data: bytes) -> Document:
             rows_as_csv = io.StringIO(newline="")
             csv.writer(rows_as_csv).writerows([*map(_cell, row)] for row in rows)
             read = table(rows_as_csv.getvalue(), ",")
-            for each, text in _parts(read):
+            for each, text in _section_texts(read):
                 sheet_name = each.title.removesuffix("row 1").removesuffix(" – ")
                 title = " – ".join(filter(None, (name if len(visible) > 1 else "", sheet_name)))
                 writer.section(f"sheet={number}&{each.anchor}", title)
@@ -120,7 +127,7 @@ def _cell(value: Any) -> str:
     return shown_number(value) if isinstance(value, float) else " ".join(str(value).split())
 
 
-def _parts(read: Document) -> Iterator[tuple[Section, str]]:
+def _section_texts(read: Document) -> Iterator[tuple[Section, str]]:
     sections = read.sections or [Section(0, "row-1", "")]
     ends = [*(each.start for each in sections[1:]), len(read.text)]
     for each, end in zip(sections, ends, strict=True):
@@ -129,12 +136,12 @@ def _parts(read: Document) -> Iterator[tuple[Section, str]]:
 
 def read_presentation(data: bytes) -> Document:
     """Return the text of each slide that is shown, with the speaker's notes."""
-    packed = Packed(data, "presentation")
+    packed = PackedFile(data, "presentation")
     if "content.xml" in packed.names:
         return _open_presentation(packed)
     writer = SectionWriter()
     home = packed.main("ppt/presentation.xml")
-    to = {each.id: each.name for each in packed.related(home)}
+    to = {each.id: each.name for each in packed.related_parts(home)}
     slides = [to.get(e.get(f"{_R}id"), "") for e in packed.tree(home).iter(f"{_P}sldId")]
     for number, name in enumerate(slides, 1):
         if name not in packed.names or (slide := packed.tree(name)).get("show") in ("0", "false"):
@@ -144,12 +151,12 @@ def read_presentation(data: bytes) -> Document:
             shape.getparent().remove(shape)
         title = " ".join(_title_of(slide).split())[:200]
         writer.section(f"slide={number}", title or f"slide {number}")
-        writer.write("\n".join(filter(None, _drawn(slide))))
+        writer.write("\n".join(filter(None, _shape_texts(slide))))
         for each in drawings(packed, name):
             writer.write(each)
-        for part in packed.related(name):
+        for part in packed.related_parts(name):
             if part.kind == "notesSlide":
-                writer.write("\n".join(_drawn(packed.tree(part.name))))
+                writer.write("\n".join(_shape_texts(packed.tree(part.name))))
     return writer.document("presentation")
 
 
@@ -157,26 +164,26 @@ def _title_of(slide: Any) -> str:
     for shape in slide.iter(f"{_P}sp"):
         kind = shape.find(f".//{_P}ph")
         if kind is not None and kind.get("type") in ("title", "ctrTitle"):
-            return " ".join(_drawn(shape))
+            return " ".join(_shape_texts(shape))
     return ""
 
 
-def _drawn(part: Any) -> Iterator[str]:
+def _shape_texts(part: Any) -> Iterator[str]:
     """Yield the paragraphs of a slide, and the rows of its tables."""
     above: list[str] = []
     for each in outermost(part, f"{_A}tr", f"{_A}p"):
         if each.tag == f"{_A}tr":
             cells = [*each.iter(f"{_A}tc")]
-            texts = [" ".join(map(_run, cell.iter(f"{_A}p"))) for cell in cells]
+            texts = [" ".join(map(_paragraph_text, cell.iter(f"{_A}p"))) for cell in cells]
             for at, cell in enumerate(cells[: len(above)]):  # over several rows, it is in each
                 texts[at] = above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
             above = texts
             yield " | ".join(texts)
         else:
-            yield _run(each).strip()
+            yield _paragraph_text(each).strip()
 
 
-def _run(paragraph: Any) -> str:
+def _paragraph_text(paragraph: Any) -> str:
     text = ""
     for each in paragraph.iter(f"{_A}t", f"{_A}br"):
         run_properties = each.getparent().find(f"{_A}rPr")
@@ -186,11 +193,11 @@ def _run(paragraph: Any) -> str:
         if each.tag == f"{_A}br":
             text += "\n"
         elif properties.get("strike", "noStrike") == "noStrike":
-            text += raised(each.text or "", text, sign)
+            text += sub_or_superscript(each.text or "", text, sign)
     return text
 
 
-def _open_presentation(packed: Packed) -> Document:
+def _open_presentation(packed: PackedFile) -> Document:
     writer = SectionWriter()
     for number, page in enumerate(_content(packed).iter(f"{_DRAW}page"), 1):
         if page.get(_HIDDEN) is None:
@@ -201,7 +208,7 @@ def _open_presentation(packed: Packed) -> Document:
 
 def read_odt(data: bytes) -> Document:
     """Return an OpenDocument text, with a section for each heading."""
-    packed = Packed(data, "ODT")
+    packed = PackedFile(data, "ODT")
     body = _content(packed).find(f".//{_OFFICE}text")
     writer, title, number = SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
@@ -215,7 +222,7 @@ def read_odt(data: bytes) -> Document:
     return writer.document("ODT", title)
 
 
-def _content(packed: Packed) -> Any:
+def _content(packed: PackedFile) -> Any:
     """Return the content of OpenDocument, with what its styles hide, strike and raise marked."""
     tree = packed.tree("content.xml")
     hidden, moved = set[str](), dict[str, str]()
@@ -362,4 +369,4 @@ def _text_of(part: Any) -> str:
     data, charset = _bytes_of(part), part.get_content_charset()
     if part.get_content_type() == "text/html":
         return read_html(data, charset, "mail", local=True).text
-    return decoded(data, charset)
+    return decode_text(data, charset)

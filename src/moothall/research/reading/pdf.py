@@ -82,11 +82,11 @@ def read_pdf_bytes(data: bytes) -> Document:
         Section(start, f"page={n}", f"page {n}") for n, start in zip(numbers, starts, strict=False)
     ]
     own_title, text = plain_text(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
-    title = _heading(pdf) if own_title and not is_title_of(own_title, text) else own_title
+    title = _large_heading(pdf) if own_title and not is_title_of(own_title, text) else own_title
     return Document(title, text, sections, missing=missing)
 
 
-def _heading(pdf: Any) -> str:
+def _large_heading(pdf: Any) -> str:
     """Return what stands in large letters on the first page; empty if nothing does."""
     of_page = pdf[0].get_textpage()
     boxes = [of_page.get_rect(at) for at in range(of_page.count_rects())]
@@ -112,7 +112,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
             page = pdf[number]  # whose text now has what was filled in
         of_page = _upright(page)
         text = _visible_text(of_page.get_text_range().replace("\0", " "), of_page, page)
-        text = _marked(text, _columns(of_page) | _raised(text, of_page))
+        text = _with_marks(text, _columns(of_page) | _raised_numbers(text, of_page))
         kinds = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
         is_picture = any(True for _ in kinds)
     finally:
@@ -164,7 +164,7 @@ def _visible_text(text: str, of_page: Any, page: Any) -> str:
             unseen[key] = mode == raw.FPDF_TEXTRENDERMODE_INVISIBLE or _is_white(painted)
         if unseen[key] and raw.FPDFText_GetUnicode(of_page, match.start()) == ord(match[0][0]):
             hidden.append(match)
-    covered = _painted(page) if hidden else []
+    covered = _painted_areas(page) if hidden else []
     for match in hidden:
         left_edge, low, right, high = of_page.get_charbox(match.start())
         x, y = (left_edge + right) / 2, (low + high) / 2
@@ -184,7 +184,7 @@ def _is_white(painted: Any) -> bool:
     return bool(has_colour) and (min(e.value for e in colours) >= _WHITE or not opaque.value)
 
 
-def _painted(page: Any) -> list[tuple[float, float, float, float]]:
+def _painted_areas(page: Any) -> list[tuple[float, float, float, float]]:
     """Return where a page has pictures, or is filled with a colour."""
     from ctypes import c_int
 
@@ -217,7 +217,7 @@ def _columns(of_page: Any) -> dict[int, str]:
     return marks if len(marks) == len(boxes) and min(marks) == 0 else {}
 
 
-def _marked(text: str, marks: dict[int, str]) -> str:
+def _with_marks(text: str, marks: dict[int, str]) -> str:
     """Return a text with marks at some places, then its lines by the numbers among the marks."""
     cuts = [0, *sorted(marks), len(text)]
     text = "".join(marks.get(a, "") + text[a:b] for a, b in pairwise(cuts))
@@ -228,7 +228,7 @@ def _marked(text: str, marks: dict[int, str]) -> str:
     return "\n".join(lines[each].strip("\r\n ") for each in sorted(lines)) or text
 
 
-def _raised(text: str, of_page: Any) -> dict[int, str]:
+def _raised_numbers(text: str, of_page: Any) -> dict[int, str]:
     """Return `^` where what is raised after a number begins: 500 and a note 1 is not 5001."""
     from pypdfium2 import raw
 

@@ -141,7 +141,7 @@ def _forget() -> None:
 in_child(_forget)  # they are the parent's
 
 
-def _expired(process: _ParserProcess) -> None:
+def _on_expiry(process: _ParserProcess) -> None:
     with _guard:
         if _idle.pop(process, None) is None:
             return
@@ -231,7 +231,7 @@ def _ready_process() -> tuple[_ParserProcess, bool]:
 
 
 def _given_back(process: _ParserProcess) -> None:
-    timer = threading.Timer(IDLE_S, _expired, (process,))
+    timer = threading.Timer(IDLE_S, _on_expiry, (process,))
     timer.daemon = True
     with _guard:
         if keep := not _idle:

@@ -7,7 +7,7 @@ from typing import Final
 
 from moothall import UnreadableDocument
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.flow import raised
+from moothall.research.reading.flow import sub_or_superscript
 from moothall.research.reading.html import Document
 
 _BEGINS: Final = b"{\\rtf"
@@ -36,7 +36,7 @@ def _as_shown(source: str) -> str:
         elif unsaid and (not word or word == "u"):
             token = ""
         elif not word and token[0] not in "{}\\":
-            token, before = raised(token, before, sign), token
+            token, before = sub_or_superscript(token, before, sign), token
         pieces.append(token)
     return "".join(pieces)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall import UnreadableDocument
 from moothall.build import counted
-from moothall.research.reading.archives import Packed
+from moothall.research.reading.archives import PackedFile
 
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -69,12 +69,12 @@ def looks(data: bytes) -> dict[str, SheetLook]:
     """Return how the sheets of a workbook look, by their names."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         return _old_looks(data)
-    packed = Packed(data, "spreadsheet")
+    packed = PackedFile(data, "spreadsheet")
     try:
         if "content.xml" in packed.names:
             return _open_looks(packed.tree("content.xml"))
         home = packed.main("xl/workbook.xml")
-        parts = {each.id: each for each in packed.related(home)}
+        parts = {each.id: each for each in packed.related_parts(home)}
         styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
         by_style = _styles(styles[0]) if styles else {}
         texts = [packed.tree(each.name) for each in parts.values() if each.kind == "sharedStrings"]
@@ -255,9 +255,9 @@ def shown_number(value: float) -> str:
     return str(int(value)) if value.is_integer() else f"{value:.15g}"
 
 
-def calculated(data: bytes) -> tuple[bytes, str]:
+def without_stale_values(data: bytes) -> tuple[bytes, str]:
     """Return a workbook without values that nobody has reckoned, and how many formulas lack one."""
-    packed, count, workbook = Packed(data, "spreadsheet"), 0, io.BytesIO()
+    packed, count, workbook = PackedFile(data, "spreadsheet"), 0, io.BytesIO()
     try:
         files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}
     except UnreadableDocument:  # too large to be looked through; its rows are read

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 from moothall import MissingExtra
 from moothall.research.reading.archives import (
     FALLBACK,
-    Packed,
+    PackedFile,
     SectionWriter,
     drawings,
     outermost,
 )
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.flow import formula_line, formula_part, raised
+from moothall.research.reading.flow import formula_line, formula_part, sub_or_superscript
 from moothall.research.reading.html import Document, is_title_of
 
 _LONGEST_HEADING: Final = 200
@@ -44,11 +44,11 @@ _NOT_WRITTEN: Final = frozenset(
 def read_docx(data: bytes) -> Document:
     """Return a Word document's title and text as shown, a section for each heading."""
     MissingExtra.unless("reading DOCX", "research", "lxml")
-    packed = Packed(data, "DOCX")
+    packed = PackedFile(data, "DOCX")
     home = packed.main("word/document.xml")
     usual = {each: f"word/{each}.xml" for each in ("styles", "footnotes", "endnotes")}
     parts = {kind: name for kind, name in usual.items() if name in packed.names}
-    parts |= {each.kind: each.name for each in packed.related(home)}
+    parts |= {each.kind: each.name for each in packed.related_parts(home)}
     styles = _styles(packed.tree(parts["styles"]) if "styles" in parts else ())
     notes = [packed.tree(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
     writer, path = SectionWriter(), list[tuple[int, str]]()
@@ -148,7 +148,7 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
         elif tag == f"{_W}t":
             height = element.getparent().find(f"{_W}rPr/{_W}vertAlign")
             sign = "" if height is None else _HEIGHTS.get(height.get(f"{_W}val"), "")
-            pieces.append(raised(element.text or "", "".join(pieces[-3:]), sign))
+            pieces.append(sub_or_superscript(element.text or "", "".join(pieces[-3:]), sign))
         elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
             pieces.append("\ufffd")
         elif tag in _SIGNS:

@@ -30,7 +30,7 @@ def main() -> None:
         with suppress(OSError, ValueError):  # macOS refuses some
             resource.setrlimit(limit, (value, value))
     documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
-    threading.Thread(target=_take, args=(documents,), daemon=True).start()
+    threading.Thread(target=_read_documents, args=(documents,), daemon=True).start()
     while True:
         header, data = documents.get()
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -47,7 +47,7 @@ def main() -> None:
             view = view[os.write(1, view) :]
 
 
-def _take(documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
+def _read_documents(documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
     """Take documents in; end the process when its parent ends, also amid a document."""
     source: BinaryIO = sys.stdin.buffer
     while line := source.readline(1000):

@@ -147,7 +147,7 @@ class Fetcher:
         with self._lock:
             hosts = self._hosts.setdefault(loop, {})
         host = hosts.setdefault(site, _HostState(asyncio.Semaphore(self._per_host)))
-        delay_s = max(self._delay_s, await self._allowed(url, site, host))
+        delay_s = max(self._delay_s, await self._crawl_delay(url, site, host))
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
         now = loop.time()
         begin = max(now, host.next_s)
@@ -161,7 +161,7 @@ class Fetcher:
                 prefix = "" if url[:80] in str(error) else f"{url}: "
                 raise PageError(f"{prefix}{error}") from None
 
-    async def _allowed(self, url: str, site: str, host: _HostState) -> float:
+    async def _crawl_delay(self, url: str, site: str, host: _HostState) -> float:
         """Check a URL by robots.txt (PageError if refused); return the seconds between requests."""
         loop = asyncio.get_running_loop()
         async with host.lock:

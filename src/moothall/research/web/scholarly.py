@@ -65,7 +65,7 @@ def search_arxiv(
         Args:
             query: words of the title, the abstract or the authors' names
         """
-        words = _words(query, "search_arxiv")
+        words = _query_words(query, "search_arxiv")
         resources: list[Resource] = []
         for operator in (" AND ", " OR ") if len(words) > 1 else (" AND ",):
             text = operator.join(f"all:{each}" for each in words)
@@ -116,7 +116,7 @@ def search_crossref(
         Args:
             query: words of the title, the authors' names or the journal
         """
-        params = {"query": " ".join(_words(query, "search_crossref")), "rows": str(results)}
+        params = {"query": " ".join(_query_words(query, "search_crossref")), "rows": str(results)}
         if scope.since:
             params["filter"] = f"from-pub-date:{scope.since}"
         if mailto:
@@ -132,7 +132,7 @@ def search_crossref(
     return Action("search_crossref", search, outside=True, idempotent=True)
 
 
-def _words(query: str, tool: str) -> list[str]:
+def _query_words(query: str, tool: str) -> list[str]:
     query_terms = [
         each for each in SearchWords.of_text(plain_text(query)[:10_000]) if each.isalnum()
     ]
@@ -198,7 +198,7 @@ def _work(item: dict[str, Any]) -> Resource | None:
     authors = [_author(each) for each in item.get("author") or () if isinstance(each, dict)]
     publication = Publication(
         tuple(filter(None, authors[:_AUTHORS])),
-        _issued(item.get("issued")),
+        _issue_date(item.get("issued")),
         doi[0],
         _line(_text_of(str(_first(item.get("container-title")) or ""))),
     )
@@ -220,7 +220,7 @@ def _author(author: dict[str, Any]) -> str:
     return f"{family}, {first}" if family and first else family or name
 
 
-def _issued(issued: Any) -> str:
+def _issue_date(issued: Any) -> str:
     parts = _first(issued.get("date-parts")) if isinstance(issued, dict) else None
     numbers = parts if isinstance(parts, list) else []
     day = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)

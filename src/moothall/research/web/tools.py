@@ -12,7 +12,7 @@ from moothall.build import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.reading.document_kinds import BY_MEDIA_TYPE, KINDS, PARSERS
 from moothall.research.reading.documents import read_document, with_attached
-from moothall.research.reading.encodings import decoded, is_binary, plain_text
+from moothall.research.reading.encodings import decode_text, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.process import ProcessReading
 from moothall.research.resource_pool import ResourcePool
@@ -118,10 +118,10 @@ async def _visit(
     to = url
     for _ in range(_FORWARDS):
         page = await fetcher.fetch(to)
-        kind = _kind(page)
+        kind = _media_kind(page)
         if pdf and kind != "pdf":
             raise PageError(f"{page.url} is not a PDF: read it with visit_page")
-        document = await _read(page, kind)
+        document = await _read_document(page, kind)
         if not (to := document.forward):
             break
     else:
@@ -151,7 +151,7 @@ async def _visit(
     return resource
 
 
-def _kind(page: FetchedPage) -> str:
+def _media_kind(page: FetchedPage) -> str:
     """Return the kind that the server states, or else the one that the content shows."""
     kind = BY_MEDIA_TYPE.get(page.type)
     if page.type in _VAGUE_TYPES:
@@ -171,7 +171,7 @@ def _kind(page: FetchedPage) -> str:
     return kind
 
 
-async def _read(page: FetchedPage, kind: str) -> Document:
+async def _read_document(page: FetchedPage, kind: str) -> Document:
     timeout = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
     if kind in PARSERS:
         reading = ProcessReading(kind, page.data)
@@ -187,7 +187,7 @@ async def _read(page: FetchedPage, kind: str) -> Document:
         return await _in_thread(
             lambda: read_html(page.data, page.charset, page.url), _READ_S, timeout
         )
-    text = decoded(page.data, page.charset)
+    text = decode_text(page.data, page.charset)
     if kind in ("markdown", "table"):
         file = await _in_thread(
             lambda: read_document(kind, "", text.encode(), page.url), _READ_S, timeout

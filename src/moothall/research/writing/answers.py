@@ -14,7 +14,7 @@ from typing import Any, Final
 from moothall import Action, InvalidArguments
 from moothall.build import UnreadableText, cut, json_text, one_line
 from moothall.research.findings import ResearchTask
-from moothall.research.tool_calls import taking
+from moothall.research.tool_calls import one_text_tools
 from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking
 
 MOST_GENERATED: Final = 10
@@ -41,7 +41,7 @@ def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
     values = values_in(text)
     faults: list[str] = []
     for value in reversed(values):
-        listed = _listed(value if isinstance(value, list) else _field(value, "tasks"))
+        listed = _as_list(value if isinstance(value, list) else _field(value, "tasks"))
         if listed is None:
             continue
         tasks = _readable(listed, tools, faults)
@@ -77,7 +77,9 @@ def _task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
         )
     if isinstance(args, str):  # as JSON, or what alone it takes
         own_tool = {name: tools[name]}
-        argument = next((arg for of in ("query", "url") for _, arg in taking(own_tool, of)), None)
+        argument = next(
+            (arg for of in ("query", "url") for _, arg in one_text_tools(own_tool, of)), None
+        )
         inner = next((each for each in values_in(args) if isinstance(each, dict)), None)
         args = inner if inner is not None else {argument: args} if argument else args
     if not isinstance(args, dict):
@@ -111,10 +113,10 @@ class Evaluation:
         has_ratings = False
         for value in values:
             ratings = value if isinstance(value, list) else _field(value, "objectives")
-            listed = _listed(ratings) or []
+            listed = _as_list(ratings) or []
             has_ratings |= bool(listed)
             for each in listed:
-                self._take(each, is_alone=len(listed) == len(self.topics) == 1)
+                self._note_rating(each, is_alone=len(listed) == len(self.topics) == 1)
             self.generated = self.generated or topics_in(_field(value, "generatedobjectives"))
             remark = _field(value, "remark")
             self.remark = self.remark or one_line(
@@ -126,17 +128,18 @@ class Evaluation:
             topics = ", ".join(map(repr, self.missing))
             raise UnreadableText(f"does not say what is answered of {cut(topics, 300)}")
 
-    def _take(self, rating: Any, *, is_alone: bool) -> None:
+    def _note_rating(self, rating: Any, *, is_alone: bool) -> None:
         """Note what an objective has reached, unless it is noted; the only one has any name."""
         by_words = {words_of(each): each for each in self.topics}
         name = self.topics[0] if is_alone else _field(rating, "topic")
         topic = by_words.get(words_of(name)) if isinstance(name, str) else None
-        answered, unanswered = _parts(_field(rating, "answered")), _field(rating, "unanswered")
+        answered = _objective_parts(_field(rating, "answered"))
+        unanswered = _field(rating, "unanswered")
         expertise = _field(rating, "expertise")
         if topic is None or topic in self.reached:
             return
         if answered or isinstance(unanswered, list):
-            open_parts = _parts(unanswered)
+            open_parts = _objective_parts(unanswered)
             self.reached[topic] = len(answered) / max(len(answered) + len(open_parts), 1)
             self.unanswered += open_parts
         elif type(expertise) in (int, float) and 0 <= expertise <= 1:
@@ -150,7 +153,7 @@ def topics_in(value: Any) -> list[str]:
     return [each for each in dict.fromkeys(topics) if each.strip()][:MOST_GENERATED]
 
 
-def _parts(value: Any) -> list[str]:
+def _objective_parts(value: Any) -> list[str]:
     """Return the parts of an objective that are listed."""
     listed = map(str, value if isinstance(value, list) else [])
     bare = (one_line(_IN_BRACKETS.sub("", each).strip(" ."), _LONGEST_TOPIC) for each in listed)
@@ -164,7 +167,7 @@ def outline_in(text: str, max_headings: int) -> list[tuple[str, str]]:
     """Return the headings of an outline, what each section is about; or raise UnreadableText."""
     headings: dict[str, tuple[str, str]] = {}
     for value in reversed(values_in(text)):
-        listed = value if isinstance(value, list) else _listed(_field(value, "sections")) or []
+        listed = value if isinstance(value, list) else _as_list(_field(value, "sections")) or []
         for each in listed:
             heading = _field(each, "heading") if isinstance(each, dict) else each
             subject = _field(each, "about")
@@ -189,7 +192,7 @@ def text_in(text: str) -> str:
     return content
 
 
-def written_in(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], str]:
+def reader_for_prompt(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], str]:
     """Return a reader of texts that refuses one which repeats the prompt's own lines."""
     lines = (line for each in prompt for line in str(each["content"]).splitlines())
     prompt_lines = {each.strip() for each in lines if each.startswith(("| ", "Source [^"))}
@@ -217,7 +220,7 @@ def _field(value: Any, name: str, deep: int = 2) -> Any:
     return next((each for each in inner if each is not None), None)
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _as_list(value: Any) -> list[Any] | None:
     """Return what should be a list, also if it is the only item, or JSON in a text."""
     if isinstance(value, str):
         value = next(iter(values_in(value)), None)

@@ -107,8 +107,10 @@ def sources(citations: list[Citation], topics: str) -> list[str]:
     for number, (passage, *other_passages) in (
         (n, [*passages.values()]) for n, passages in copies.items()
     ):
-        place = f"{as_text(passage.title or passage.url)} – {_linked(passage)}"
-        place += "".join(phrase("also", topics, place=_linked(each)) for each in other_passages)
+        place = f"{as_text(passage.title or passage.url)} – {_passage_link(passage)}"
+        place += "".join(
+            phrase("also", topics, place=_passage_link(each)) for each in other_passages
+        )
         if counts[passage.title, passage.url] > 1:  # of one section
             content = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
             start = as_text(one_line(re.sub(r"\A[\W_]+", "", content), _BEGINNING))
@@ -119,7 +121,7 @@ def sources(citations: list[Citation], topics: str) -> list[str]:
     return lines
 
 
-def _linked(passage: Passage) -> str:
+def _passage_link(passage: Passage) -> str:
     url = "".join(c for c in passage.url if c not in "<>" and c.isprintable())
     return f"<{url.replace(' ', '%20')}>"
 

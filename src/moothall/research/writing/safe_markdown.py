@@ -154,16 +154,16 @@ def _tagless(text: str) -> str:
     while True:
         pieces, at = [], 0
         for span in _SPAN.finditer(text):
-            pieces += [_bare(text[at : span.start()]), span[0]]
+            pieces += [_without_markup(text[at : span.start()]), span[0]]
             at = span.end()
-        pieces.append(_bare(text[at:]))
+        pieces.append(_without_markup(text[at:]))
         shorter = "".join(pieces)
         if shorter == text:
             return text
         text = shorter
 
 
-def _bare(text: str) -> str:
+def _without_markup(text: str) -> str:
     text = _COMMENT.sub("", _SCRIPT.sub("", text))
     return _TAG.sub("", _BREAK.sub(" ", _RAISED.sub(r"^\1", text)))
 
