@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from commands import Command
 from commands import run as moothall
 from moothall import ACCESS_PERMITTED, Agent, NativeSpace
 from moothall.serving import MCPAgent
@@ -164,8 +165,14 @@ def test_serve_logs_lines_of_json_with_what_a_record_has_beside(folder: Path) ->
     ]
     lines = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in asked)
     form = ("--log-format", "json", "--log-level", "warning")
-    done = moothall("serve", "loud:Loud", "--mcp-stdio", *form, input=lines, cwd=folder)
-    (line,) = done.stderr.splitlines()
+    streams: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    command = ("serve", "loud:Loud", "--mcp-stdio", *form)
+    with Command(*command, cwd=folder, text=True, **streams) as serving:
+        serving.stdin.write(lines)
+        serving.stdin.flush()
+        while '"id":2' not in serving.stdout.readline():
+            pass
+        (line,) = serving.communicate()[1].splitlines()
     record = json.loads(line)
     assert record["message"] == "no\nada"
     assert (record["level"], record["logger"]) == ("error", "moothall.loud")

@@ -133,7 +133,7 @@ def lock(
     for name, difference in changes.items():
         click.echo(one_line(name, 255))
         print_text(difference)
-    is_same = f"{path} has the {counted(len(agent.offer.locked), 'definition')} of {id}."
+    is_same = f"{path} has the {counted(len(agent.offer.lock_entries), 'definition')} of {id}."
     if not changes:
         click.echo(is_same)
         return 0
