@@ -110,7 +110,9 @@ class MemoryConformance:
         Args:
             tokens: what `get_memories` shows at least; one with a bound shows no more
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define make: it returns a memory of yours"
+        )
 
     def settle(self, memory: Any) -> None:
         """Wait for what a memory does in the background; most do nothing there."""
@@ -348,7 +350,9 @@ class StoredMemoryConformance(ThreadMemoryConformance):
 
     def reopen(self, memory: Any) -> Any:
         """Return another memory over the same store and thread, as another process opens it."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define reopen: it returns a memory of yours"
+        )
 
     def test_memory_reopened_has_all_items(self, memory: Any) -> None:
         assert memory.is_in_file

@@ -119,7 +119,9 @@ class ModelConformance:
             answers: what a model that does as it is asked says, in turn: a text, a call as a `Call`
                 or as `{"name": …, "args": …}`, or `never`, an answer that takes for ever
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define make: it returns a model of yours"
+        )
 
     async def end_task(self, task: asyncio.Task[Any]) -> float:
         """Cancel a call that is under way, or see one end that is answered at once; its seconds."""

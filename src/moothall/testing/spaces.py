@@ -51,7 +51,9 @@ class SpaceConformance:
         Args:
             options: `approver=`, or `mailbox=` (how many messages wait for an agent, at most)
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define make: it returns a space of yours"
+        )
 
     @pytest.fixture
     def make_space(self) -> Iterator[MakeSpace]:
