@@ -16,6 +16,7 @@ from moothall import (
     NativeSpace,
     ReActAgent,
     RequestCancelled,
+    RequestError,
     ScriptedModel,
     action,
 )
@@ -279,3 +280,54 @@ def test_native_space_mailbox_of_its_own_is_full_before_ours() -> None:
             me.ask("holder", "note", name="third").result(timeout=WAIT_S)
         holder.gate("one").open()
         assert [request.result(timeout=WAIT_S) for request in requests] == ["one", "one"]
+
+
+class BrokenAccept(Mailbox):
+    def accept(self, delivery: Delivery) -> None:
+        super().accept(delivery)
+        raise KeyError("accept")
+
+
+class BrokenIsFull(Mailbox):
+    def is_full(self, delivery: Delivery) -> bool:
+        raise KeyError("is_full")
+
+
+class BrokenAppend(Mailbox):
+    class line_type(Mailbox.line_type):
+        def append(self, delivery: Delivery) -> None:
+            raise KeyError("append")
+
+
+class BrokenPopleft(Mailbox):
+    class line_type(Mailbox.line_type):
+        def popleft(self) -> Delivery:
+            raise KeyError("popleft")
+
+
+@pytest.mark.parametrize("kind", (BrokenAccept, BrokenIsFull, BrokenAppend, BrokenPopleft))
+@pytest.mark.parametrize("to_all", (False, True))
+def test_native_space_mailbox_of_its_own_that_raises_ends_its_messages(
+    kind: type[Mailbox], to_all: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Clinic(NativeSpace):
+        mailbox_type = kind
+
+    texts = []
+    with Clinic() as space:
+        holder: Any = space.add(Holder("holder"))
+        me: Any = space.add(Agent("me"))
+        if to_all:
+            me.send(message("*", "note", name="first"))
+        requests = [me.ask("holder", "note", name=str(number)) for number in range(3)]
+        for request in requests:
+            with pytest.raises(RequestError) as refused:
+                request.result(timeout=WAIT_S)
+            texts.append(str(refused.value))
+        assert holder.begun == []
+    failure = (
+        f"the mailbox of agent 'holder', a {kind.__qualname__}, failed on holder.note: KeyError"
+    )
+    assert all(text.startswith(failure) for text in texts)
+    assert failure in caplog.text
+    assert "a defect in moothall" not in caplog.text

@@ -224,7 +224,10 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
             delivery.approved = True
             if delivery.recorder is not None:
                 delivery.recorder.note_permitted(delivery)
-            mailbox.accept(delivery)
+            try:
+                mailbox.accept(delivery)
+            except Exception as error:  # a class of one's own
+                mailbox.router.refuse_broken(delivery, mailbox, error)
             mailbox.router.make_ready(mailbox)
         else:
             delivery.state = FINISHED

@@ -23,7 +23,7 @@ from moothall.foundation.errors import (
     RequestError,
 )
 from moothall.foundation.jsonvalue import weight
-from moothall.foundation.text import counted
+from moothall.foundation.text import counted, log_failure
 from moothall.spaces.delivery import BROADCAST, FINISHED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
@@ -169,13 +169,17 @@ class Router(Outcomes):
             first = first or delivery
             delivery.mailbox = receiver
             box = receiver.box
-            if len(box) < receiver.limit and not is_help and not heavy:
-                box.append(delivery)
-            elif not receiver.is_full(delivery):
-                receiver.accept(delivery)
-            else:
-                if envelope.name in receiver.offers:  # else it would be ignored
-                    self.refuse(delivery, self.full_error(receiver))
+            try:
+                if len(box) < receiver.limit and not is_help and not heavy:
+                    box.append(delivery)
+                elif not receiver.is_full(delivery):
+                    receiver.accept(delivery)
+                else:
+                    if envelope.name in receiver.offers:  # else it would be ignored
+                        self.refuse(delivery, self.full_error(receiver))
+                    continue
+            except Exception as error:  # a class of one's own
+                self.refuse_broken(delivery, receiver, error)
                 continue
             if not receiver.ready:
                 receiver.ready = True
@@ -216,13 +220,17 @@ class Router(Outcomes):
             self.refuse(delivery, self._too_many_hops(delivery))
             return
         heavy = type(delivery.envelope.args) is Nested
-        if (heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
-            delivery.mailbox = mailbox
-            self.refuse(delivery, self.full_error(mailbox))
+        try:
+            if (heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
+                delivery.mailbox = mailbox
+                self.refuse(delivery, self.full_error(mailbox))
+                return
+            if self.meter is not None:
+                delivery.since = self.loop.time()
+            mailbox.accept(delivery)
+        except Exception as error:  # a class of one's own
+            self.refuse_broken(delivery, mailbox, error)
             return
-        if self.meter is not None:
-            delivery.since = self.loop.time()
-        mailbox.accept(delivery)
         if delivery.timeout is not None or delivery.parent is not None:
             self._fresh.append(delivery)
         if not mailbox.ready:
@@ -230,6 +238,31 @@ class Router(Outcomes):
             self._ready.append(mailbox)
         if not self._pumping:
             self._schedule()
+
+    def refuse_broken(self, delivery: Delivery, mailbox: Mailbox, error: Exception) -> None:
+        """Refuse a message that its receiver's mailbox failed to take."""
+        delivery.mailbox = mailbox
+        self.refuse(delivery, self._broken_error(mailbox, delivery, error))
+        if delivery.state == QUEUED and delivery in mailbox.queued():
+            mailbox.forget(delivery)
+        delivery.state = FINISHED
+
+    def _end_broken_turn(self, mailbox: Mailbox, error: BaseException) -> None:
+        """End what waits in a mailbox that failed to hand out its next message."""
+        for delivery in list(mailbox.queued()):
+            if delivery.state == QUEUED:
+                self.refuse(delivery, self._broken_error(mailbox, delivery, error))
+                mailbox.forget(delivery)
+                delivery.state = FINISHED
+
+    def _broken_error(
+        self, mailbox: Mailbox, delivery: Delivery, error: BaseException
+    ) -> RequestError:
+        """Return, and log, the error of a message that a mailbox failed on."""
+        kind = type(mailbox).__qualname__
+        text = f"the mailbox of agent {mailbox.id!r}, a {kind}, failed on {delivery}"
+        log_failure(logger, text, error)
+        return RequestError(f"{text}: {type(error).__name__}: {error}")
 
     def _expect(self, delivery: Delivery) -> None:
         """Keep a request until its receiver is added or its deadline passes."""
@@ -326,8 +359,8 @@ class Router(Outcomes):
             tasks.in_no_task = True
             try:
                 mailbox.dispatch_ready()
-            except BaseException:
-                logger.exception("a defect in moothall: the turn of agent %r failed", mailbox.id)
+            except BaseException as error:
+                self._end_broken_turn(mailbox, error)
             finally:
                 tasks.in_no_task = False
         if ready:
