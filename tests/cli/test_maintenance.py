@@ -52,10 +52,10 @@ def test_runs_options_before_a_command_are_those_of_the_command(folder: Path) ->
     assert checked.stdout == "4 runs, all whole\n"
     pruned = moothall("runs", "--json", "prune", "--older", "1d", cwd=folder)
     assert json.loads(pruned.stdout)["runs"] == []
-    wrong = moothall("runs", "--agent", "clerk", "prune", "--older", "1d", cwd=folder)
+    wrong = moothall("runs", "--sort", "usd", "prune", "--older", "1d", cwd=folder)
     assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (
         2,
-        "Error: runs prune takes no --agent",
+        "Error: runs prune takes no --sort",
     )
 
 
@@ -245,6 +245,20 @@ def test_old_runs_are_pruned_but_for_the_newest(folder: Path) -> None:
     assert "must be a number with s, m, h, d or w" in done.stderr
     done = moothall("runs", "compact", cwd=folder)
     assert "bytes before" in done.stdout
+
+
+def test_old_runs_are_pruned_among_those_that_options_choose(folder: Path) -> None:
+    older = ("--older", "0s")
+    pruned = moothall("runs", "--thread", "anna", "prune", *older, "--keep", "1", cwd=folder)
+    assert (pruned.stdout, pruned.stderr) == ("1 run deleted\n", "")
+    assert listed(folder) == ["one", "three"]
+    pruned = moothall("runs", "prune", *older, "--until", "2020-01-01", cwd=folder)
+    assert pruned.stdout == "0 runs deleted\n"
+    wrong = moothall("runs", "prune", *older, "--state", "dnoe", cwd=folder)
+    assert wrong.returncode == 2
+    assert "done" in wrong.stderr.splitlines()[-1]
+    assert moothall("runs", "--needs-me", "prune", *older, cwd=folder).stdout == "0 runs deleted\n"
+    assert listed(folder) == ["one", "three"]
 
 
 def test_runs_are_found_by_options(folder: Path) -> None:

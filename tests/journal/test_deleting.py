@@ -212,6 +212,18 @@ def test_prune_deletes_what_is_old_enough(journal: Journal) -> None:
     assert journal.prune(0).runs == ["R"]
 
 
+def test_prune_deletes_among_the_wanted_runs_all_but_their_newest(journal: Journal) -> None:
+    for number, plan in enumerate(("free", "paid", "free", "free", "paid")):
+        reply(journal, f"R{number}", tags={"plan": plan}, thread=f"T{number}")
+    assert journal.prune(3600, tags={"plan": "free"}).runs == []
+    assert journal.prune(0, keep=1, tags={"plan": "free"}).runs == ["R0", "R2"]
+    assert journal.prune(0, agent="another").runs == []
+    with pytest.raises(TypeError, match="plans"):
+        journal.prune(0, plans="free")  # type: ignore[call-arg]
+    assert journal.prune(0, keep=1, agent="a", state="done", thread="T1").runs == []
+    assert [run.id for run in journal.runs()] == ["R1", "R3", "R4"]
+
+
 def test_prune_leaves_a_run_that_a_process_has_worked_on_since_it_began(
     journal: Journal, place: Place
 ) -> None:

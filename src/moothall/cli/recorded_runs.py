@@ -8,16 +8,17 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from moothall import NoSuchRun, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
+from moothall.cli.option_types import MomentType, NumberType
 from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import as_usage_error, is_on_command_line, make_journal
-from moothall.journal import REASONS, Doubt, Entry, Journal, Outline
+from moothall.journal import ATTRIBUTES, REASONS, Doubt, Entry, Journal, Outline
 from moothall.studio.orders import (
     AnyOrder,
     ResumeRefusal,
@@ -214,3 +215,36 @@ def print_doubts(
     width = max(len(words) for words, _ in commands) + 1
     for words, command in commands:
         click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)
+
+
+_TYPES: Final = {"moment": MomentType(), "number": NumberType(min=0)}
+
+
+def filter_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add an option for each filter, and for each attribute by which runs are found."""
+    options = [
+        click.option(each.option, name, metavar=each.metavar, multiple=True, help=each.help)
+        for name, each in ATTRIBUTES.items()
+    ]
+    for name, filter in Journal.filters.items():
+        if filter.option is not None:
+            option, metavar, help = filter.option
+            is_flag = filter.type == "flag"
+            kind: Any = None if is_flag else _TYPES.get(filter.type)
+            options.append(
+                click.option(
+                    option, name, metavar=metavar or None, is_flag=is_flag, type=kind, help=help
+                )
+            )
+    for each in reversed(options):
+        function = each(function)
+    return function
+
+
+def run_filters(filters: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Journal.runs` that choose runs."""
+    attributes = {name: each.parse_option(filters.pop(name)) for name, each in ATTRIBUTES.items()}
+    for name, value in filters.items():
+        if value is not None and Journal.filters[name].type == "texts":
+            filters[name] = [each.strip() for each in value.split(",")]
+    return {**attributes, **filters}

@@ -12,8 +12,15 @@ import click
 
 from moothall.build import check_text, counted, escaped
 from moothall.cli.operate.maintenance import COMMANDS
-from moothall.cli.option_types import MomentType, NumberType, OneOf, WholeNumberType
-from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, print_doubts
+from moothall.cli.option_types import OneOf, WholeNumberType
+from moothall.cli.recorded_runs import (
+    AGENT_PLACEHOLDER,
+    RecordedRun,
+    filter_options,
+    named_run,
+    print_doubts,
+    run_filters,
+)
 from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -23,7 +30,7 @@ from moothall.cli.shared_options import (
     open_for_reading,
     print_json,
 )
-from moothall.journal import ATTRIBUTES, REASONS, Entry, Journal, Outline, Sums
+from moothall.journal import REASONS, Entry, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, has_resume, order_line, order_of
 
 _MOST_LISTED = 100
@@ -42,25 +49,25 @@ class _RunsCommand(click.Group):
         options, rest, _ = parser.parse_args([*args])
         name = str(options.get("run_id"))
         if name in self.commands:
-            click.Command.parse_args(self, ctx, args[: len(args) - len(rest) - 1])
+            typed_before = args[: len(args) - len(rest) - 1]
+            click.Command.parse_args(self, ctx, [*typed_before])
+            self._check_passed_on(ctx, name)
             ctx.invoked_subcommand = name
-            ctx.args = [name, *self._options_passed_on(ctx, name), *rest]
+            ctx.args = [name, *typed_before, *rest]
             return ctx.args
         ctx.allow_interspersed_args, ctx.allow_extra_args = True, False
         return click.Command.parse_args(self, ctx, args)
 
-    def _options_passed_on(self, ctx: click.Context, name: str) -> Iterator[str]:
-        """Yield the options that are typed before the name of a command, which takes them, too."""
+    def _check_passed_on(self, ctx: click.Context, name: str) -> None:
+        """Check that a command takes the options that are typed before its name, too."""
         option_names = {each.name for each in self.commands[name].params}
         for each in self.params:
             if (
                 each.name in ctx.params
                 and ctx.get_parameter_source(each.name) is click.core.ParameterSource.COMMANDLINE
+                and each.name not in option_names
             ):
-                if each.name not in option_names:
-                    raise click.UsageError(f"runs {name} takes no {each.opts[0]}", ctx)
-                if each.name != "as_json":  # a command looks for that at its group itself
-                    yield from (each.opts[0], ctx.params[each.name])
+                raise click.UsageError(f"runs {name} takes no {each.opts[0]}", ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.invoked_subcommand is None:
@@ -68,30 +75,6 @@ class _RunsCommand(click.Group):
         name, *rest = ctx.args
         with self.commands[name].make_context(name, rest, parent=ctx) as below:
             return below.command.invoke(below)
-
-
-_TYPES: Final = {"moment": MomentType(), "number": NumberType(min=0)}
-
-
-def _filter_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add an option for each filter, and for each attribute by which runs are found."""
-    options = [
-        click.option(each.option, name, metavar=each.metavar, multiple=True, help=each.help)
-        for name, each in ATTRIBUTES.items()
-    ]
-    for name, filter in Journal.filters.items():
-        if filter.option is not None:
-            option, metavar, help = filter.option
-            is_flag = filter.type == "flag"
-            kind: Any = None if is_flag else _TYPES.get(filter.type)
-            options.append(
-                click.option(
-                    option, name, metavar=metavar or None, is_flag=is_flag, type=kind, help=help
-                )
-            )
-    for each in reversed(options):
-        function = each(function)
-    return function
 
 
 @click.group(
@@ -102,7 +85,7 @@ def _filter_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 @click.argument("run_id", metavar="[ID]", required=False)
 @journal_option("The journal.")
-@_filter_options
+@filter_options
 @click.option(
     "--sort",
     type=OneOf((*Outline.sorts, *(f"-{each}" for each in Outline.sorts))),
@@ -167,7 +150,7 @@ def command(
         raise click.UsageError("an ID is one run: leave out the options that choose runs")
     with open_for_reading(journal) as store:
         if run_id is None:
-            _list(store, _run_filters(filters), sort, limit, as_json)
+            _list(store, run_filters(filters), sort, limit, as_json)
             return 0
         run_id = named_run(store, run_id)
         if citizen is not None:
@@ -180,15 +163,6 @@ def command(
         else:
             _show(RecordedRun(store, run_id), as_json)
     return 0
-
-
-def _run_filters(filters: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `Journal.runs` that choose runs."""
-    attributes = {name: each.parse_option(filters.pop(name)) for name, each in ATTRIBUTES.items()}
-    for name, value in filters.items():
-        if value is not None and Journal.filters[name].type == "texts":
-            filters[name] = [each.strip() for each in value.split(",")]
-    return {**attributes, **filters}
 
 
 def print_outline(outline: Outline, detail: str = "") -> None:

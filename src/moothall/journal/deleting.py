@@ -10,6 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 from weakref import ref
 
@@ -17,7 +19,7 @@ from moothall.foundation.arguments import check_integer, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
-from moothall.journal.find import OF_THREAD, threads_of
+from moothall.journal.find import OF_THREAD, RunQuery, threads_of
 from moothall.journal.holders import Holders, Pace, count_deletion, names_values
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import FINAL
@@ -156,8 +158,10 @@ class Deletions:
         undeleted = {id: reason for id, reason in undeleted.items() if id not in numbers.values()}
         return Deleted(list(numbers.values()), undeleted, self.finish_deletions(), folders)
 
-    def prune(self, older_than: float, keep: int) -> Deleted:
-        """Delete the runs that were last written so many seconds ago, but for the newest."""
+    def prune(self, older_than: float | timedelta, keep: int, run_query: RunQuery) -> Deleted:
+        """Delete, among some runs, those that were last written so long ago, but for the newest."""
+        if isinstance(older_than, timedelta):
+            older_than = older_than.total_seconds()
         if isinstance(older_than, bool) or not isinstance(older_than, int | float):
             raise ConfigError(f"prune: older_than= must be seconds, got {older_than!r:.80}")
         if not 0 <= older_than <= _LONGEST_S:
@@ -166,12 +170,10 @@ class Deletions:
         before = time.time() - older_than
         self._store.make_room()
         with self._store.reading() as db:
-            rows = db.execute(
-                "SELECT number, id FROM runs WHERE NOT deleted AND changed < ? AND number "
-                "NOT IN (SELECT number FROM runs WHERE NOT deleted ORDER BY number DESC LIMIT ?) "
-                "ORDER BY number DESC",
-                (before, keep),
-            ).fetchall()
+            run_query.check(db)
+            leased = partial(self._runs.all_leased, db)
+            query, values = run_query.old(leased, self._store.attribute_sql, before, keep)
+            rows = db.execute(query, values).fetchall()
         pruned: dict[int, str] = {}
         unpruned: dict[str, str] = {}
         batch: list[int] = []

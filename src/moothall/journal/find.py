@@ -143,6 +143,15 @@ class RunQuery:
         condition, values = self._condition(leased, attribute_sql)
         return _SUMS + condition, values
 
+    def old(
+        self, leased: Callable[[], Iterable[int]], attribute_sql: str, before: float, keep: int
+    ) -> tuple[str, list[Any]]:
+        """Return the query for the wanted runs last written before a moment, but for the newest."""
+        condition, values = self._condition(leased, attribute_sql)
+        newest = f"SELECT number FROM runs{condition} ORDER BY number DESC LIMIT ?"
+        old = f"{condition} AND changed < ? AND number NOT IN ({newest}) ORDER BY number DESC"
+        return f"SELECT number, id FROM runs{old}", [*values, before, *values, keep]
+
     def _condition(
         self, leased: Callable[[], Iterable[int]], attribute_sql: str
     ) -> tuple[str, list[Any]]:

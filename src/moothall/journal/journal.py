@@ -413,15 +413,17 @@ class Journal:
         """
         return self.deletions.delete(run_ids, thread)
 
-    def prune(self, older_than: float | timedelta, *, keep: int = 0) -> Deleted:
+    def prune(
+        self, older_than: float | timedelta, *, keep: int = 0, **filters: Unpack[Filters]
+    ) -> Deleted:
         """Delete the runs that were not worked on for a time, as `delete` does.
 
-        It leaves a run that a process works on, that waits for a person (calls in doubt), that has
-        a fork which has not ended, or that is the last firing of a schedule.
+        Left are runs under way, waiting, in doubt, with an open fork, and a schedule's last firing.
 
         Args:
             older_than: how long ago the last entry was written, in seconds or as a timedelta
             keep: the newest runs, so many, stay however old they are
+            **filters: among which runs, as for `runs`; all are by default
 
         Returns:
             What was deleted, and why others were left.
@@ -430,9 +432,7 @@ class Journal:
             ConfigError: an argument is not valid
             JournalError: the file cannot be written, or is damaged
         """
-        if isinstance(older_than, timedelta):
-            older_than = older_than.total_seconds()
-        return self.deletions.prune(older_than, keep)
+        return self.deletions.prune(older_than, keep, RunQuery.of(Journal.prune, filters))
 
     def compact(self) -> bool:
         """Write the file anew: smaller, and without copies of what was deleted.

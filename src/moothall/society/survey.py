@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from functools import partial
+from operator import eq
+from typing import Any, ClassVar, Final, NamedTuple
 
 from moothall import ConfigError
 from moothall.build import check_function, object_schema, one_line
@@ -57,21 +59,44 @@ class Respondent:
     perceived: Perception
 
 
+class AnswerMeasure(NamedTuple):
+    """What an experiment measures of the answers to a question: the mean of a number of each."""
+
+    number_in: Callable[[Any], float]  # an answer
+    is_share: bool = False  # whether that is 0 or 1
+
+
 class AnswerKind(NamedTuple):
     """What questions, experiments and pages know of a kind of answer."""
 
     expected: str  # in an error, with the choices as {}
     schema: Callable[[Question], dict[str, Any]]
     fits: Callable[[Question, object], bool]  # whether a value is one, but for the bounds
+    # By name; of what cannot be measured there is none.
+    measures: Callable[[Question], Mapping[str, AnswerMeasure]]
     has_choices: bool = False
     has_bounds: bool = False
-    measured_as: Literal["mean", "share", ""] = "share"  # in an experiment; of each choice
     label: str = ""  # on a page; empty for one that a page does not offer
     offered: Callable[[Question], Sequence[object]] = (
         lambda question: ()
     )  # as a page counts answers
     # The answer that stands for a share, from 0 to 1, of a need or an opinion.
     by_share: Callable[[Question, float], object] = lambda question, share: None
+
+
+def _mean(question: Question) -> dict[str, AnswerMeasure]:
+    return {question.id: AnswerMeasure(float)}
+
+
+def _share(question: Question) -> dict[str, AnswerMeasure]:
+    return {question.id: AnswerMeasure(float, is_share=True)}
+
+
+def _share_of_each_choice(question: Question) -> dict[str, AnswerMeasure]:
+    return {
+        f"{question.id}={choice}": AnswerMeasure(partial(eq, choice), is_share=True)
+        for choice in question.choices
+    }
 
 
 def _nearest_choice(question: Question, share: float) -> str:
@@ -84,8 +109,8 @@ _KINDS: Final = {
         "a whole number",
         lambda question: {"type": "integer"},
         lambda question, value: type(value) is int,
+        _mean,
         has_bounds=True,
-        measured_as="mean",
         label="a scale from 1 to 5",
         offered=lambda question: range(1, 6),
         by_share=lambda question, share: 1 + round(share * 4),
@@ -94,6 +119,7 @@ _KINDS: Final = {
         "true or false",
         lambda question: {"type": "boolean"},
         lambda question, value: type(value) is bool,
+        _share,
         label="yes or no",
         offered=lambda question: (True, False),
         by_share=lambda question, share: share >= 0.5,
@@ -102,6 +128,7 @@ _KINDS: Final = {
         "one of {}",
         lambda question: {"enum": list(question.choices)},
         lambda question, value: isinstance(value, str) and value in question.choices,
+        _share_of_each_choice,
         has_choices=True,
         label="a choice",
         offered=lambda question: question.choices,
@@ -111,8 +138,8 @@ _KINDS: Final = {
         "a number",
         lambda question: {"type": "number"},
         lambda question, value: _is_number(value),
+        _mean,
         has_bounds=True,
-        measured_as="mean",
     ),
     "text": AnswerKind(
         "a text",
@@ -120,7 +147,7 @@ _KINDS: Final = {
         lambda question, value: (
             isinstance(value, str) and 0 < len(value.strip()) <= len(value) <= _LONGEST
         ),
-        measured_as="",
+        lambda question: {},
     ),
 }
 """The kinds of answers, by the name that a question gives."""
@@ -134,7 +161,7 @@ class Question:
         id: the id of the question, which its answers name
         text: the question
         kind: `scale` (a whole number from `low` to `high`; 1 to 5 if left out), `choice` (one of
-            `choices`), `number` (from `low` to `high`, where they are given), `text` (1 to 2,000
+            `choices`), `number` (from `low` to `high`, where they are given), `text` (1 to 1,500
             characters) or `yes_no` (a boolean)
         choices: the texts to choose from
         low: the lowest answer
@@ -193,6 +220,11 @@ class Question:
         if len(bounds) == 2 and bounds[0] >= bounds[1]:
             raise ConfigError(f"{label}: low must be below high, got {bounds[0]} and {bounds[1]}")
         check_function(f"{label}: by", self.by, "respondent", plain=True, optional=True)
+
+    @property
+    def measures(self) -> Mapping[str, AnswerMeasure]:
+        """What an experiment measures of its answers, by name."""
+        return self.kinds[self.kind].measures(self)
 
     @property
     def schema(self) -> dict[str, Any]:

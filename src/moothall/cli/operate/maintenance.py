@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -11,7 +11,7 @@ from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING, OLD_STATE_READ, delete, print_deleted
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
-from moothall.cli.recorded_runs import named_run
+from moothall.cli.recorded_runs import filter_options, named_run, run_filters
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -38,9 +38,10 @@ from moothall.journal import REASONS
     default=0,
     help="Leave the newest N runs, of any age.",
 )
+@filter_options
 @json_data_option
-def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
-    """Delete old runs, beside processes that use the journal.
+def prune(journal: str | None, older: float, keep: int, as_json: bool, **filters: Any) -> int:
+    """Delete old runs, all or some, beside processes that use the journal.
 
     A run stays if a process works on it, if it waits for a person (calls in doubt), if it has a
     fork that has not ended, or if it is the last firing of a schedule; the output says so. Others
@@ -50,9 +51,11 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
     Examples:
       moothall runs prune --older 30d
       moothall runs prune --older 12h --keep 1000 --journal runs.db
+      moothall runs prune --older 7d --agent clerk --state done
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
-        print_deleted(store.prune(older, keep=keep), store, as_json)
+        pruned = store.prune(older, keep=keep, **run_filters(filters))
+        print_deleted(pruned, store, as_json)
     return 0
 
 

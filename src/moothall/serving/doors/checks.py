@@ -225,7 +225,7 @@ def client_of(scope: Scope) -> str:
     return str(ip.ipv4_mapped or ip.exploded[:19])
 
 
-async def body_of(receive: Receive, most_bytes: int) -> bytes:
+async def body_of(receive: Receive, most_bytes: int | None = None) -> bytes:
     """Return a whole body; refuse one that is too long or too slow."""
     body, more = bytearray(), True
     try:
@@ -235,7 +235,7 @@ async def body_of(receive: Receive, most_bytes: int) -> bytes:
                 if message["type"] != "http.request":
                     raise RequestRefused(400, "the request has ended in its midst")
                 body += message.get("body", b"")
-                if len(body) > most_bytes:
+                if most_bytes is not None and len(body) > most_bytes:
                     raise RequestRefused(413, too_long(most_bytes))
                 more = message.get("more_body", False)
     except TimeoutError:

@@ -284,13 +284,8 @@ class _CellRun:
             silent = [f"{subject}, {e.citizen}: {e.reason}" for e in replies if e.source == "none"]
             self.totals["failures"] += len(silent)
             self.totals["first_failures"] += silent[:3]
-            if question.choices:
-                for choice in question.choices:
-                    values_by_name[f"{question.id}={choice}"] = [
-                        value == choice for value in values
-                    ]
-            elif question.kinds[question.kind].measured_as:
-                values_by_name[question.id] = values
+            for name, measure in question.measures.items():
+                values_by_name[name] = [measure.number_in(value) for value in values]
         by_model = [each.source == "model" for each in answers]
         if any(by_model):
             values_by_name["by_model"] = by_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import (
@@ -133,29 +134,26 @@ class SurveyItem(DesignPart):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        Survey(self.name, [each.question(None) for each in self.questions])
-        if not self.keep and not all(
-            Question.kinds[each.kind].measured_as for each in self.questions
-        ):
+        questions = [each.question(None) for each in self.questions]
+        Survey(self.name, questions)
+        if not self.keep and not all(each.measures for each in questions):
             raise ValueError("texts cannot be measured: say keep: true, or use an interview")
         return self
 
     @property
     def metrics(self) -> list[str]:
         """The names under which its answers may be measured."""
-        return [*(f"{self.name}.{each}" for each in self._questions_as("mean")), *self.shares]
+        return [*self._measures(is_share=False), *self.shares]
 
     @property
     def shares(self) -> list[str]:
         """Those of `metrics` that are shares of the answers."""
-        chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
-        agreed = self._questions_as("share")
-        return [f"{self.name}.{each}" for each in (*chosen, *agreed, "by_model")]
+        return [*self._measures(is_share=True), f"{self.name}.by_model"]
 
-    def _questions_as(self, way: str) -> list[str]:
-        """Return the questions without choices that are measured so."""
-        kinds = {each.id: Question.kinds[each.kind] for each in self.questions if not each.choices}
-        return [id for id, kind in kinds.items() if kind.measured_as == way]
+    def _measures(self, is_share: bool) -> list[str]:
+        measures = (each.question(None).measures.items() for each in self.questions)
+        chosen = (name for name, each in chain(*measures) if each.is_share == is_share)
+        return [f"{self.name}.{name}" for name in chosen]
 
 
 class InterviewItem(DesignPart):

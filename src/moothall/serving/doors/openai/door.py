@@ -36,7 +36,6 @@ from moothall.serving.doors.checks import (
     in_thread,
     with_silences,
 )
-from moothall.serving.doors.door_guard import MOST_BYTES
 from moothall.serving.doors.openai.client_outcome import (
     ClientOutcome,
     bad_request_of,
@@ -321,7 +320,7 @@ class Endpoint:
                 params: dict[str, Any] = dict(scope["path_params"])
                 params["query"] = scope["query_string"].decode("latin-1")
             else:
-                params = body_of_request(await body_of(receive, MOST_BYTES) or b"{}")
+                params = body_of_request(await body_of(receive) or b"{}")  # the guard has its limit
                 params["path:id"] = scope["path_params"].get("id")
             await until_gone(handle(params, sending, caller_of(scope)), receive)
         except BadRequest as wrong:
