@@ -187,6 +187,8 @@ class AgentBooks(Books):
 
     def restore(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
+        if not self.statuses:
+            return {}
         undone, money = {}, self._of_full("money")[0].tolist()
         each = zip(self.statuses.items(), money, self.where_agents.values(), strict=True)
         for (id, status), cents, place in each:
@@ -199,6 +201,8 @@ class AgentBooks(Books):
     @property
     def where_agents(self) -> Mapping[str, str | None]:
         """The place of each full agent."""
+        if not self.statuses:
+            return {}
         places = self.population.places
         numbers = self._of_full("place")[0].tolist()
         pairs = zip(self._agent_rows, numbers, strict=True)
@@ -206,6 +210,8 @@ class AgentBooks(Books):
 
     def tell_agents(self) -> None:
         """Write money, place and movement into full agents' statuses, where they have changed."""
+        if not self.statuses:
+            return
         now = np.array(self._of_full("money", "place", "moving_to", "arrives", "left"))
         rows = self._agent_rows
         some = (
