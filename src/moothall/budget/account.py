@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from moothall.budget.amounts import LIMIT_INDEXES, NO_AMOUNTS, Amounts, in_words
+from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts, amount_text
 from moothall.budget.limits import RESERVABLE
-from moothall.budget.period import Per, period_at, renewal
+from moothall.budget.period import Per, period_at, renewal_text
 from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
 
-_SKEW_S: Final = 3600.0
+_MAX_SKEW_S: Final = 3600.0
 """How far the clocks of hosts may differ that share a budget."""
 
 
@@ -32,9 +32,9 @@ class OtherPeriod:
 
     Attributes:
         period: the period
-        last: the latest moment at which it was used then, in seconds since 1970
+        last_used_at: the latest moment at which it was used then, in seconds since 1970
         counts: what it counted, by the names of `COUNTS`
-        fault: the first kind of which more was spent than reserved
+        overrun_kind: the first kind of which more was spent than reserved
     """
 
     period: str
@@ -106,7 +106,7 @@ class Account:
             self._switch_period(period, now)
         elif period == self.period:
             self.last_used_at = max(self.last_used_at, now)
-        elif period_at(self.per, now + _SKEW_S) < self.period:  # else hosts differ a little
+        elif period_at(self.per, now + _MAX_SKEW_S) < self.period:  # else hosts differ a little
             _warn_period_ahead(self.title, self.period, period)
             self._switch_period(period, now)
 
@@ -120,8 +120,8 @@ class Account:
             name: getattr(self, attribute) for name, attribute in COUNTS.items()
         }
         if other is not None and other.period > self.period:  # it counts here until then
-            counts = _sums(counts, other.counts, -1)
-        set_aside = OtherPeriod(self.period, self.last_used_at, counts, self.overrun_kind)
+            counts = _add_counts(counts, other.counts, -1)
+        previous = OtherPeriod(self.period, self.last_used_at, counts, self.overrun_kind)
         totals = {name: _zeros() for name in COUNTS}
         self.overrun_kind = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
@@ -130,16 +130,16 @@ class Account:
             if goes_back
             else other.period == period and now >= other.last_used_at
         ):
-            totals, self.overrun_kind = _sums(totals, other.counts), other.overrun_kind
+            totals, self.overrun_kind = _add_counts(totals, other.counts), other.overrun_kind
         if goes_back:
-            totals = _sums(totals, set_aside.counts)
+            totals = _add_counts(totals, previous.counts)
             self.overrun_kind = (
-                set_aside.overrun_kind if self.overrun_kind is None else self.overrun_kind
+                previous.overrun_kind if self.overrun_kind is None else self.overrun_kind
             )
         else:
             self.started_at, self.earlier_seconds, self.low_kinds = None, 0.0, 0
         self.committed, self.spent, self.overruns = totals.values()
-        self.period, self.last_used_at, self.other_period = period, now, set_aside
+        self.period, self.last_used_at, self.other_period = period, now, previous
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
@@ -173,11 +173,11 @@ class Account:
         return True
 
 
-def _sums(
-    counts: dict[str, list[int]], added: dict[str, list[int]], sign: int = 1
+def _add_counts(
+    counts: dict[str, list[int]], addend: dict[str, list[int]], sign: int = 1
 ) -> dict[str, list[int]]:
     return {
-        name: [a + sign * b for a, b in zip(counts[name], added[name], strict=True)]
+        name: [a + sign * b for a, b in zip(counts[name], addend[name], strict=True)]
         for name in COUNTS
     }
 
@@ -207,7 +207,7 @@ def pause_seconds(accounts: Accounts, now: float) -> None:
 
 def add_committed(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
     """Take amounts from accounts, or give them back."""
-    for kind in LIMIT_INDEXES:
+    for kind in KINDS:
         if amounts[kind]:
             for account in accounts:
                 account.committed[kind] += sign * amounts[kind]
@@ -221,17 +221,17 @@ def commit_or_refuse(accounts: Accounts, amounts: Amounts, now: float) -> None:
             refuse_if_closed(account, now)
     # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
     add_committed(accounts, amounts)
-    for kind in LIMIT_INDEXES:
+    for kind in KINDS:
         for account in accounts if amounts[kind] else ():
             limit, used = account.limits[kind], account.committed[kind]
             if limit is not None and used > limit:
                 add_committed(accounts, amounts, -1)
                 used_before, spent = used - amounts[kind], account.spent[kind]
-                hint = f"; it is renewed on {renewal(account.period)}" if account.per else ""
+                hint = f"; it is renewed on {renewal_text(account.period)}" if account.per else ""
                 hint += "; raise it by `moothall budgets limit`" if account.key is not None else ""
                 limit_kind, digits = RESERVABLE[kind], RESERVABLE[kind].digits
                 raise BudgetExceeded(
-                    f"{account.title}: {in_words(kind, amounts[kind])} are needed and "
+                    f"{account.title}: {amount_text(kind, amounts[kind])} are needed and "
                     f"{digits(max(limit - used_before, 0))} of {digits(limit)} are left "
                     f"({digits(spent)} spent, {digits(used_before - spent)} reserved){hint}",
                     limit_kind.name,
@@ -241,14 +241,14 @@ def commit_or_refuse(accounts: Accounts, amounts: Amounts, now: float) -> None:
 
 def remaining_amounts(accounts: Accounts) -> list[int | None]:
     """Return what may be taken of all."""
-    rest: list[int | None] = [None for _ in LIMIT_INDEXES]
+    remaining: list[int | None] = [None for _ in KINDS]
     for account in accounts:
         for kind, limit in enumerate(account.limits):
             if limit is not None:
                 available = max(limit - account.committed[kind], 0)
-                least = rest[kind]
-                rest[kind] = available if least is None else min(available, least)
-    return rest
+                lowest = remaining[kind]
+                remaining[kind] = available if lowest is None else min(available, lowest)
+    return remaining
 
 
 def refuse_if_closed(account: Account, now: float) -> None:
@@ -259,7 +259,7 @@ def refuse_if_closed(account: Account, now: float) -> None:
         raise DeadlineExceeded(f"{account.title}: its {duration} over")
     if kind is not None:
         raise BudgetExceeded(
-            f"{account.title}: {in_words(kind, account.overruns[kind])} more were spent "
+            f"{account.title}: {amount_text(kind, account.overruns[kind])} more were spent "
             "than had been reserved, so no further calls start",
             RESERVABLE[kind].name,
         )

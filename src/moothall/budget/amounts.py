@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
 from moothall.budget.limits import (
-    INDEX_BY_NAME,
+    KIND_BY_NAME,
     LIMITS,
     MAX_AMOUNT,
     ORIGINAL_LIMIT_COUNT,
@@ -24,9 +24,9 @@ from moothall.foundation.arguments import unknown_argument_error
 from moothall.foundation.errors import DefinitionError
 
 Amounts: TypeAlias = tuple[int, ...]
-LIMIT_INDEXES: Final = tuple(range(len(RESERVABLE)))
+KINDS: Final = tuple(range(len(RESERVABLE)))  # a kind is the index of its limit there
 NO_AMOUNTS: Final[Amounts] = (0,) * len(RESERVABLE)
-MEASURED_INDEXES: Final = tuple(index for index, limit in enumerate(RESERVABLE) if limit.measured)
+MEASURED_KINDS: Final = tuple(kind for kind, limit in enumerate(RESERVABLE) if limit.measured)
 
 
 def spent_of(values: Sequence[int], seconds: float = 0.0) -> Spent:
@@ -47,7 +47,7 @@ def left_of(values: Sequence[Any]) -> Left:
     )
 
 
-def in_words(kind: int, amount: int) -> str:
+def amount_text(kind: int, amount: int) -> str:
     """Return an amount in exact digits, with its unit."""
     return f"{RESERVABLE[kind].digits(amount)} {RESERVABLE[kind].unit}"
 
@@ -56,30 +56,30 @@ def checked_amounts(
     method: Callable[..., Any],
     by_name: Mapping[str, Any],
     defaults: Amounts = NO_AMOUNTS,
-    kinds: Sequence[int] = LIMIT_INDEXES,
+    kinds: Sequence[int] = KINDS,
 ) -> Amounts:
     """Check the amounts given to a method; return them as they are counted, in place of others."""
     if not by_name:
         return defaults
-    counted = [*defaults]
+    amounts = [*defaults]
     for name, amount in by_name.items():
-        place = INDEX_BY_NAME.get(name, -1)
-        if place not in kinds:
+        kind = KIND_BY_NAME.get(name, -1)
+        if kind not in kinds:
             names = [RESERVABLE[each].name for each in kinds]
             raise unknown_argument_error(method, by_name, names) or TypeError(name)
-        counted[place] = RESERVABLE[place].counted(method.__name__, amount)
-    return tuple(counted)
+        amounts[kind] = RESERVABLE[kind].counted(method.__name__, amount)
+    return tuple(amounts)
 
 
 def checked_limits(limits: Mapping[str, Any]) -> tuple[tuple[int | None, ...], Any]:
     """Check limits; return those of what is reserved, as it is counted, and the seconds."""
-    *counted, seconds = (
+    *amounts, seconds = (
         None
         if (value := limits.get(limit.name)) is None
         else limit.counted("Budget", value, rounds_up=False)
         for limit in LIMITS
     )
-    return tuple(counted), seconds
+    return tuple(amounts), seconds
 
 
 class PriceList(Protocol):
@@ -95,8 +95,8 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     subject = "the state of a budget"
     try:
         spent, overruns = (
-            _counted(subject, state, LIMIT_INDEXES),
-            _counted(subject, state["over"], MEASURED_INDEXES),
+            _read_amounts(subject, state, KINDS),
+            _read_amounts(subject, state["over"], MEASURED_KINDS),
         )
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MAX_AMOUNT:
@@ -121,10 +121,10 @@ def amounts_json(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int 
     }
 
 
-def _counted(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
-    counted = [*NO_AMOUNTS]
+def _read_amounts(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
+    amounts = [*NO_AMOUNTS]
     for kind in kinds:
         limit = RESERVABLE[kind]
         value = state[limit.name] if kind < ORIGINAL_LIMIT_COUNT else state.get(limit.name, 0)
-        counted[kind] = limit.counted(subject, value if limit.is_whole_number else Decimal(value))
-    return counted
+        amounts[kind] = limit.counted(subject, value if limit.is_whole_number else Decimal(value))
+    return amounts

@@ -6,7 +6,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from moothall.budget.amounts import LIMIT_INDEXES, Amounts, amounts_json
+from moothall.budget.amounts import KINDS, Amounts, amounts_json
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.threads import reset
 
@@ -32,14 +32,14 @@ class Bill:
     holds: list[BilledHold] = field(default_factory=list)
     outer: Bill | None = None  # that of the call around it, which has the same reservations
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        spent = [sum(each.spent[kind] for each in self.holds) for kind in LIMIT_INDEXES]
+        spent = [sum(each.spent[kind] for each in self.holds) for kind in KINDS]
         return charged_json(tuple(spent))
 
-    def json_once(self) -> dict[str, Any]:
+    def take_json(self) -> dict[str, Any]:
         """Return the same, once; empty if nothing was reserved since."""
-        charged = self.json() if self.holds else {}
+        charged = self.to_json() if self.holds else {}
         self.holds.clear()
         return charged
 
@@ -88,5 +88,5 @@ def charged_json(amounts: Amounts) -> dict[str, Any]:
     """Return what was charged, as JSON data: all that asking a model takes, and what else is."""
     return amounts_json(
         amounts,
-        [kind for kind in LIMIT_INDEXES if amounts[kind] or RESERVABLE[kind].bounds_asking],
+        [kind for kind in KINDS if amounts[kind] or RESERVABLE[kind].bounds_asking],
     )

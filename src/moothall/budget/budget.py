@@ -8,18 +8,18 @@ from typing import Any, Protocol, Unpack
 
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
-    LIMIT_INDEXES,
-    MEASURED_INDEXES,
+    KINDS,
+    MEASURED_KINDS,
     PriceList,
+    amount_text,
     amounts_json,
     checked_amounts,
     checked_limits,
-    in_words,
     left_of,
     read_state,
     spent_of,
 )
-from moothall.budget.in_turn import in_turn
+from moothall.budget.in_turn import reserve_in_turn
 from moothall.budget.limits import LIMITS, RESERVABLE, Amounts, AmountsOrNone, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per, period_start
 from moothall.budget.reservation import Ledger, Reservation
@@ -96,7 +96,7 @@ class Budget:
         on_low: Callable[[str, str, float], object] | None = None,
         **limits: Unpack[Limits],
     ) -> None:
-        counted, seconds = _checked_limits(Budget, limits, per)
+        counted_limits, seconds = _checked_limits(Budget, limits, per)
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise ConfigError(
@@ -126,7 +126,8 @@ class Budget:
         else:
             self._ledger = SharedLedger(title, wall_clock, store, self._now, release_dead)
         self._ledger.on_low = on_low
-        account = self._ledger.open_account(Account(title, counted, seconds, per=per), None, name)
+        account = Account(title, counted_limits, seconds, per=per)
+        account = self._ledger.open_account(account, None, name)
         # Its own account first, then its parents', up to the root.
         self.accounts: Accounts = (account,)
 
@@ -151,23 +152,23 @@ class Budget:
             DefinitionError: a limit is not a number from 0 on, or `per` is another word
             JournalError: the journal cannot be read
         """
-        counted, seconds = _checked_limits(Budget.child, limits, per)
+        counted_limits, seconds = _checked_limits(Budget.child, limits, per)
         parent = self.accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
         title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
-        account = Account(title, counted, seconds, per=per)
+        account = Account(title, counted_limits, seconds, per=per)
         account = self._ledger.open_account(account, self.accounts[0], name)
         return self._with_accounts((account, *self.accounts), name)
 
     def _with_accounts(self, accounts: Accounts, name: str | None) -> Budget:
         """Return a budget of the same tree."""
-        other = Budget.__new__(Budget)
-        other.name = name
-        other.prices = self.prices
-        other._now = self._now
-        other._ledger = self._ledger
-        other.accounts = accounts
-        return other
+        budget = Budget.__new__(Budget)
+        budget.name = name
+        budget.prices = self.prices
+        budget._now = self._now
+        budget._ledger = self._ledger
+        budget.accounts = accounts
+        return budget
 
     def reserve(self, **amounts: Unpack[Amounts]) -> Reservation:
         """Reserve all the amounts, or nothing.
@@ -178,8 +179,8 @@ class Budget:
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
-        counted = checked_amounts(Budget.reserve, amounts)
-        return self._ledger.reserve(self.accounts, counted, self._now())
+        counted_amounts = checked_amounts(Budget.reserve, amounts)
+        return self._ledger.reserve(self.accounts, counted_amounts, self._now())
 
     def reserve_rest(self, **minimums: Unpack[AmountsOrNone]) -> Reservation:
         """Reserve all the tokens and money that are left, for a call without an upper bound.
@@ -194,12 +195,12 @@ class Budget:
         """
         amounts = dict(minimums)
         kinds = tuple(
-            kind for kind in MEASURED_INDEXES if amounts.get(RESERVABLE[kind].name, 0) is not None
+            kind for kind in MEASURED_KINDS if amounts.get(RESERVABLE[kind].name, 0) is not None
         )
-        for kind in {*MEASURED_INDEXES} - {*kinds}:
+        for kind in {*MEASURED_KINDS} - {*kinds}:
             del amounts[RESERVABLE[kind].name]
-        counted = checked_amounts(Budget.reserve_rest, amounts)
-        return self._ledger.reserve(self.accounts, counted, self._now(), kinds)
+        counted_amounts = checked_amounts(Budget.reserve_rest, amounts)
+        return self._ledger.reserve(self.accounts, counted_amounts, self._now(), kinds)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
         """Reserve; if only others' open reservations prevent it, wait until they settle.
@@ -216,7 +217,7 @@ class Budget:
         try:
             return reserve()
         except BudgetExceeded:
-            return await in_turn(self._ledger, reserve, self.remaining_seconds)
+            return await reserve_in_turn(self._ledger, reserve, self.remaining_seconds)
 
     def charge(self, **amounts: Unpack[Amounts]) -> None:
         """Count what a run that continues here has spent in another process.
@@ -229,8 +230,8 @@ class Budget:
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
-        counted = checked_amounts(Budget.charge, amounts)
-        self._ledger.charge(self.accounts, counted, self._now())
+        counted_amounts = checked_amounts(Budget.charge, amounts)
+        self._ledger.charge(self.accounts, counted_amounts, self._now())
 
     def single_account_budgets(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
@@ -294,12 +295,12 @@ class Budget:
         for account in self.accounts:
             spent, _, _ = self._ledger.read(account)
             amounts = (*spent, account.elapsed(now))
-            for kind, amount, limit in zip(
+            for limit_kind, amount, limit in zip(
                 LIMITS, amounts, (*account.limits, account.seconds), strict=True
             ):
                 if limit is not None:
                     share = amount / limit if limit else 1.0
-                    shares[kind.name] = max(shares.get(kind.name, 0.0), share)
+                    shares[limit_kind.name] = max(shares.get(limit_kind.name, 0.0), share)
         return shares
 
     @property
@@ -350,9 +351,9 @@ class Budget:
         account = self.accounts[0]
         _, committed, overruns = self._ledger.read(account)
         return {
-            **amounts_json(committed, LIMIT_INDEXES),
+            **amounts_json(committed, KINDS),
             "seconds": account.elapsed(self._now()),
-            "over": amounts_json(overruns, MEASURED_INDEXES),
+            "over": amounts_json(overruns, MEASURED_KINDS),
             **({"period": account.period} if account.per else {}),
         }
 
@@ -373,7 +374,7 @@ class Budget:
         account = self.accounts[0]
         spent, _, _ = self._ledger.read(account)
         parts = [
-            f"{RESERVABLE[kind].digits(spent[kind])} of {in_words(kind, limit)}"
+            f"{RESERVABLE[kind].digits(spent[kind])} of {amount_text(kind, limit)}"
             for kind, limit in enumerate(account.limits)
             if limit is not None
         ]
@@ -383,17 +384,17 @@ class Budget:
 
 
 def _checked_limits(
-    owner: Any, limits: Limits, per: Per | None
+    method: Any, limits: Limits, per: Per | None
 ) -> tuple[tuple[int | None, ...], Any]:
-    if unknown := unknown_argument_error(owner, limits, Limits.__annotations__):
+    if unknown := unknown_argument_error(method, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)
     return checked_limits(limits)
 
 
-def _title(name: Any, unnamed: str) -> str:
+def _title(name: Any, default: str) -> str:
     if name is None:
-        return unnamed
+        return default
     if not isinstance(name, str) or not name or not name.isprintable():
         raise ConfigError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
     return f"budget {shorten(name)!r}"

@@ -10,7 +10,7 @@ from moothall.budget.reservation import Hold, Ledger, Reservation, callers_holds
 from moothall.foundation.errors import BudgetExceeded
 
 
-async def in_turn(
+async def reserve_in_turn(
     ledger: Ledger,
     reserve: Callable[[], Reservation],
     remaining_seconds: Callable[[], float | None],
@@ -24,8 +24,8 @@ async def in_turn(
         except BudgetExceeded as error:
             if error.needs is None or not _may_fit(ledger, own_holds, *error.needs):
                 raise
-            times = (remaining_seconds(), ledger.recheck_s if is_first_in_line else None)
-            return None, min((each for each in times if each is not None), default=None)
+            timeouts = (remaining_seconds(), ledger.recheck_s if is_first_in_line else None)
+            return None, min((each for each in timeouts if each is not None), default=None)
 
     # Before the first look: two that wait for each other's amounts see that neither gives way.
     for each in own_holds:

@@ -18,8 +18,8 @@ from moothall.foundation.text import excerpt, shorten
 
 PICO: Final = 10**12
 MAX_AMOUNT: Final = 2**53  # every JSON reader reads integers up to this exactly
-_MOST_USD = 10**16
-_LEAST_USD = Decimal("1E-12")
+_MAX_USD = 10**16
+_MIN_USD = Decimal("1E-12")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ RESERVABLE: Final = (
     Limit("actions", "actions"),
 )
 """What is reserved, in the order of all counted amounts."""
-INDEX_BY_NAME: Final = {limit.name: place for place, limit in enumerate(RESERVABLE)}
+KIND_BY_NAME: Final = {limit.name: kind for kind, limit in enumerate(RESERVABLE)}
 # They stand in every state and book; those of an older moothall lack later ones.
 ORIGINAL_LIMIT_COUNT: Final = 4
 SECONDS: Final = Time("seconds", "seconds", option_help="time limit.")
@@ -216,12 +216,12 @@ def picodollars(subject: str, usd: object, name: str = "usd", *, rounds_up: bool
         value = Decimal(usd)
     else:
         value = Decimal("NaN")
-    if not value.is_finite() or not 0 <= value <= _MOST_USD:
+    if not value.is_finite() or not 0 <= value <= _MAX_USD:
         raise ConfigError(
-            f"{subject}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
+            f"{subject}: {name}= must be a number of US dollars from 0 to {_MAX_USD}, got "
             f"{_value_text(usd)}"
         )
-    if value < _LEAST_USD:
+    if value < _MIN_USD:
         # The exact ratio of 1e-999999 would fill the memory.
         return 1 if rounds_up and value else 0
     numerator, denominator = value.as_integer_ratio()

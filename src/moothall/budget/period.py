@@ -24,7 +24,7 @@ _FORMS: Final[dict[Per, _PeriodForm]] = {
     "month": _PeriodForm("%Y-%m", "-01", 31),
 }
 _FORM_BY_LENGTH: Final = {
-    len(time.strftime(period.format, time.gmtime(0))): period for period in _FORMS.values()
+    len(time.strftime(form.format, time.gmtime(0))): form for form in _FORMS.values()
 }
 
 
@@ -51,11 +51,11 @@ def is_period(text: object) -> bool:
         return False
 
 
-def renewal(period: str) -> str:
+def renewal_text(period: str) -> str:
     """Return when the period after this one begins, for an error."""
-    kind = _FORM_BY_LENGTH[len(period)]
-    later = _first_day(period) + timedelta(days=kind.days)
-    return f"{_first_day(later.strftime(kind.format)).isoformat()} at 00:00 UTC"
+    form = _FORM_BY_LENGTH[len(period)]
+    next_day = _first_day(period) + timedelta(days=form.days)
+    return f"{_first_day(next_day.strftime(form.format)).isoformat()} at 00:00 UTC"
 
 
 def period_start(period: str) -> float:

@@ -23,15 +23,15 @@ from moothall.budget.account import (
     start_seconds,
 )
 from moothall.budget.amounts import (
-    LIMIT_INDEXES,
-    MEASURED_INDEXES,
+    KINDS,
+    MEASURED_KINDS,
     NO_AMOUNTS,
     Amounts,
+    amount_text,
     checked_amounts,
-    in_words,
 )
 from moothall.budget.bill import add_to_bill
-from moothall.budget.limits import INDEX_BY_NAME, RESERVABLE, AmountFields, AmountsOrNone
+from moothall.budget.limits import KIND_BY_NAME, RESERVABLE, AmountFields, AmountsOrNone
 from moothall.foundation.errors import BudgetExceeded, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WaitingLine, guard, in_child
@@ -85,7 +85,7 @@ class Ledger:
     def change(
         self, accounts: Accounts, apply: Callable[[], T], undo: Callable[[], object] | None = None
     ) -> T:
-        """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
+        """Change accounts with `apply`; `undo` reverts it if it cannot be stored."""
         with self._lock:
             if self.has_periods:
                 self._renew(accounts)
@@ -108,41 +108,41 @@ class Ledger:
         """Reserve from all accounts or none; `rest_kinds`: those of which to take all."""
         amounts, terms = minimums, None
 
-        def work() -> None:
+        def take_amounts() -> None:
             nonlocal amounts, terms
             if rest_kinds:
                 amounts = tuple(
-                    max(most, minimums[kind], 1)
-                    if kind in rest_kinds and most is not None
+                    max(available, minimums[kind], 1)
+                    if kind in rest_kinds and available is not None
                     else minimums[kind]
-                    for kind, most in enumerate(remaining_amounts(accounts))
+                    for kind, available in enumerate(remaining_amounts(accounts))
                 )
             commit_or_refuse(accounts, amounts, now)
             if self.has_periods:
                 terms = tuple(account.term for account in accounts)
 
-        self.change(accounts, work, lambda: add_committed(accounts, amounts, -1))
+        self.change(accounts, take_amounts, lambda: add_committed(accounts, amounts, -1))
         return Reservation(Hold(self, accounts, amounts, terms, amounts))
 
     def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation."""
-        closed, low = self.change(hold.accounts, partial(end_hold, hold, spent))
+        closed_limits, low_limits = self.change(hold.accounts, partial(end_hold, hold, spent))
         self.waiting_line.wake_first()
         # Without the lock: `on_low=` is the user's, and may ask this budget.
-        for account, kind in low:
+        for account, kind in low_limits:
             self._report_low(account, kind)
-        for account, kind in closed:
+        for account, kind in closed_limits:
             logger.warning(
                 "%s: %s were spent where %s had been reserved; no further calls start",
                 account.title,
-                in_words(kind, spent[kind]),
+                amount_text(kind, spent[kind]),
                 RESERVABLE[kind].digits(hold.amounts[kind]),
             )
 
     def _report_low(self, account: Account, kind: int) -> None:
         spent, limit = account.spent[kind], account.limits[kind] or 1
-        share, most = spent / limit, in_words(kind, limit)
-        logger.warning("%s: %.0f %% of its %s are spent", account.title, 100 * share, most)
+        share, limit_text = spent / limit, amount_text(kind, limit)
+        logger.warning("%s: %.0f %% of its %s are spent", account.title, 100 * share, limit_text)
         if self.on_low is not None:
             try:
                 self.on_low(account.title, RESERVABLE[kind].name, share)
@@ -158,14 +158,14 @@ class Ledger:
             start_seconds(accounts, now)
             add_committed(accounts, amounts)
             for account in accounts:
-                for kind in LIMIT_INDEXES:
+                for kind in KINDS:
                     account.spent[kind] += amounts[kind]
             for account in accounts:
                 refuse_if_closed(account, now)
                 for kind, limit in enumerate(account.limits):
                     if limit is not None and amounts[kind] and account.committed[kind] > limit:
                         raise BudgetExceeded(
-                            f"{account.title}: {in_words(kind, account.committed[kind])} of "
+                            f"{account.title}: {amount_text(kind, account.committed[kind])} of "
                             f"{RESERVABLE[kind].digits(limit)} are spent or reserved, "
                             "with those of another process",
                             RESERVABLE[kind].name,
@@ -210,7 +210,7 @@ class Ledger:
             account.committed, account.spent = spent.copy(), spent.copy()
             account.overruns = overruns.copy()
             account.overrun_kind = next(
-                (k for k in LIMIT_INDEXES if overruns[k] and account.limits[k] is not None), None
+                (k for k in KINDS if overruns[k] and account.limits[k] is not None), None
             )
             account.earlier_seconds, account.started_at = seconds, None
             account.period, account.last_used_at, account.other_period = period, 0.0, None
@@ -226,7 +226,7 @@ class Hold:
     # The term of each account, in which alone it counts; None where no account is renewed.
     terms: tuple[str, ...] | None
     spent: Amounts  # as much as was reserved, until it is settled
-    open: bool = True
+    is_open: bool = True
     waiting_count: int = 0  # how many reservations inside of it wait in turn
 
     def accounts_and_periods(self) -> tuple[Accounts, list[OtherPeriod]]:
@@ -246,9 +246,9 @@ class Hold:
 
     def __repr__(self) -> str:
         parts = ", ".join(
-            in_words(kind, amount) for kind, amount in enumerate(self.amounts) if amount
+            amount_text(kind, amount) for kind, amount in enumerate(self.amounts) if amount
         )
-        return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
+        return f"<Reservation of {parts or 'nothing'}{'' if self.is_open else ', ended'}>"
 
 
 if TYPE_CHECKING:
@@ -278,17 +278,19 @@ class Reservation(_AmountAttributes):
         # Weak: a dropped reservation is never settled, so that nobody may wait for it.
         ledger.holds[id(hold)] = ref = weakref.ref(hold)
         # Never reset: it may end in another task. Those that have ended go at the next one.
-        CALLERS_HOLDS.set((*(r for r in CALLERS_HOLDS.get() if (each := r()) and each.open), ref))
+        CALLERS_HOLDS.set(
+            (*(r for r in CALLERS_HOLDS.get() if (each := r()) and each.is_open), ref)
+        )
 
     def __getattr__(self, name: str) -> Any:
-        if (place := INDEX_BY_NAME.get(name)) is None:
+        if (kind := KIND_BY_NAME.get(name)) is None:
             raise AttributeError(f"a reservation has no {name!r}")
-        return RESERVABLE[place].in_units(self._amounts[place])
+        return RESERVABLE[kind].in_units(self._amounts[kind])
 
     @property
     def open(self) -> bool:
         """Whether it was not yet settled or released."""
-        return self.hold.open
+        return self.hold.is_open
 
     def settle(self, **spent: Unpack[AmountsOrNone]) -> None:
         """Replace the reservation by what was spent; default: as much as was reserved.
@@ -303,10 +305,10 @@ class Reservation(_AmountAttributes):
         Raises:
             DefinitionError: it was settled or released before, or an amount is wrong; it stays open
         """
-        measured: Mapping[str, object] = spent
-        if None in measured.values():
-            measured = {name: amount for name, amount in measured.items() if amount is not None}
-        amounts = checked_amounts(Reservation.settle, measured, self._amounts, MEASURED_INDEXES)
+        actual: Mapping[str, object] = spent
+        if None in actual.values():
+            actual = {name: amount for name, amount in actual.items() if amount is not None}
+        amounts = checked_amounts(Reservation.settle, actual, self._amounts, MEASURED_KINDS)
         self.hold.ledger.settle(self.hold, amounts)
 
     def release(self) -> None:
@@ -321,7 +323,7 @@ class Reservation(_AmountAttributes):
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.hold.open:
+        if self.hold.is_open:
             self.settle()
 
     def __reduce__(self) -> NoReturn:
@@ -334,7 +336,7 @@ class Reservation(_AmountAttributes):
 def callers_holds(ledger: Ledger) -> list[Hold]:
     """Return what this task and its callers have reserved of a ledger."""
     holds = [ref() for ref in CALLERS_HOLDS.get()]
-    return [each for each in holds if each and each.open and each.ledger is ledger]
+    return [each for each in holds if each and each.is_open and each.ledger is ledger]
 
 
 AccountKinds: TypeAlias = list[tuple[Account, int]]
@@ -343,18 +345,18 @@ AccountKinds: TypeAlias = list[tuple[Account, int]]
 
 def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
     """Count what a reservation spent; return the accounts that it closes, and that get low."""
-    if not hold.open:
+    if not hold.is_open:
         raise DefinitionError(
             f"{hold!r} was settled or released before, and each is so once: reserve anew"
         )
-    hold.open = False
+    hold.is_open = False
     hold.spent = spent
     hold.ledger.open_count[0] -= 1
     hold.ledger.holds.pop(id(hold), None)
-    closed: AccountKinds = []
-    low: AccountKinds = []
+    closed_limits: AccountKinds = []
+    low_limits: AccountKinds = []
     accounts, other_periods = hold.accounts_and_periods() if hold.terms else (hold.accounts, [])
-    for kind in LIMIT_INDEXES:
+    for kind in KINDS:
         excess = spent[kind] - hold.amounts[kind]
         if not spent[kind] and not excess:
             continue
@@ -365,15 +367,15 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
             account.spent[kind] += spent[kind]
             account.committed[kind] += excess
             if account.becomes_low(kind):
-                low.append((account, kind))
+                low_limits.append((account, kind))
             if excess > 0:
                 account.overruns[kind] += excess
                 if account.limits[kind] is not None:
                     account.overrun_kind = (
                         kind if account.overrun_kind is None else account.overrun_kind
                     )
-                    closed.append((account, kind))
-    return closed, low
+                    closed_limits.append((account, kind))
+    return closed_limits, low_limits
 
 
 def _warn_if_open(title: str, open_count: list[int]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import COUNTS, Account, Accounts, OtherPeriod
-from moothall.budget.amounts import LIMIT_INDEXES, NO_AMOUNTS, Amounts
+from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts
 from moothall.budget.limits import LIMITS, ORIGINAL_LIMIT_COUNT
 from moothall.budget.period import is_period
 from moothall.budget.reservation import Hold, Ledger, end_hold
@@ -27,13 +27,13 @@ T = TypeVar("T")
 class AccountStore(Protocol):
     """A store of accounts for several processes, such as `Journal.budgets`."""
 
-    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+    def accounts(self, keys: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the current states of accounts, of one moment, or None."""
         ...
 
     def change_accounts(
         self,
-        names: Sequence[str],
+        keys: Sequence[str],
         change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
         """Change accounts exclusively, all or none. If `change` raises, they are unchanged."""
@@ -103,40 +103,40 @@ class SharedLedger(Ledger):
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         results: list[T] = []
-        shared, was_ahead_of_clock = _shared_accounts(accounts), False
+        shared_accounts, was_ahead_of_clock = _shared_among(accounts), False
 
-        def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
+        def change_states(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             nonlocal was_ahead_of_clock
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                was_ahead_of_clock = self._load_stored(accounts, shared, states)
-                before = [account.reserved_amounts() for account in shared]
+                was_ahead_of_clock = self._load_stored(accounts, shared_accounts, states)
+                amounts_before = [account.reserved_amounts() for account in shared_accounts]
                 results.append(apply())
-                for account, reserved_before in zip(shared, before, strict=True):
+                for account, reserved_before in zip(shared_accounts, amounts_before, strict=True):
                     account.count_for_process(self._store.holder, reserved_before)
-                return [account.state() for account in shared]
+                return [account.state() for account in shared_accounts]
 
         try:
-            self._store.change_accounts(_keys(shared), change)
+            self._store.change_accounts(_keys(shared_accounts), change_states)
         except BaseException:
             # The books are as before, and so must the accounts of this process be.
             if results and undo is not None:
                 with self._lock:
                     undo()
             elif was_ahead_of_clock:
-                self._store_renewal(shared)
+                self._store_renewal(shared_accounts)
             raise
         return results[0]
 
-    def _store_renewal(self, shared: list[SharedAccount]) -> None:
+    def _store_renewal(self, shared_accounts: list[SharedAccount]) -> None:
         """Write that accounts have turned back to the present: else each day would be the first."""
 
-        def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
+        def change_states(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             with self._lock:
-                self._load_stored(tuple(shared), shared, states)
-                return [account.state() for account in shared]
+                self._load_stored(tuple(shared_accounts), shared_accounts, states)
+                return [account.state() for account in shared_accounts]
 
-        self._store.change_accounts(_keys(shared), change)
+        self._store.change_accounts(_keys(shared_accounts), change_states)
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count another process's spending, except in shared accounts: books have it already."""
@@ -144,12 +144,12 @@ class SharedLedger(Ledger):
 
     def refresh(self, accounts: Accounts) -> None:
         """Read the shared accounts."""
-        shared = _shared_accounts(accounts)
-        states = self._store.accounts(_keys(shared)) if shared else []
+        shared_accounts = _shared_among(accounts)
+        states = self._store.accounts(_keys(shared_accounts)) if shared_accounts else []
         with self._lock:
-            was_ahead_of_clock = self._load_stored(accounts, shared, states)
+            was_ahead_of_clock = self._load_stored(accounts, shared_accounts, states)
         if was_ahead_of_clock:
-            self._store_renewal(shared)
+            self._store_renewal(shared_accounts)
 
     def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation. If the books cannot be written, it stays reserved in them."""
@@ -161,7 +161,7 @@ class SharedLedger(Ledger):
             title = hold.accounts[0].title
             logger.error("%s: what was spent cannot be written: %s", title, error)
             # Open, if the books failed before the change: then it ends here alone.
-            if hold.open:
+            if hold.is_open:
                 with self._lock:
                     end_hold(hold, spent)
                 self.waiting_line.wake_first()
@@ -178,14 +178,19 @@ class SharedLedger(Ledger):
         super().load(account, spent, seconds, overruns, period)
 
     def _load_stored(
-        self, accounts: Accounts, shared: list[SharedAccount], states: list[dict[str, Any] | None]
+        self,
+        accounts: Accounts,
+        shared_accounts: list[SharedAccount],
+        states: list[dict[str, Any] | None],
     ) -> bool:
         """Take over states; return whether one was of a period that lies ahead of the clock."""
-        for account, state in zip(shared, states, strict=True):
+        for account, state in zip(shared_accounts, states, strict=True):
             account.load_stored(state, self._now())
-        periods = [account.period for account in shared]
+        periods = [account.period for account in shared_accounts]
         self._renew(accounts)
-        return any(previous > each.period for previous, each in zip(periods, shared, strict=True))
+        return any(
+            previous > each.period for previous, each in zip(periods, shared_accounts, strict=True)
+        )
 
 
 KEY_SEPARATOR: Final = "\x1f"
@@ -219,17 +224,17 @@ class SharedAccount(Account):
 
     def count_for_process(self, holder: Callable[[], str], reserved_before: list[int]) -> None:
         """Count for this process what is reserved more, or less, than before."""
-        added = [
+        increases = [
             now - before
             for now, before in zip(self.reserved_amounts(), reserved_before, strict=True)
         ]
-        if not any(added):
+        if not any(increases):
             return
         name = holder()
         process_amounts = [
-            before + more
-            for before, more in zip(
-                self.reserved_by_process.pop(name, NO_AMOUNTS), added, strict=True
+            before + increase
+            for before, increase in zip(
+                self.reserved_by_process.pop(name, NO_AMOUNTS), increases, strict=True
             )
         ]
         if any(process_amounts):
@@ -244,7 +249,7 @@ class SharedAccount(Account):
             for name, attribute in COUNTS.items():
                 setattr(self, attribute, _counts(name, state[name]))
             fault, start, period = state["fault"], state["begun"], state.get("period", "")
-            if fault is not None and fault not in LIMIT_INDEXES:
+            if fault is not None and fault not in KINDS:
                 raise ValueError(f"fault is {fault!r:.80}")
             if not is_period(period):
                 raise ValueError(f"period is {period!r:.80}")
@@ -260,13 +265,13 @@ class SharedAccount(Account):
                 self.started_at = None
             else:
                 start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
-                since = now - seconds_since(start)
+                started_at = now - seconds_since(start)
                 # As by a reset.
                 is_restarted = self.stored_start is None or self.stored_start["at"] != start["at"]
                 self.started_at = (
-                    since
+                    started_at
                     if is_restarted or self.started_at is None
-                    else min(since, self.started_at)
+                    else min(started_at, self.started_at)
                 )
             self.stored_start = start
             self.generation = str(state.get("made", ""))
@@ -337,13 +342,13 @@ def _other_period(state: dict[str, Any] | None) -> OtherPeriod | None:
 
 def _counts(name: str, counts: list[int]) -> list[int]:
     """Return stored amounts; an older moothall had fewer kinds of limits."""
-    fits = ORIGINAL_LIMIT_COUNT <= len(counts) <= len(LIMIT_INDEXES)
-    if not fits or not all(type(each) is int for each in counts):
+    has_valid_length = ORIGINAL_LIMIT_COUNT <= len(counts) <= len(KINDS)
+    if not has_valid_length or not all(type(each) is int for each in counts):
         raise ValueError(f"{name} is {counts!r:.80}")
     return [*counts, *NO_AMOUNTS[len(counts) :]]
 
 
-def _shared_accounts(accounts: Accounts) -> list[SharedAccount]:
+def _shared_among(accounts: Accounts) -> list[SharedAccount]:
     return [account for account in accounts if isinstance(account, SharedAccount)]
 
 
@@ -358,10 +363,10 @@ def seconds_since(start: dict[str, Any]) -> float:
     """
     boot, now = _since_boot()
     if boot and start.get("boot") == boot:
-        passed = now - float(start["since"])
+        elapsed = now - float(start["since"])
     else:
-        passed = time.time() - float(start["at"])
-    return max(passed, float(start.get("passed", 0.0)))
+        elapsed = time.time() - float(start["at"])
+    return max(elapsed, float(start.get("passed", 0.0)))
 
 
 def _since_boot() -> tuple[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from moothall.budget.amounts import LIMIT_INDEXES, checked_limits, left_of, spent_of
+from moothall.budget.amounts import KINDS, checked_limits, left_of, spent_of
 from moothall.budget.limits import Left, Spent
 from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES, SharedAccount, seconds_since
 
@@ -46,7 +46,7 @@ def name_of(key: str) -> str:
 
 def stored_budget(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
-    account = _account(key, state)
+    account = _load_account(key, state)
     limits = state.get("stated", {}) | account.overrides
     seconds = account.earlier_seconds + (
         seconds_since(account.stored_start) if account.stored_start else 0.0
@@ -65,10 +65,10 @@ def stored_budget(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredB
 
 def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     """Return the state of a budget of which nothing is spent; what is reserved stays so."""
-    account = _account(key, state)
-    account = _without_dead(account, is_alive)
-    account.committed, account.spent = account.reserved_amounts(), [0 for _ in LIMIT_INDEXES]
-    account.overruns, account.overrun_kind, account.low_kinds = [0 for _ in LIMIT_INDEXES], None, 0
+    account = _load_account(key, state)
+    account = _release_dead(account, is_alive)
+    account.committed, account.spent = account.reserved_amounts(), [0 for _ in KINDS]
+    account.overruns, account.overrun_kind, account.low_kinds = [0 for _ in KINDS], None, 0
     account.stored_start, account.started_at, account.earlier_seconds = None, None, 0.0
     if account.other_period is not None:
         account.other_period = account.other_period.keep_reserved()
@@ -77,14 +77,14 @@ def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str,
 
 def released_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     """Return the state of a budget without what dead processes had reserved."""
-    return _stored_state(_without_dead(_account(key, state), is_alive), state)
+    return _stored_state(_release_dead(_load_account(key, state), is_alive), state)
 
 
 def state_with_limits(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a budget with other limits; None leaves one to the programs again."""
-    account = _account(key, state)
-    kinds, seconds = checked_limits(limits)
-    new_limits = dict(zip(LIMIT_NAMES, (*kinds, seconds), strict=True))
+    account = _load_account(key, state)
+    counted_limits, seconds = checked_limits(limits)
+    new_limits = dict(zip(LIMIT_NAMES, (*counted_limits, seconds), strict=True))
     for name in limits:
         account.overrides.pop(name, None)
         if limits[name] is not None:
@@ -93,8 +93,8 @@ def state_with_limits(key: str, state: dict[str, Any], limits: dict[str, Any]) -
     return _stored_state(account, state)
 
 
-def _account(key: str, state: dict[str, Any]) -> SharedAccount:
-    account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(LIMIT_INDEXES), key=key)
+def _load_account(key: str, state: dict[str, Any]) -> SharedAccount:
+    account = SharedAccount(f"budget {name_of(key)!r}", (None,) * len(KINDS), key=key)
     account.load_stored(state, 0.0)
     return account
 
@@ -113,7 +113,7 @@ def _reserved_by_dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
     return dead_amounts
 
 
-def _without_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
+def _release_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
     dead_amounts = _reserved_by_dead(account, is_alive)
     account.committed = [a - b for a, b in zip(account.committed, dead_amounts, strict=True)]
     account.reserved_by_process = {

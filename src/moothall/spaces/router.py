@@ -109,7 +109,7 @@ class Router(Outcomes):
         if (on_event := CallerContext.listener.get()) is not None:
             delivery.on_event = on_event
         if refs := CALLERS_HOLDS.get():
-            delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.open)
+            delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.is_open)
         if get_ident() == self.thread_id:
             # What its agent has sent from threads comes first: its messages keep their order.
             if mailbox.has_thread_messages:

@@ -219,7 +219,7 @@ class LoopActionStep:
             record = self.record.record
             new_to_call(self.action.origin.agent, self.turn.budget, record, self.key)
         bill = Bill(self.turn.budget.accounts[0])
-        self.record.charge(bill.json_once)
+        self.record.charge(bill.take_json)
         with ModelCall(bill=bill):
             return await call()
 

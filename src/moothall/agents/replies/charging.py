@@ -143,7 +143,7 @@ async def begin_call(
         await step.begins(args)
         return ModelCall(step)
     bill = Bill(budget.accounts[0])
-    step.charge(bill.json)
+    step.charge(bill.to_json)
     try:
         reserved = charged_json(checked_amounts(begin_call, model.largest_amounts(*request)))
     except Exception:
