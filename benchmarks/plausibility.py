@@ -31,7 +31,7 @@ from moothall.society import (
 )
 from moothall.society.blocks.columns import ACTS, GENDERS, HOUSEHOLDS
 from moothall.society.blocks.mobility_rows import MODES
-from moothall.society.blocks.ties import KIN, KIND, STRENGTH
+from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH
 from moothall.society.columns.ledger import PENSION_AGE, pension_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "society-figures.md"
@@ -126,7 +126,7 @@ class Town:
 
     def kin(self, what: int) -> tuple[Any, Any]:
         """Persons, and who is that to each, as rows."""
-        kinds = self["friendship"] >> KIND
+        kinds = self["friendship"] >> KIN_BIT
         who, slot = np.nonzero(kinds == what)
         return who, self["friends"][who, slot] - 1
 

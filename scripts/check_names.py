@@ -88,7 +88,7 @@ CEILINGS = {
     "models": 3,
     "research": 29,
     "serving": 42,
-    "society": 164,
+    "society": 138,
     "spaces": 1,
     "studio": 21,
 }

@@ -10,7 +10,7 @@ import pytest
 from moothall.foundation.errors import ConfigError
 from moothall.society import City, Place, Population, all_blocks
 from moothall.society.blocks.ties import KIN as CODES
-from moothall.society.blocks.ties import KIND
+from moothall.society.blocks.ties import KIN_BIT
 from moothall.society.people.generator import completed, make_people
 
 KIN = {"partner": "partner", "parent": "child", "child": "parent", "sibling": "sibling"}
@@ -186,7 +186,7 @@ def test_households_of_a_table_are_the_same_in_columns(
         population = Population(table, city, all_blocks(), 2)
         columns = population.columns
         for row, person in enumerate(people):
-            ties = zip(columns["friends"][row], columns["friendship"][row] >> KIND, strict=True)
+            ties = zip(columns["friends"][row], columns["friendship"][row] >> KIN_BIT, strict=True)
             kin = {population.id_of(who - 1): CODES[what] for who, what in ties if what}
             assert kin == person.get("kin", {})
             assert city.ids()[columns["home"][row]] == person["home"]

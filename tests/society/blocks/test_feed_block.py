@@ -8,7 +8,7 @@ import json
 from tests.society.blocks.living import HOUR, citizen, live, shown
 
 from moothall import ScriptedModel
-from moothall.society.blocks.feed import FeedBlock, FeedBlockParams, likes
+from moothall.society.blocks.feed import FeedBlock, FeedBlockParams, like_odds
 from moothall.society.kernel.wants import Follow, Like, Post, Unfollow
 from moothall.society.services.posts import Posted
 
@@ -17,8 +17,9 @@ POSTS = [Posted(1, "2", "a song", "music", 0), Posted(2, "3", "a match", "sport"
 
 
 def test_feed_block_likes_by_interest_and_acquaintance() -> None:
-    assert likes(1000, 0, 500) == 500
-    assert (likes(800, 400, 500), likes(1000, 1000, 1000), likes(999, 0, 1)) == (600, 1000, 0)
+    assert like_odds(1000, 0, 500) == 500
+    assert (like_odds(800, 400, 500), like_odds(999, 0, 1)) == (600, 0)
+    assert like_odds(1000, 1000, 1000) == 1000
     always = FeedBlock(block_params=FeedBlockParams(likes=1000, follows=1000, posts=0))
     agent = citizen([always], plan=BROWSE, profile={"interests": {"music": 1000}})
     assert live(agent, feed=POSTS) == [Like(1), Follow("2")]

@@ -14,7 +14,7 @@ from tests.society.blocks.living import HOUR, citizen, live, town
 from moothall import ConfigError, NativeSpace, ScriptedModel
 from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams
 from moothall.society.blocks.plan import PlanBlock
-from moothall.society.blocks.rules import explores, gravity
+from moothall.society.blocks.rules import explore_chance, gravity
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.city.network import Network
@@ -40,10 +40,10 @@ def test_mobility_chooses_near_and_large_places_more_often() -> None:
 
 
 def test_mobility_explores_less_with_more_known_places() -> None:
-    assert explores(0) == 1000
-    assert explores(1) == 600
+    assert explore_chance(0) == 1000
+    assert explore_chance(1) == 600
     usual = MobilityBlockParams()
-    assert [explores(known, usual.rho, usual.gamma) for known in (2, 4, 8)] == [518, 448, 387]
+    assert [explore_chance(known, usual.rho, usual.gamma) for known in (2, 4, 8)] == [518, 448, 387]
     # Known ways: who never explores goes back where it was.
     never = MobilityBlockParams(rho=0)
     for number in range(1, 11):

@@ -9,7 +9,7 @@ import numpy as np
 from tests.society.blocks.living import town
 
 from moothall.society import Move, Society
-from moothall.society.blocks.columns import ACT, DOES, ITEM, code
+from moothall.society.blocks.columns import ACT, ACTIVITIES, ITEM, act_code
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.city.city import City
 from moothall.society.population.engine import LocalEngine
@@ -42,11 +42,11 @@ class Todo(RowBlock):
         return 0.0
 
     def before_rows(self, rows: Any) -> None:
-        codes = np.array([code(each) for each in self.does])
+        codes = np.array([act_code(each) for each in self.does])
         rows["item_do"] = codes[rows.below(len(codes), "todo")].astype(np.uint8)
         rows["item_where"] = np.maximum(rows["place"], 0)
         rows["item_until"][...] = 86_400
-        rows["act"][...] = code("idle")
+        rows["act"][...] = act_code("idle")
         to = rows.below(len(PLACES), "todo.to")
         rows.want(Move, rows.below(8, "todo.move") == 0, to=to, mode="walk")
 
@@ -57,12 +57,12 @@ class Todo(RowBlock):
         arrays = population.arrays
         do, where = int(arrays["item_do"][row]), int(arrays["item_where"][row])
         if do:
-            item = {"do": DOES[do - 1], "where": PLACES[where], "from": 0, "until": 86_400}
+            item = {"do": ACTIVITIES[do - 1], "where": PLACES[where], "from": 0, "until": 86_400}
             status.update(plan=[item], now=0)
 
     def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
         for item in status.get("plan") or ():
-            population.arrays["item_do"][row] = code(item["do"])
+            population.arrays["item_do"][row] = act_code(item["do"])
             population.arrays["item_where"][row] = population.place_number(item["where"])
             population.arrays["item_until"][row] = item["until"]
 

@@ -327,11 +327,11 @@ def test_demoted_citizen_with_gaps_in_its_plan_is_refused() -> None:
 def test_plan_item_in_columns_has_bits_for_eight_activities_and_refuses_a_ninth() -> None:
     """A ninth would be read as the first: `sleep`."""
     words = columns.item_words(np.arange(1, 9), np.full(8, 0xFF), np.full(8, 86_400))
-    flags = columns.BOUGHT | columns.AVOIDS
-    assert columns.does_of(words | np.uint32(flags)).tolist() == [*range(1, 9)]
-    assert columns.checked_activities(columns.DOES) == columns.DOES
+    flags = columns.BOUGHT_FLAG | columns.AVOIDS_FLAG
+    assert columns.activity_codes(words | np.uint32(flags)).tolist() == [*range(1, 9)]
+    assert columns.checked_activities(columns.ACTIVITIES) == columns.ACTIVITIES
     with pytest.raises(ConfigError, match=r"at most 8 activities, .* got 9"):
-        columns.checked_activities((*columns.DOES, "pray"))
+        columns.checked_activities((*columns.ACTIVITIES, "pray"))
 
 
 def test_trajectories_of_a_town_tell_the_modes_of_ways_in_words(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from moothall import Block, BlockParams
 from moothall.build import AnswerSchema, Unusable, ask_value, error_text, one_line
 from moothall.society.arrays import Number, np
-from moothall.society.blocks.columns import ACTS, DOES, code
+from moothall.society.blocks.columns import ACTIVITIES, ACTS, act_code
 from moothall.society.clock import DAY_S
 from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
@@ -84,7 +84,7 @@ class CitizenBlock(Block):
         block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
         # Parameters are frozen, so all blocks without their own share one.
-        super().__init__(llm, environment, block_params or _defaults(self.ParamsType))
+        super().__init__(llm, environment, block_params or _default_params(self.ParamsType))
 
     # -- what the block knows ----------------------------------------------------------------------
 
@@ -164,8 +164,8 @@ class CitizenBlock(Block):
         do = rows.column("item_do")
         fits = np.zeros(len(do), bool)
         for each in self.does:
-            if each in DOES:
-                fits |= do == code(each)
+            if each in ACTIVITIES:
+                fits |= do == act_code(each)
         return fits.astype("float32")
 
     def at_item(self, context: Perception) -> bool:
@@ -273,16 +273,16 @@ def now_of(perceived: Any) -> int:
     return int(clock.day * DAY_S + clock.time)
 
 
-NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
+DEFAULT_BLOCKS = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
 """The blocks of a citizen that is given none. Of those that fit equally, the first acts."""
 
 
 def all_blocks() -> list[CitizenBlock]:
     """Return one of each block with its default parameters, for one citizen."""
     package = importlib.import_module("moothall.society.blocks")
-    return [getattr(package, f"{name}Block")() for name in NAMES]
+    return [getattr(package, f"{name}Block")() for name in DEFAULT_BLOCKS]
 
 
 @functools.cache
-def _defaults(kind: type[BlockParams]) -> BlockParams:
+def _default_params(kind: type[BlockParams]) -> BlockParams:
     return kind()

@@ -15,34 +15,34 @@ DO_BITS: Final = 3
 saved before are read wrongly."""
 
 
-def checked_activities(does: tuple[str, ...]) -> tuple[str, ...]:
+def checked_activities(activities: tuple[str, ...]) -> tuple[str, ...]:
     """Return activities; raise ConfigError if a plan item has no bits for so many."""
-    if len(does) > 1 << DO_BITS:
+    if len(activities) > 1 << DO_BITS:
         raise ConfigError(
             f"there must be at most {1 << DO_BITS} activities, since a plan item in columns has "
-            f"{DO_BITS} bits for one, got {len(does)}: raise DO_BITS"
+            f"{DO_BITS} bits for one, got {len(activities)}: raise DO_BITS"
         )
-    return does
+    return activities
 
 
-DOES: Final[tuple[str, ...]] = checked_activities(
+ACTIVITIES: Final[tuple[str, ...]] = checked_activities(
     ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
 )
 """The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""
-ACTS: Final[tuple[str | None, ...]] = (None, *DOES, "travel", "idle")
-"""The acts of a citizen, by code: those of `DOES`, `travel`, `idle`; 0 before its first step."""
-SLOTS: Final = 100  # the slots of a plan in columns; slots that no plan uses take no memory
-NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
+ACTS: Final[tuple[str | None, ...]] = (None, *ACTIVITIES, "travel", "idle")
+"""The acts of a citizen, by code: `ACTIVITIES`, `travel`, `idle`; 0 before its first step."""
+MAX_SLOTS: Final = 100  # the slots of a plan in columns; slots that no plan uses take no memory
+NO_PLACE, HOME, DUTY, CHOSEN, FIRST_KIND = range(5)
 """Codes of an item's place: no place, home, work (or school), a chosen place (`plan_chosen`);
 from 4 up, a kind of place: 4 + its index in `city.kinds()`."""
-WHERE, ACTIVITY, BOUGHT = 0xFF, 8, 1 << 8 + DO_BITS
-AVOIDS, UNTIL = BOUGHT << 1, 8 + DO_BITS + 2
-"""The bits of a plan item in one number: the place code; from bit 8, the index in `DOES`; the flags
-`bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
+WHERE_MASK, ACTIVITY_SHIFT, BOUGHT_FLAG = 0xFF, 8, 1 << 8 + DO_BITS
+AVOIDS_FLAG, UNTIL_SHIFT = BOUGHT_FLAG << 1, 8 + DO_BITS + 2
+"""The bits of a plan item in one number: the place code; from bit 8, the index in `ACTIVITIES`; the
+flags `bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
 _OWN_PLACES: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final[dict[str, Column]] = {"act": Column("uint8", words=ACTS)}
-ERRAND: Final[dict[str, Column]] = {"errand": Column("uint8", words=(None, *DOES))}
+ERRAND: Final[dict[str, Column]] = {"errand": Column("uint8", words=(None, *ACTIVITIES))}
 """What a citizen buys in passing in this step: its errand was over when it arrived."""
 AGE: Final[dict[str, Column]] = {"age": Column("uint8", 18, key=("profile", "age"))}
 ITEM: Final[dict[str, Column]] = {
@@ -54,7 +54,7 @@ ITEM: Final[dict[str, Column]] = {
 """The current item of the plan: its activity (0: none), its place (−1: none) and its end."""
 PLAN: Final[dict[str, Column]] = {
     **ITEM,
-    "plan": Column("uint32", width=SLOTS, own=True, slots=True),  # items, see the bits above
+    "plan": Column("uint32", width=MAX_SLOTS, own=True, slots=True),  # items, see the bits above
     "plan_now": Column("uint8", own=True),  # the slot of the current item
     # The place chosen for the current item, or for an interrupted one that continues later.
     "plan_chosen": Column("place", None, own=True),
@@ -67,23 +67,23 @@ PLAN: Final[dict[str, Column]] = {
 
 def item_words(do: WholeNumber, where: WholeNumber, until: WholeNumber) -> Array:
     """Return items in one number each, from arrays of activity, place and end; uint32."""
-    words = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
-    words |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(ACTIVITY)
+    words = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL_SHIFT)
+    words |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(ACTIVITY_SHIFT)
     words |= np.asarray(where).astype(np.uint32)
     return words
 
 
-def does_of(words: WholeNumber) -> Any:
+def activity_codes(words: WholeNumber) -> Any:
     """Return the codes of the activities of items."""
-    return (words >> ACTIVITY & (1 << DO_BITS) - 1) + 1
+    return (words >> ACTIVITY_SHIFT & (1 << DO_BITS) - 1) + 1
 
 
-def without(words: Array, bits: int) -> Array:
+def clear_bits(words: Array, bits: int) -> Array:
     """Return items with some bits cleared."""
     return words & (0xFFFFFFFF ^ bits)
 
 
-def code(do: str) -> int:
+def act_code(do: str) -> int:
     """Return the code of an activity, as in `act` and `item_do`."""
     try:
         return ACTS.index(do)
@@ -109,14 +109,14 @@ VALUES: Final[tuple[str, ...]] = (
 """The ten basic values of Schwartz 1992, in the order of their circle."""
 FIRST_VALUES: Final[tuple[str, ...]] = tuple(f"{a}, {b}" for a in VALUES for b in VALUES if a != b)
 """What `values` may be: the two that matter most, the first before the second."""
-DESKS: Final[tuple[str, ...]] = (OCCUPATIONS[0], OCCUPATIONS[2])
+DESK_JOBS: Final[tuple[str, ...]] = (OCCUPATIONS[0], OCCUPATIONS[2])
 """The occupations that may be followed at home."""
 HOUSEHOLDS: Final[tuple[str, ...]] = (
     *("alone", "couple", "lone parent", "three generations", "shared flat"),
     *("couple with children", "other"),
 )
 """The kinds of `people/household.py`, by code."""
-PLANNED: Final[dict[str, Column]] = {
+PLAN_BLOCK_COLUMNS: Final[dict[str, Column]] = {
     **ACT,
     **AGE,
     **ERRAND,
@@ -143,33 +143,33 @@ def plan_to_status(self: object, population: Register, row: int, status: dict[st
     now = int(arrays["plan_now"][row])
     kinds = () if population.city is None else population.city.kinds()
     plan: list[Item] = []
-    begins, live = 0, False
-    for slot in range(SLOTS):
+    start, has_current = 0, False
+    for slot in range(MAX_SLOTS):
         packed = int(arrays["plan"][row, slot])
         if not packed:
             break
-        where, until, do = packed & WHERE, packed >> UNTIL, ACTS[does_of(packed)]
-        item: dict[str, object] = {"do": do, "where": None, "from": begins, "until": until}
-        begins = until
-        if where >= KINDS:
-            item["where"] = kinds[where - KINDS]
+        where, until, do = packed & WHERE_MASK, packed >> UNTIL_SHIFT, ACTS[activity_codes(packed)]
+        item: dict[str, object] = {"do": do, "where": None, "from": start, "until": until}
+        start = until
+        if where >= FIRST_KIND:
+            item["where"] = kinds[where - FIRST_KIND]
         elif where in _OWN_PLACES:
             item["where"] = population.decoded("place", arrays[_OWN_PLACES[where]][row])
-        present = slot >= now and not live and (where == CHOSEN or packed & AVOIDS)
-        if present:
-            live = True
+        is_current = slot >= now and not has_current and (where == CHOSEN or packed & AVOIDS_FLAG)
+        if is_current:
+            has_current = True
             if where == CHOSEN:
                 item["where"] = population.decoded("place", arrays["plan_chosen"][row])
                 item["kind"] = population.city.kind(item["where"])
-            elif where >= KINDS:
+            elif where >= FIRST_KIND:
                 item["kind"] = item["where"]
         elif where == CHOSEN:
             item["kind"] = None  # the item is over: columns do not keep its chosen place
-        if packed & AVOIDS:
-            avoided = arrays["plan_avoid"][row].tolist() if present else ()
+        if packed & AVOIDS_FLAG:
+            avoided = arrays["plan_avoid"][row].tolist() if is_current else ()
             names = [population.decoded("place", each - 1) for each in avoided if each]
             item["avoid"] = names or [None]
-        if packed & BOUGHT:
+        if packed & BOUGHT_FLAG:
             item["bought"] = True
         plan.append(item)
     if plan:
@@ -188,33 +188,35 @@ def plan_from_status(self: object, population: Register, row: int, status: dict[
     arrays["item_do"][row], arrays["item_where"][row], arrays["item_until"][row] = 0, -1, 0
     if not plan:
         return
-    if len(plan) >= SLOTS:
-        raise ConfigError(f"citizen {population.id_of(row)}: a plan has at most {SLOTS - 1} items")
+    if len(plan) >= MAX_SLOTS:
+        raise ConfigError(
+            f"citizen {population.id_of(row)}: a plan has at most {MAX_SLOTS - 1} items"
+        )
     duty = status.get("work") or status.get("school")
-    for key, at in (("plan_home", status.get("home")), ("plan_duty", duty)):
-        arrays[key][row] = population.place_number(status.get(key, at) or None)
+    for key, own_place in (("plan_home", status.get("home")), ("plan_duty", duty)):
+        arrays[key][row] = population.place_number(status.get(key, own_place) or None)
     names = () if population.city is None else population.city.kinds()
     kinds = {name: number for number, name in enumerate(names)}
-    begins, live = 0, False
+    start, has_current = 0, False
     for slot, item in enumerate(plan):
-        if item["from"] != begins or item["until"] <= begins:
+        if item["from"] != start or item["until"] <= start:
             raise ConfigError(
                 f"citizen {population.id_of(row)}: the items of its plan must follow one another"
             )
-        begins = item["until"]
+        start = item["until"]
         where, place = _place_code(population, row, item, kinds)
-        avoid = item.get("avoid") if where == CHOSEN or where >= KINDS else None
-        flags = bool(item.get("bought")) * BOUGHT | bool(avoid) * AVOIDS
-        if slot >= now and not live and (where == CHOSEN or avoid):
-            live = True
+        avoid = item.get("avoid") if where == CHOSEN or where >= FIRST_KIND else None
+        flags = bool(item.get("bought")) * BOUGHT_FLAG | bool(avoid) * AVOIDS_FLAG
+        if slot >= now and not has_current and (where == CHOSEN or avoid):
+            has_current = True
             arrays["plan_chosen"][row] = place if where == CHOSEN else -1
-            for rank, each in enumerate(avoid or ()):
-                arrays["plan_avoid"][row, rank] = population.place_number(each) + 1
-        arrays["plan"][row, slot] = item_words(code(item["do"]), where, begins) | flags
+            for index, each in enumerate(avoid or ()):
+                arrays["plan_avoid"][row, index] = population.place_number(each) + 1
+        arrays["plan"][row, slot] = item_words(act_code(item["do"]), where, start) | flags
         if slot == now:
-            arrays["item_do"][row] = code(item["do"])
-            arrays["item_where"][row] = KINDS - 2 - where if where >= KINDS else place
-            arrays["item_until"][row] = begins
+            arrays["item_do"][row] = act_code(item["do"])
+            arrays["item_where"][row] = FIRST_KIND - 2 - where if where >= FIRST_KIND else place
+            arrays["item_until"][row] = start
 
 
 def _place_code(
@@ -224,12 +226,12 @@ def _place_code(
     where = item["where"]
     if where is None:
         is_chosen = "kind" in item and item["kind"] is None
-        return (CHOSEN, -1) if is_chosen else (NONE, -1)
-    at = population.arrays  # home comes last: it counts where both are one place
-    own = {
-        population.decoded("place", at[name][row]): k for k, name in reversed(_OWN_PLACES.items())
+        return (CHOSEN, -1) if is_chosen else (NO_PLACE, -1)
+    rows = population.arrays  # home comes last: it counts where both are one place
+    codes = {
+        population.decoded("place", rows[name][row]): k for k, name in reversed(_OWN_PLACES.items())
     }
-    if where in kinds and where not in own:
-        return KINDS + kinds[where], -1
+    if where in kinds and where not in codes:
+        return FIRST_KIND + kinds[where], -1
     place = population.place_number(where) if population.places else -1
-    return CHOSEN if item.get("kind") is not None else own.get(where, CHOSEN), place
+    return CHOSEN if item.get("kind") is not None else codes.get(where, CHOSEN), place

@@ -21,8 +21,8 @@ from moothall.society.arrays import (
     where,
 )
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
-from moothall.society.blocks.columns import ACT, ERRAND, code
-from moothall.society.blocks.rules import bought, set_bought, stay_home
+from moothall.society.blocks.columns import ACT, ERRAND, act_code
+from moothall.society.blocks.rules import has_bought, set_bought, stay_home
 from moothall.society.clock import DAY_S
 from moothall.society.columns.city_queries import kind_numbers, place_kinds
 from moothall.society.columns.column import Column
@@ -32,18 +32,18 @@ from moothall.society.kernel.perception import Item, Perception, item_of
 from moothall.society.kernel.wants import Buy, Save, Want, Work
 from moothall.society.services.economy import Bank
 
-_DAYS = 7
+_WEEK = 7
 _CENTS: Final = Column("int64")
-_WORK, _EAT = code("work"), code("eat")
-_ITEM, _ERRAND = "item_do", "errand"
-_BUYS: Final = Numbers(map(code, ("shop", "eat", "idle")), "uint8")
+_WORK, _EAT = act_code("work"), act_code("eat")
+_ITEM_COLUMN, _ERRAND_COLUMN = "item_do", "errand"
+_BUYER_ACTS: Final = Numbers(map(act_code, ("shop", "eat", "idle")), "uint8")
 """The act of who buys: at a shop, at a table, and of who cannot pay a meal."""
 
 
 def buys_after(block: object, blocks: Iterable[object]) -> bool:
     """Return whether an `EconomyBlock` comes after a block, so that it may still buy in a step."""
-    listed = [*blocks]
-    return any(isinstance(each, EconomyBlock) for each in listed[listed.index(block) + 1 :])
+    block_list = [*blocks]
+    return any(isinstance(each, EconomyBlock) for each in block_list[block_list.index(block) + 1 :])
 
 
 # -- the rules, for whole numbers or arrays of them ------------------------------------------------
@@ -57,7 +57,7 @@ def budget_of(income: WholeNumber, wealth: WholeNumber, of_income: int, of_wealt
 def income_after(income: WholeNumber, earned: WholeNumber, days: WholeNumber = 1) -> WholeNumber:
     """Return the usual income of a day after some more days: a moving average of about a week."""
     for day in range(int(np.max(days))):
-        income = where(day < days, (income * (_DAYS - 1) + earned // days) // _DAYS, income)
+        income = where(day < days, (income * (_WEEK - 1) + earned // days) // _WEEK, income)
     return income
 
 
@@ -126,8 +126,8 @@ class EconomyBlock(CitizenBlock):
             dines = context.startswith("eat at") and "restaurant" in context
             return 1.5 if dines or super().fits(context) else 0.0
         item = item_of(context.status)
-        does = item is not None and (item["do"] in self.does or self._dines(item, context.place))
-        return 1.5 if does else 0.0
+        fits = item is not None and (item["do"] in self.does or self._dines(item, context.place))
+        return 1.5 if fits else 0.0
 
     def offer(self, context: Perception) -> str:
         """Return the current item of the plan if the citizen is at its place; else empty."""
@@ -144,31 +144,31 @@ class EconomyBlock(CitizenBlock):
         row = Row(self, begins=True)
         self._book(row)
         if row["errand"]:
-            cents = 0 if row["place"] is None else self._spendable(row, _ERRAND)
-            self._buy_in_passing(row, await self._chosen(cents))
+            cents = 0 if row["place"] is None else self._spendable(row, _ERRAND_COLUMN)
+            self._buy_in_passing(row, await self._cents_to_spend(cents))
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
         self._book(rows)
-        for late in rows.only(rows["errand"] > 0):
-            self._buy_in_passing(late, self._spendable(late, _ERRAND))
+        for buyers in rows.only(rows["errand"] > 0):
+            self._buy_in_passing(buyers, self._spendable(buyers, _ERRAND_COLUMN))
 
     async def forward(self) -> Any:
         """Work or buy; return the act of this step."""
         row = Row(self)
         self._work(row)
-        for buyer in row.only(self._buys(row)):
-            cents = self._spendable(buyer, _ITEM)
-            self._buy(buyer, cents if bought(buyer) else await self._chosen(cents))
+        for buyer in row.only(self._are_buying(row)):
+            cents = self._spendable(buyer, _ITEM_COLUMN)
+            self._buy(buyer, cents if has_bought(buyer) else await self._cents_to_spend(cents))
         return self.status.get("act")
 
     def step_rows(self, rows: RowOrRows) -> None:
         """Do `forward` for rows."""
         self._work(rows)
-        for buyers in rows.only(self._buys(rows)):
-            self._buy(buyers, self._spendable(buyers, _ITEM))
+        for buyers in rows.only(self._are_buying(rows)):
+            self._buy(buyers, self._spendable(buyers, _ITEM_COLUMN))
 
-    async def _chosen(self, spendable: int) -> int:
+    async def _cents_to_spend(self, spendable: int) -> int:
         """Return the cents that it spends of those that it could spend."""
         return (
             spendable
@@ -191,18 +191,18 @@ class EconomyBlock(CitizenBlock):
             state, balance = rows.answers(Save)
             if any_of(state > 0):
                 rows["savings"] = where(state > 0, balance, rows["savings"])
-        day, paid = now_of(rows) // DAY_S, rows["paid_day"]
-        is_due = paid != day
+        day, paid_day = now_of(rows) // DAY_S, rows["paid_day"]
+        is_due = paid_day != day
         if not any_of(is_due):
             return
-        again, income, earned = is_due & (paid >= 0), rows["income"], rows["earned"]
-        days = where(again, larger(1, day - paid), 1)
-        rows["income"] = where(again, income_after(income, earned, days), income)
-        rows["earned"] = where(again, 0, earned)
+        had_payday, income, earned = is_due & (paid_day >= 0), rows["income"], rows["earned"]
+        days = where(had_payday, larger(1, day - paid_day), 1)
+        rows["income"] = where(had_payday, income_after(income, earned, days), income)
+        rows["earned"] = where(had_payday, 0, earned)
         budget, purse = self._budget(rows), rows["purse"]
-        rows["purse"] = where(is_due, smaller(purse + budget * days, _DAYS * budget), purse)
+        rows["purse"] = where(is_due, smaller(purse + budget * days, _WEEK * budget), purse)
         cents = to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
-        rows.want(Save, again & (cents != 0), cents=cents)
+        rows.want(Save, had_payday & (cents != 0), cents=cents)
         rows["paid_day"] = day
 
     def _buy_in_passing(self, rows: RowOrRows, cents: WholeNumber) -> None:
@@ -231,20 +231,21 @@ class EconomyBlock(CitizenBlock):
         in_city = rows.has_places and hasattr(rows.city, "by_kind")
         return rows["place" if in_city else "item_where"]
 
-    def _buys(self, rows: RowOrRows) -> Any:
+    def _are_buying(self, rows: RowOrRows) -> Any:
         """Return who is at a shop or a table."""
         do = rows["item_do"]
         return (do > 0) & (do != _WORK) & is_place(self._places_of(rows))
 
     def _buy(self, rows: RowOrRows, cents: WholeNumber) -> None:
         """Buy once in an item; who cannot pay goes home from a table, and looks around a shop."""
-        meal, before, poor = rows["item_do"] == _EAT, bought(rows), cents < self.params.least
-        hungry = meal & poor & (before != True)  # noqa: E712 - of arrays, too
-        rows["act"] = _BUYS[meal + 0 + hungry]
-        stay_home(rows, hungry)
-        buys = (before | poor) != True  # noqa: E712
+        is_meal, is_poor = rows["item_do"] == _EAT, cents < self.params.least
+        bought = has_bought(rows)
+        goes_home = is_meal & is_poor & (bought != True)  # noqa: E712 - of arrays, too
+        rows["act"] = _BUYER_ACTS[is_meal + 0 + goes_home]
+        stay_home(rows, goes_home)
+        buys = (bought | is_poor) != True  # noqa: E712
         set_bought(rows, buys, True)
-        good = where(meal, rows.word("food"), rows.word("goods"))
+        good = where(is_meal, rows.word("food"), rows.word("goods"))
         rows.want(Buy, buys, place=self._places_of(rows), kind=good, cents=cents)
 
     def _spendable(self, rows: RowOrRows, item: str) -> Any:
@@ -263,14 +264,14 @@ class EconomyBlock(CitizenBlock):
         """The cents to spend in a day."""
         return int(self._budget(Row(self)))
 
-    async def _share(self, most: int) -> int:
+    async def _share(self, cents: int) -> int:
         """Return how much of what it could spend it spends, in thousandths."""
         if self.llm is None:
             return 1000
         answer = await self.decide(
             "Decide how much of what you could spend here you spend, in thousandths.",
             object_schema(thousandths={"type": "integer", "minimum": 0, "maximum": 1000}),
-            could_spend_cents=most,
+            could_spend_cents=cents,
         )
         return 1000 if answer is None else int(answer["thousandths"])
 
@@ -280,7 +281,7 @@ class EconomyBlock(CitizenBlock):
         """Return `fits` of rows."""
         fits = np.asarray(super().fits_rows(rows)) > 0
         if hasattr(rows.city, "by_kind") and "item_do" in rows.population.arrays:
-            eats = np.flatnonzero(rows["item_do"] == code("eat"))
+            eats = np.flatnonzero(rows["item_do"] == act_code("eat"))
             place = rows["place"][eats]
             dines = (place >= 0) & (place == rows["item_where"][eats])
             kind = kind_numbers(rows).get("restaurant", -1)

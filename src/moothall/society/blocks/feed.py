@@ -11,7 +11,7 @@ from pydantic import Field
 from moothall import BlockParams
 from moothall.build import object_schema
 from moothall.society.arrays import Array, Numbers, WholeNumber, any_of, np, smaller
-from moothall.society.blocks.columns import code
+from moothall.society.blocks.columns import act_code
 from moothall.society.blocks.ties import Ties, code_of
 from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.columns.row import Row
@@ -19,11 +19,11 @@ from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.wants import Follow, Like, Post, Want
 from moothall.society.services.feed import LONGEST, Feed
 
-_ACTS: Final = Numbers(map(code, ("browse", "leisure")), "uint8")
+_READER_ACTS: Final = Numbers(map(act_code, ("browse", "leisure")), "uint8")
 """The act of who reads the feed, and of who is too young to."""
 
 
-def likes(interest: WholeNumber, relation: WholeNumber, likes_of_1000: int) -> Any:
+def like_odds(interest: WholeNumber, relation: WholeNumber, likes_of_1000: int) -> Any:
     """Return the thousandths of a chance to like a post, of interest and relation of 0 … 1000."""
     return smaller(1000, likes_of_1000 * (interest + relation) // 1000)
 
@@ -70,34 +70,34 @@ class FeedBlock(TalkBlock):
     async def forward(self) -> Any:
         """Read the feed once; return the act of this step."""
         row = Row(self)
-        if self.too_young or not await self._by_model():
+        if self.too_young or not await self._decide_by_model():
             self.step_rows(row)
         else:
-            row["act"] = code("browse")
+            row["act"] = act_code("browse")
         return self.status.get("act")
 
     def step_rows(self, rows: RowOrRows) -> None:
         """Let those who are old enough read the feed, like, follow and post."""
-        young = self.is_young(rows)
-        rows["act"] = _ACTS[young + 0]
-        for readers in rows.only(young != True):  # noqa: E712 - of arrays, too
+        is_young = self.is_young(rows)
+        rows["act"] = _READER_ACTS[is_young + 0]
+        for readers in rows.only(is_young != True):  # noqa: E712 - of arrays, too
             topics = self.topics(readers)
             self._react(readers, topics)
             posts = readers.below(1000, "feed.post") < self.params.posts
             for authors in readers.only(topics.has_any & posts):
                 topics = self.topics(authors)
-                topic = topics.drawn("feed.topic")
-                text = topics.text(authors.below(4, "feed.greeting"), topic)
+                topic = topics.draw_topic("feed.topic")
+                text = topics.message(authors.below(4, "feed.greeting"), topic)
                 authors.want(Post, text=text, topic=topics.word(topic))
 
     def _react(self, rows: RowOrRows, topics: Array) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params = self.params
-        read = (
+        shown_posts = (
             self._read_by_one(rows, topics) if rows.is_single else _read_by_rows(self, rows, topics)
         )
-        for readers, number, author, odds, new_of in read:
-            liked = new_of(readers.below(1000, "feed.like", number) < odds)
+        for readers, number, author, odds, unliked in shown_posts:
+            liked = unliked(readers.below(1000, "feed.like", number) < odds)
             if any_of(liked):
                 readers.want(Like, liked, post=number)
                 follows = liked & (readers.below(1000, "feed.follow", number) < params.follows)
@@ -110,24 +110,24 @@ class FeedBlock(TalkBlock):
         """
         relations, me = self.status.get("relations") or {}, str(self.agent.id)
         for post in self.shown():
-            close = relations.get(post.author, 0)
-            odds = likes(topics.interests.get(post.topic, 0), close, self.params.likes)
-            yield row, post.number, post.author, odds, partial(_new_to, post, me)
+            relation = relations.get(post.author, 0)
+            odds = like_odds(topics.interests.get(post.topic, 0), relation, self.params.likes)
+            yield row, post.number, post.author, odds, partial(_unliked, post, me)
 
     # -- as a full agent ---------------------------------------------------------------------------
 
-    async def _by_model(self) -> bool:
+    async def _decide_by_model(self) -> bool:
         """Let the model decide; return whether it did."""
         if self.llm is None:
             return False
         posts = self.shown()
-        liked = {"enum": [each.number for each in posts] or [0], "title": "the number of a post"}
+        numbers = {"enum": [each.number for each in posts] or [0], "title": "the number of a post"}
         authors = sorted({each.author for each in posts})
         answer = await self.decide(
             "You read the feed. Say which posts you like, whom you follow, and what you post "
             "yourself (an empty text for nothing).",
             object_schema(
-                like={"type": "array", "items": liked},
+                like={"type": "array", "items": numbers},
                 follow={
                     "type": "array",
                     "items": {"enum": authors or [""], "title": "the id of an author"},
@@ -151,7 +151,7 @@ class FeedBlock(TalkBlock):
 # -- what a feed shows to rows ---------------------------------------------------------------------
 
 
-def _new_to(post: Any, me: str, would_like: bool) -> bool:
+def _unliked(post: Any, me: str, would_like: bool) -> bool:
     return would_like and me not in post.liked
 
 
@@ -162,37 +162,37 @@ def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[An
     if posts is None or not len(posts.author):
         return
     interests = topics.interests
-    about = topics.of_words[np.maximum(posts.topic, -1)] % interests.shape[1]  # the last: no topic
-    numbers = _numbers_shown(self, rows, feed, interests, about)
-    place = np.maximum(numbers - posts.first, 0)
-    interest = np.take_along_axis(interests, about[place], axis=1)
-    close = np.zeros(numbers.shape, np.int64)
+    subject = topics.by_word[np.maximum(posts.topic, -1)] % interests.shape[1]  # the last: no topic
+    numbers = _numbers_shown(self, rows, feed, interests, subject)
+    index = np.maximum(numbers - posts.first, 0)
+    interest = np.take_along_axis(interests, subject[index], axis=1)
+    tie = np.zeros(numbers.shape, np.int64)
     if "friends" in rows.population.arrays:
-        close = Ties(rows).strength(code_of(posts.author).astype(np.int32)[place] * (numbers > 0))
-    odds = likes(interest, close, self.params.likes) * (numbers > 0)
-    some = np.nonzero(odds)
-    for readers in rows.some(some[0]):
-        number = numbers[some]
+        tie = Ties(rows).strength_to(code_of(posts.author).astype(np.int32)[index] * (numbers > 0))
+    odds = like_odds(interest, tie, self.params.likes) * (numbers > 0)
+    likeable = np.nonzero(odds)
+    for readers in rows.some(likeable[0]):
+        number = numbers[likeable]
 
-        def new_of(would_like: Array, readers: Rows = readers, number: Array = number) -> Array:
-            at = np.flatnonzero(would_like)
-            would_like[at] = ~posts.liked(number[at], readers.index[at])
+        def unliked(would_like: Array, readers: Rows = readers, number: Array = number) -> Array:
+            positions = np.flatnonzero(would_like)
+            would_like[positions] = ~posts.liked(number[positions], readers.index[positions])
             return would_like
 
-        yield readers, number, posts.author[place[some]], odds[some], new_of
+        yield readers, number, posts.author[index[likeable]], odds[likeable], unliked
 
 
-def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: object, about: object) -> Any:
+def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: object, topic: object) -> Any:
     """Return the numbers of the posts shown to each row, the best first; 0 for none."""
     limit = self.params.shown
     if type(feed).shown is Feed.shown:
         rows.once("feed.hottest", feed.rows.hottest)
-        return feed.rows.shown_rows(rows.index, interest, about, limit)
+        return feed.rows.shown_rows(rows.index, interest, topic, limit)
     numbers = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
-    for at, row in enumerate(rows.index.tolist()):
+    for position, row in enumerate(rows.index.tolist()):
         status: dict[str, Any] = {}
         self.to_status(rows.population, row - rows.population.base, status)
         interests = status["profile"]["interests"]
         posts = feed.shown(rows.population.id_of(row), interests, limit)[:limit]
-        numbers[at, : len(posts)] = [each.number for each in posts]
+        numbers[position, : len(posts)] = [each.number for each in posts]
     return numbers

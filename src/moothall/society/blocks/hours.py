@@ -38,9 +38,9 @@ from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.perception import Item
 
 HOUR: Final = 3600
-SLOT: Final = 900
-SLOTS: Final = DAY_S // SLOT
-NONE, WORK, STUDY = range(3)
+SLOT_S: Final = 900
+DAY_SLOTS: Final = DAY_S // SLOT_S
+NO_DUTY, WORK, STUDY = range(3)
 _HALF_HOUR: Final = 1800
 _NIGHT: Final = 22 * HOUR
 _SCHOOL_DAY: Final = 7 * HOUR
@@ -57,7 +57,7 @@ _LENGTHS: Final = (
 )
 
 
-def _with_weight(weights: tuple[int, ...]) -> tuple[int, ...]:
+def _check_weights(weights: tuple[int, ...]) -> tuple[int, ...]:
     """Check that a weight is above 0."""
     if not any(weights):
         raise ValueError("one of the weights must be above 0")
@@ -65,27 +65,27 @@ def _with_weight(weights: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _Weight = Annotated[int, Field(ge=0)]
-_Weights = Annotated[tuple[_Weight, ...], AfterValidator(_with_weight)]
+_Weights = Annotated[tuple[_Weight, ...], AfterValidator(_check_weights)]
 
 
-def _time(value: int, description: str) -> Any:
+def _time_field(value: int, description: str) -> Any:
     return Field(default=value, ge=0, le=DAY_S, description=description)
 
 
-def _share(value: int, description: str) -> Any:
+def _share_field(value: int, description: str) -> Any:
     return Field(default=value, ge=0, le=1000, description=f"{description}, of a thousand")
 
 
 class HoursParams(CitizenBlockParams):
     """The times of a day, in seconds after midnight."""
 
-    wake: int = _time(7 * HOUR + SLOT, "when it gets up")
-    bed: int = _time(22 * HOUR + SLOT, "when it goes to bed")
+    wake: int = _time_field(7 * HOUR + SLOT_S, "when it gets up")
+    bed: int = _time_field(22 * HOUR + SLOT_S, "when it goes to bed")
     spread: int = Field(default=1800, ge=0, le=6 * HOUR, description="by how much these vary")
     habit: int = Field(
         default=9000, ge=0, le=6 * HOUR, description="by how much people are early or late at most"
     )
-    lie_in: int = _time(3600, "how much longer it sleeps on free days")
+    lie_in: int = _time_field(3600, "how much longer it sleeps on free days")
     begins: int | None = Field(
         default=None, ge=0, le=DAY_S, description="when all work begins; None: by `starts`"
     )
@@ -104,38 +104,38 @@ class HoursParams(CitizenBlockParams):
         max_length=48,
         description="weights of half an hour, an hour, … of work, with the meal",
     )
-    weekday: int = _share(830, "who works on a weekday")
-    weekend: int = _share(340, "who works on a day of a weekend")
-    remote: int = _share(560, "who works at home on a day, in offices and professions")
-    lessons: int = _time(8 * HOUR, "when school begins")
-    attends: int = _share(940, "who is at school on a weekday")
-    lunch_time: int = _time(12 * HOUR + _HALF_HOUR, "when it has lunch")
-    dinner_time: int = _time(18 * HOUR + _HALF_HOUR, "when it has dinner")
-    breakfast: int = _time(1800, "the longest breakfast")
-    lunch: int = _time(1800, "the longest lunch")
-    dinner: int = _time(2700, "the longest dinner")
+    weekday: int = _share_field(830, "who works on a weekday")
+    weekend: int = _share_field(340, "who works on a day of a weekend")
+    remote: int = _share_field(560, "who works at home on a day, in offices and professions")
+    lessons: int = _time_field(8 * HOUR, "when school begins")
+    attends: int = _share_field(940, "who is at school on a weekday")
+    lunch_time: int = _time_field(12 * HOUR + _HALF_HOUR, "when it has lunch")
+    dinner_time: int = _time_field(18 * HOUR + _HALF_HOUR, "when it has dinner")
+    breakfast: int = _time_field(1800, "the longest breakfast")
+    lunch: int = _time_field(1800, "the longest lunch")
+    dinner: int = _time_field(2700, "the longest dinner")
 
 
 class Windows(NamedTuple):
     """The open quarters of an hour of places, (quarters, places)."""
 
-    next: Array  # the next open quarter; the day's first if there is no later one
+    next_open: Array  # the next open quarter; the day's first if there is no later one
     open_ahead: Array  # how many open ones follow, itself included
     open_before: Array  # how many open ones go before it
-    any: Any  # whether the place opens at all
+    opens: Any  # whether the place opens at all
 
 
-def windows(is_open: Array) -> Windows:
+def windows_of(is_open: Array) -> Windows:
     """Return the windows of places from whether they are open, (quarters of an hour, places)."""
-    slot_numbers = np.arange(SLOTS)[:, None]
-    later = np.minimum.accumulate(np.where(is_open, slot_numbers, SLOTS)[::-1], axis=0)[::-1]
-    closes = np.minimum.accumulate(np.where(is_open, SLOTS, slot_numbers)[::-1], axis=0)[::-1]
-    closed = np.maximum.accumulate(np.where(is_open, -1, slot_numbers), axis=0)
-    first = is_open.argmax(axis=0)
+    slots = np.arange(DAY_SLOTS)[:, None]
+    next_open = np.minimum.accumulate(np.where(is_open, slots, DAY_SLOTS)[::-1], axis=0)[::-1]
+    next_closed = np.minimum.accumulate(np.where(is_open, DAY_SLOTS, slots)[::-1], axis=0)[::-1]
+    last_closed = np.maximum.accumulate(np.where(is_open, -1, slots), axis=0)
+    first_open = is_open.argmax(axis=0)
     return Windows(
-        np.where(later == SLOTS, first, later),
-        closes - slot_numbers,
-        slot_numbers - closed - 1,
+        np.where(next_open == DAY_SLOTS, first_open, next_open),
+        next_closed - slots,
+        slots - last_closed - 1,
         is_open.any(0),
     )
 
@@ -147,8 +147,8 @@ class Day(NamedTuple):
     wake: Array
     bed: Array
     duty: Array  # NONE, WORK or STUDY
-    begins: Array
-    ends: Array
+    duty_start: Array
+    duty_end: Array
     remote: Array  # whether the duty is done at home
     breakfast: Array  # how long it lasts, as the other meals
     lunch_at: Array
@@ -177,49 +177,49 @@ def day_of(
 ) -> Day:
     """Return the hours of a day."""
 
-    def below(n: int, purpose: str, at: int = step) -> Array:
-        return draw_below(n, seed, ids, at, f"plan.{purpose}")
+    def below(n: int, purpose: str, draw_step: int = step) -> Array:
+        return draw_below(n, seed, ids, draw_step, f"plan.{purpose}")
 
     def vary(time: int, spread: int, purpose: str) -> Array:
-        return time + (below(2 * (spread // SLOT) + 1, purpose) - spread // SLOT) * SLOT
+        return time + (below(2 * (spread // SLOT_S) + 1, purpose) - spread // SLOT_S) * SLOT_S
 
     def meal(longest: int, purpose: str) -> Array:
         """Return how long a meal lasts: any number of slots, up to the longest."""
-        slots = max(1, longest // SLOT) if params.spread else 1
-        return longest - below(slots, purpose) * SLOT
+        slots = max(1, longest // SLOT_S) if params.spread else 1
+        return longest - below(slots, purpose) * SLOT_S
 
-    goes = below(1000, "off") < (params.weekend if free else params.weekday)
-    learns = (below(1000, "attends") < params.attends) & (not free)
-    duty = np.where(np.where(duty == WORK, goes, learns), duty, NONE)
+    goes_to_work = below(1000, "off") < (params.weekend if free else params.weekday)
+    goes_to_school = (below(1000, "attends") < params.attends) & (not free)
+    duty = np.where(np.where(duty == WORK, goes_to_work, goes_to_school), duty, NO_DUTY)
     works = duty == WORK
     begins = np.full(len(ids), params.begins or 0)
     if params.begins is None:
         begins = _draw_weighted(params.starts, seed, ids, "starts") * _HALF_HOUR
-    lasts = np.full(len(ids), params.hours or 0)
+    span = np.full(len(ids), params.hours or 0)
     if params.hours is None:
-        lasts = (_draw_weighted(params.lengths, seed, ids, "lengths") + 1) * _HALF_HOUR
-    begins, lasts = np.where(works, begins, params.lessons), np.where(works, lasts, _SCHOOL_DAY)
+        span = (_draw_weighted(params.lengths, seed, ids, "lengths") + 1) * _HALF_HOUR
+    begins, span = np.where(works, begins, params.lessons), np.where(works, span, _SCHOOL_DAY)
     night = works & (begins >= _NIGHT) & (params.begins is None)
     begins = np.where(night, begins - _NIGHT + 8 * HOUR, begins)  # by day, where that is closed
     if place_windows is not None:
         night &= place_windows.open_ahead[0, place_index] > 0
     begins = np.where(night, 0, begins)
-    ends = np.minimum(begins + lasts, DAY_S)
+    ends = np.minimum(begins + span, DAY_S)
     if place_windows is not None:
-        slot = place_windows.next[np.minimum(-(-begins // SLOT), SLOTS - 1), place_index]
-        needs = np.maximum(1, -(-lasts // SLOT))
+        slot = place_windows.next_open[np.minimum(-(-begins // SLOT_S), DAY_SLOTS - 1), place_index]
+        slots_needed = np.maximum(1, -(-span // SLOT_S))
         if params.begins is None:  # a shift that would end after the place closes begins earlier
-            ahead = place_windows.open_ahead[slot, place_index]
-            short = np.where(works, np.maximum(needs - ahead, 0), 0)
-            slot = slot - np.minimum(place_windows.open_before[slot, place_index], short)
-        slots = np.minimum(needs, place_windows.open_ahead[slot, place_index])
-        begins, ends = slot * SLOT, (slot + slots) * SLOT
-        duty = np.where(place_windows.any[place_index], duty, NONE)
-    night &= duty != NONE
-    has_day_duty = (duty != NONE) & ~night
+            slots_ahead = place_windows.open_ahead[slot, place_index]
+            slots_short = np.where(works, np.maximum(slots_needed - slots_ahead, 0), 0)
+            slot = slot - np.minimum(place_windows.open_before[slot, place_index], slots_short)
+        slots = np.minimum(slots_needed, place_windows.open_ahead[slot, place_index])
+        begins, ends = slot * SLOT_S, (slot + slots) * SLOT_S
+        duty = np.where(place_windows.opens[place_index], duty, NO_DUTY)
+    night &= duty != NO_DUTY
+    has_day_duty = (duty != NO_DUTY) & ~night
     remote = (duty == WORK) & can_work_remotely & (below(1000, "remote") < params.remote)
-    most = params.habit // SLOT
-    chronotype_shift = (below(most + 1, "owl", 0) + below(most + 1, "lark", 0) - most) * SLOT
+    half = params.habit // SLOT_S
+    chronotype_shift = (below(half + 1, "owl", 0) + below(half + 1, "lark", 0) - half) * SLOT_S
     wake = vary(params.wake, params.spread, "wake") + chronotype_shift
     wake = np.where(has_day_duty, np.minimum(wake, begins - HOUR), wake + params.lie_in)
     wake = np.clip(wake, 0, DAY_S - 2 * HOUR)
@@ -232,7 +232,7 @@ def day_of(
     wake, bed = np.where(night, sleep_start + _NIGHT_SLEEP, wake), np.where(night, DAY_S, bed)
     begins = np.where(night, begins, np.maximum(begins, wake + HOUR))
     ends = np.minimum(ends, bed)
-    duty = np.where(begins < ends, duty, NONE)
+    duty = np.where(begins < ends, duty, NO_DUTY)
     lunch_at = np.clip(vary(params.lunch_time, 2 * params.spread, "lunch"), 0, DAY_S - HOUR)
     lunch_at = np.where(night, 4 * HOUR, lunch_at)
     dinner = meal(params.dinner, "dinner.length")
@@ -245,7 +245,7 @@ def day_of(
         duty,
         begins,
         ends,
-        remote & (duty != NONE),
+        remote & (duty != NO_DUTY),
         np.minimum(meal(params.breakfast, "breakfast"), DAY_S - wake),
         lunch_at,
         np.minimum(meal(params.lunch, "lunch.length"), DAY_S - lunch_at),

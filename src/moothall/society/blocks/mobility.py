@@ -14,12 +14,12 @@ from moothall.society.blocks.mobility_rows import (
     Candidates,
     fits_rows,
     from_status,
+    may_stay,
     near_one,
     set_out,
-    settle,
-    stays,
     step_rows,
     to_status,
+    visit_place,
 )
 from moothall.society.blocks.plans import plan_of
 from moothall.society.city.places import Places, Routes, needs
@@ -104,21 +104,21 @@ class MobilityBlock(CitizenBlock):
         if item is not None and item["where"] is not None and not self.status.get("moving"):
             needs(self.city, Places, Routes, who=self.name)
             kind = "" if self.llm is None else plan_of(row).kind_sought()
-            if kind and not stays(row, kind):
-                place = await self._by_model(kind, near_one(self, row, kind))
+            if kind and not may_stay(row, kind):
+                place = await self._choose_by_model(kind, near_one(self, row, kind))
                 if place is not None:
-                    settle(row, place, kind)
+                    visit_place(row, place, kind)
             self.step_rows(row)
         else:
             self.act("travel")
         return self.status.get("act")
 
-    async def _by_model(self, kind: str, candidates: Candidates) -> str | None:
-        some = candidates.fits[:, 0]
+    async def _choose_by_model(self, kind: str, candidates: Candidates) -> str | None:
+        fits = candidates.fits[:, 0]
         places = [
             *zip(
-                candidates.place[some, 0].tolist(),
-                candidates.seconds[some, 0].tolist(),
+                candidates.place[fits, 0].tolist(),
+                candidates.seconds[fits, 0].tolist(),
                 strict=True,
             )
         ]

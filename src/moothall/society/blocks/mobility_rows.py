@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from moothall.society.arrays import Array, PlaceOrPlaces, WholeNumber, is_place, larger, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.citizen_block import CitizenBlock, now_of
-from moothall.society.blocks.columns import HOUSEHOLDS, PLANNED, code
+from moothall.society.blocks.columns import HOUSEHOLDS, PLAN_BLOCK_COLUMNS, act_code
 from moothall.society.blocks.plans import plan_of
-from moothall.society.blocks.rules import explores, gravity
+from moothall.society.blocks.rules import explore_chance, gravity
 from moothall.society.blocks.ties import Ties
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
@@ -21,13 +21,13 @@ from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.wants import Move
 
-VISITED: Final = 8  # the places of a kind that a citizen remembers at most
-KINDS: Final = ("park", "restaurant", "shop")
+MAX_VISITED: Final = 8  # the places of a kind that a citizen remembers at most
+VISITED_KINDS: Final = ("park", "restaurant", "shop")
 """The kinds whose visited places rows remember: those that plans name."""
 MODES: Final = ("walk", "cycle", "drive", "transit")
 """The modes whose choice is fitted; one of another name is chosen as `transit` is."""
 _NO_CAR, _RIDES, _SHARES, _DRIVES = range(4)
-_TASTES: Final = np.array(  # weights of `MODES` on a way of no time, by what one has of a car
+_MODE_WEIGHTS: Final = np.array(  # weights of `MODES` on a way of no time, by what one has of a car
     (
         (600, 50, 330, 160),
         (220, 24, 740, 40),
@@ -42,17 +42,17 @@ by bicycle (National Household Travel Survey 2022). Without a car in the househo
 (2001: Ham, Macera, Lindley 2005, Preventing Chronic Disease 2). The weights are fitted to these in
 a generated town of 100,000.
 """
-_FALLS: Final = (9, 12, 60, 60)  # minutes after which a mode's weight falls to some 1/e; fitted
-_LONGEST: Final = 256  # from so many minutes on, a weight stays as it is
-_STUDY: Final = code("study")
-_LICENSED: Final = 16  # who is younger drives no car, whatever a table says
-_CYCLES: Final = 5  # who is younger rides no bicycle
-_AT_ONCE: Final = 1 << 14
+_FADE_TIMES: Final = (9, 12, 60, 60)  # minutes in which a mode's weight falls to some 1/e; fitted
+_MAX_MINUTES: Final = 256  # from so many minutes on, a weight stays as it is
+_STUDY: Final = act_code("study")
+_DRIVING_AGE: Final = 16  # who is younger drives no car, whatever a table says
+_CYCLING_AGE: Final = 5  # who is younger rides no bicycle
+_CHUNK: Final = 1 << 14
 """Rows that choose a place at a time: their arrays fit the processor's cache."""
 # The numbers of known places, each + 1, in the order of the first visits; and how many visits.
 _VISITS: Final = {
-    f"{name}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
-    for kind in KINDS
+    f"{name}_{kind}": Column(dtype, width=MAX_VISITED, own=True, slots=True)
+    for kind in VISITED_KINDS
     for name, dtype in (("visited", "int32"), ("visits", "uint16"))
 }
 COLUMNS: Final[dict[str, Column]] = {
@@ -60,7 +60,7 @@ COLUMNS: Final[dict[str, Column]] = {
     **columns.PLAN,
     **_VISITS,
     **columns.AGE,
-    "household": PLANNED["household"],
+    "household": PLAN_BLOCK_COLUMNS["household"],
     "licence": Column("bool", True, key=("profile", "licence")),
     "cars": Column("uint8", 1, key=("profile", "cars")),
     "bicycles": Column("uint8", 1, key=("profile", "bicycles")),
@@ -69,19 +69,19 @@ COLUMNS: Final[dict[str, Column]] = {
     "along": Column("bool"),  # a child that a parent has taken along, until they are home
 }
 """The columns of `MobilityBlock`."""
-_HAS: Final = ("licence", "cars", "bicycles")
+_OWNED: Final = ("licence", "cars", "bicycles")
 _ALONE: Final = np.array([each in (None, "alone", "lone parent") for each in (None, *HOUSEHOLDS)])
 """Whether the only car of a household, by its kind, is of one alone."""
 
 
-def _fade(minutes: int) -> list[int]:
+def _fading_weights(minutes: int) -> list[int]:
     weights = [1 << 20]
-    while len(weights) < _LONGEST:
+    while len(weights) < _MAX_MINUTES:
         weights.append(weights[-1] * minutes // (minutes + 1))
     return weights
 
 
-_FADES: Final = np.array([_fade(minutes) for minutes in _FALLS])
+_FADED: Final = np.array([_fading_weights(minutes) for minutes in _FADE_TIMES])
 
 
 def fits_rows(self: CitizenBlock, rows: Rows) -> Any:
@@ -96,16 +96,16 @@ def fits_rows(self: CitizenBlock, rows: Rows) -> Any:
 
 def step_rows(self: CitizenBlock, rows: RowOrRows) -> None:
     """Set out to the places of the plans' items, or go on; choose a place of a kind first."""
-    rows["act"] = code("travel")
-    for walkers in rows.only(plan_of(rows).moving() != True):  # noqa: E712 - of arrays, too
+    rows["act"] = act_code("travel")
+    for walkers in rows.only(plan_of(rows).is_moving() != True):  # noqa: E712 - of arrays, too
         for seekers, kind in _seekers(walkers):
-            _choose(self, seekers, kind)
+            _choose_places(self, seekers, kind)
         to = walkers.column("item_where")
         goes, here = is_place(to) & (plan_of(walkers).is_stuck() != True), to == walkers["place"]  # noqa: E712
-        for some in walkers.only(goes & here):
-            some["act"] = code("idle")
-        for some in walkers.only(goes & (here != True)):  # noqa: E712
-            set_out(self, some, some.column("item_where"))
+        for movers in walkers.only(goes & here):
+            movers["act"] = act_code("idle")
+        for movers in walkers.only(goes & (here != True)):  # noqa: E712
+            set_out(self, movers, movers.column("item_where"))
 
 
 def _seekers(rows: RowOrRows) -> Iterator[tuple[RowOrRows, str]]:
@@ -116,13 +116,13 @@ def _seekers(rows: RowOrRows) -> Iterator[tuple[RowOrRows, str]]:
         return
     where = rows.column("item_where")
     for number, kind in enumerate(rows.city.kinds()):
-        at = np.flatnonzero(where == -2 - number)
-        for first in range(0, len(at), _AT_ONCE):
-            for some in rows.some(at[first : first + _AT_ONCE]):
-                yield some, kind
+        positions = np.flatnonzero(where == -2 - number)
+        for first in range(0, len(positions), _CHUNK):
+            for seekers in rows.some(positions[first : first + _CHUNK]):
+                yield seekers, kind
 
 
-def _is_open(rows: RowOrRows, place: PlaceOrPlaces, seconds: WholeNumber) -> Any:
+def _is_open_on_arrival(rows: RowOrRows, place: PlaceOrPlaces, seconds: WholeNumber) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
     steps = larger(1, -(-seconds // rows.seconds))
     arrives = now_of(rows) % DAY_S + steps * rows.seconds
@@ -140,7 +140,7 @@ def set_out(self: CitizenBlock, rows: RowOrRows, to: PlaceOrPlaces) -> Any:
         plan_of(rows).get_stuck(f"there is no place {to}", True)
         return False
     mode, seconds = _mode_and_seconds(self, rows, to)
-    is_open = _is_open(rows, to, larger(seconds, 0))
+    is_open = _is_open_on_arrival(rows, to, larger(seconds, 0))
     rows.want(Move, (seconds >= 0) & is_open, to=to, mode=mode)
     rows["along"] = False
     plan = plan_of(rows)
@@ -159,22 +159,22 @@ def _mode_and_seconds(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any
             return None, 0
         ways = [city.seconds(here, to, name) for name in names]
         times = np.array([[-1 if way is None else way for way in ways]])
-        number = _mode(self.params, rows, names, times)
+        number = _pick_modes(self.params, rows, names, times)
         return names[number.item()], times[0, number].item()
     numbers = np.array(
         [-1 if name is None else rows.population.words.index(name) for name in names]
     )
     modes, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
-    for some in rows.only(here >= 0):
-        at = slice(None) if len(some) == len(rows) else np.flatnonzero(here >= 0)
-        times = city_queries.travel_seconds(some, here[at].astype(np.int64), to[at], names)
-        number = _mode(self.params, some, names, times)
-        seconds[at] = times[np.arange(len(some)), number]
-        modes[at] = np.where(seconds[at] < 0, -1, numbers[number])
+    for part in rows.only(here >= 0):
+        index = slice(None) if len(part) == len(rows) else np.flatnonzero(here >= 0)
+        times = city_queries.travel_seconds(part, here[index].astype(np.int64), to[index], names)
+        number = _pick_modes(self.params, part, names, times)
+        seconds[index] = times[np.arange(len(part)), number]
+        modes[index] = np.where(seconds[index] < 0, -1, numbers[number])
     return modes, seconds
 
 
-def _mode(params: object, rows: RowOrRows, names: Sequence[str | None], times: Array) -> Any:
+def _pick_modes(params: object, rows: RowOrRows, names: Sequence[str | None], times: Array) -> Any:
     """Return which of some modes each takes, of times by mode (n, modes), −1: no way.
 
     It is drawn where one leaves home. Until one is back, one keeps the mode, if it leads there.
@@ -182,85 +182,85 @@ def _mode(params: object, rows: RowOrRows, names: Sequence[str | None], times: A
     if len(names) == 1:
         return np.zeros(len(times), np.int64)
     codes = np.array([MODES.index(n) if n in MODES else len(MODES) for n in names])
-    number_of = np.full(len(MODES) + 2, -1)
-    number_of[codes[::-1] + 1] = np.arange(len(names))[::-1]
-    number = number_of[np.atleast_1d(rows.column("tour"))]
+    number_by_code = np.full(len(MODES) + 2, -1)
+    number_by_code[codes[::-1] + 1] = np.arange(len(names))[::-1]
+    number = number_by_code[np.atleast_1d(rows.column("tour"))]
     is_out = np.atleast_1d(rows.column("place") != rows.column("home"))
-    new = (~is_out | (number < 0) | (times[np.arange(len(times)), number] < 0)).nonzero()[0]
-    for some in rows.some(new):
-        number[new] = _drawn_mode(params, some, np.minimum(codes, len(MODES) - 1), times[new])
-        tour = (codes[number[new]] + 1).astype(np.uint8)
-        some["tour"] = tour.item() if rows.is_single else tour
+    drawn = (~is_out | (number < 0) | (times[np.arange(len(times)), number] < 0)).nonzero()[0]
+    for part in rows.some(drawn):
+        number[drawn] = _draw_modes(params, part, np.minimum(codes, len(MODES) - 1), times[drawn])
+        tour = (codes[number[drawn]] + 1).astype(np.uint8)
+        part["tour"] = tour.item() if rows.is_single else tour
     return number
 
 
-def _drawn_mode(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any:
+def _draw_modes(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any:
     """Draw the mode of each from a way's times, by what one has; habit draws the same each day."""
-    has = {name: np.atleast_1d(rows.column(name)) for name in (*_HAS, "age", "household")}
-    shares = (has["cars"] == 1) & ~_ALONE[has["household"]]
-    drives = np.where(has["licence"] & (has["age"] >= _LICENSED), _DRIVES - shares, _RIDES)
-    tastes = _TASTES[np.where(has["cars"] > 0, drives, _NO_CAR)].T.copy()
-    tastes[MODES.index("cycle")] *= (has["bicycles"] > 0) & (has["age"] >= _CYCLES)
+    trait = {name: np.atleast_1d(rows.column(name)) for name in (*_OWNED, "age", "household")}
+    shares = (trait["cars"] == 1) & ~_ALONE[trait["household"]]
+    access = np.where(trait["licence"] & (trait["age"] >= _DRIVING_AGE), _DRIVES - shares, _RIDES)
+    by_mode = _MODE_WEIGHTS[np.where(trait["cars"] > 0, access, _NO_CAR)].T.copy()
+    by_mode[MODES.index("cycle")] *= (trait["bicycles"] > 0) & (trait["age"] >= _CYCLING_AGE)
     sums = np.zeros(len(times), np.int64)
-    weights = np.empty(times.shape[::-1], np.int64)
-    for at, mode in enumerate(codes.tolist()):
-        seconds = times[:, at]
-        weight = tastes[mode] * _FADES[mode][np.minimum(seconds // 60, _LONGEST - 1)]
+    cumulative = np.empty(times.shape[::-1], np.int64)
+    for column, mode in enumerate(codes.tolist()):
+        seconds = times[:, column]
+        weight = by_mode[mode] * _FADED[mode][np.minimum(seconds // 60, _MAX_MINUTES - 1)]
         sums += np.maximum(weight, 1) * (seconds >= 0)
-        weights[at] = sums
-    usual = draw_below(1000, rows.seed, rows.ids, rows.step, "mobility.habit") < params.habit
+        cumulative[column] = sums
+    is_usual = draw_below(1000, rows.seed, rows.ids, rows.step, "mobility.habit") < params.habit
     total = np.maximum(sums, 1)
-    drawn = [
+    draws = [
         draw_below(total, rows.seed, rows.ids, each, "mobility.mode") for each in (0, rows.step)
     ]
-    share = np.where(usual, *drawn)
-    return np.minimum((weights <= share).sum(axis=0), len(codes) - 1)
+    share = np.where(is_usual, *draws)
+    return np.minimum((cumulative <= share).sum(axis=0), len(codes) - 1)
 
 
 # -- choosing a place ------------------------------------------------------------------------------
 
 
-def stays(rows: RowOrRows, kind: str) -> Any:
+def may_stay(rows: RowOrRows, kind: str) -> Any:
     """Return who is at a place of a kind, which has not turned them away and is open."""
     place = rows.column("place")
     is_there = is_place(place) & city_queries.is_of(rows, place, kind)
-    for some in rows.only(is_there):
-        here = some.column("place")
-        fits = (plan_of(some).avoids(here) != True) & _is_open(some, here, 0)  # noqa: E712
-        is_there = fits if rows.is_single else _put(is_there, fits)
+    for visitors in rows.only(is_there):
+        here = visitors.column("place")
+        fits = (plan_of(visitors).avoids(here) != True) & _is_open_on_arrival(visitors, here, 0)  # noqa: E712
+        is_there = fits if rows.is_single else _narrow_mask(is_there, fits)
     return is_there
 
 
-def _put(mask: Array, fits: Array) -> Any:
+def _narrow_mask(mask: Array, fits: Array) -> Any:
     mask[mask] = fits
     return mask
 
 
-def _choose(self: CitizenBlock, rows: RowOrRows, kind: str) -> None:
+def _choose_places(self: CitizenBlock, rows: RowOrRows, kind: str) -> None:
     """Choose places of a kind; who finds none is stuck."""
-    here = stays(rows, kind)
-    for some in rows.only(here):
-        plan_of(some).choose(some.column("place"), kind)
-    for some in rows.only(here != True):  # noqa: E712 - of arrays, too
-        places = near_one(self, some, kind) if some.is_single else _near_rows(self, some, kind)
-        has = places.fits.any(axis=0)
-        for finders in some.some(np.flatnonzero(has)):
-            chosen = _chosen_candidate(self.params, finders, places.of(has))
-            settle(finders, chosen.item() if rows.is_single else chosen, kind)
-        for rest in some.some(np.flatnonzero(~has)):
-            plan_of(rest).get_stuck(f"no {kind} within reach is open and has room", True)
+    is_there = may_stay(rows, kind)
+    for part in rows.only(is_there):
+        plan_of(part).choose(part.column("place"), kind)
+    for part in rows.only(is_there != True):  # noqa: E712 - of arrays, too
+        places = near_one(self, part, kind) if part.is_single else _near_rows(self, part, kind)
+        has_any = places.fits.any(axis=0)
+        for finders in part.some(np.flatnonzero(has_any)):
+            chosen = _choose_candidates(self.params, finders, places.select(has_any))
+            visit_place(finders, chosen.item() if rows.is_single else chosen, kind)
+        for unplaced in part.some(np.flatnonzero(~has_any)):
+            plan_of(unplaced).get_stuck(f"no {kind} within reach is open and has room", True)
 
 
-def settle(rows: RowOrRows, place: object, kind: str) -> None:
+def visit_place(rows: RowOrRows, place: object, kind: str) -> None:
     """Take places as those of the plans' items, and count the visits."""
     plan_of(rows).choose(place, kind)
     if rows.is_single:
         visits = rows.status.setdefault("visits", {}).setdefault(kind, {})
         visits[place] = visits.get(place, 0) + 1
-        if len(visits) > VISITED:
+        if len(visits) > MAX_VISITED:
             del visits[min((each for each in visits if each != place), key=visits.__getitem__)]
-    elif kind in KINDS:
-        _visits(rows, kind).closer(place, lambda times: times + 1)
+    elif kind in VISITED_KINDS:
+        _visit_ties(rows, kind).update(place, lambda times: times + 1)
 
 
 class Candidates(NamedTuple):
@@ -270,15 +270,15 @@ class Candidates(NamedTuple):
     seconds: Array
     fits: Any  # open on arrival, and none that has turned them away
     visits: Array
-    many: Array
-    holds: Callable[[Array], Array]  # how many people places hold
+    known_count: Array
+    capacities_of: Callable[[Array], Array]  # how many people places hold
 
-    def of(self, some: Array) -> Candidates:
+    def select(self, some: Array) -> Candidates:
         """Return those of some rows."""
-        place, seconds, fits, visits, many, holds = self
-        parts = (each[..., some] for each in (place, seconds, fits, visits, many))
-        place, seconds, fits, visits, many = parts
-        return Candidates(place, seconds, fits, visits, many, holds)
+        place, seconds, fits, visits, known_count, capacities_of = self
+        parts = (each[..., some] for each in (place, seconds, fits, visits, known_count))
+        place, seconds, fits, visits, known_count = parts
+        return Candidates(place, seconds, fits, visits, known_count, capacities_of)
 
 
 def near_one(self: CitizenBlock, row: Row, kind: str) -> Candidates:
@@ -288,8 +288,8 @@ def near_one(self: CitizenBlock, row: Row, kind: str) -> Candidates:
     places = [] if start is None else city.near(start, kind, limit, self.params.mode)
     visited = row.status.get("visits", {}).get(kind, {})
     ids = [each.id for each in places]
-    open_ = [_is_open(row, each.id, each.seconds) for each in places]
-    rooms = [city.capacity(id) if hasattr(city, "capacity") else None for id in ids]
+    is_open = [_is_open_on_arrival(row, each.id, each.seconds) for each in places]
+    capacities = [city.capacity(id) if hasattr(city, "capacity") else None for id in ids]
 
     def column(values: list[Any], kind: Any = np.int64) -> Array:
         return np.array(values, kind).reshape(-1, 1)
@@ -297,10 +297,10 @@ def near_one(self: CitizenBlock, row: Row, kind: str) -> Candidates:
     return Candidates(
         column(ids, object),
         column([each.seconds for each in places]),
-        column([a and not plan.avoids(id) for a, id in zip(open_, ids, strict=True)], bool),
+        column([a and not plan.avoids(id) for a, id in zip(is_open, ids, strict=True)], bool),
         column([visited.get(id, 0) for id in ids]),
         np.array([len(visited)]),
-        lambda _: column([1 if room is None else int(room) for room in rooms]),
+        lambda _: column([1 if room is None else int(room) for room in capacities]),
     )
 
 
@@ -311,72 +311,72 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
     places, seconds = (
         e.T for e in city_queries.nearest_places(rows, start, kind, params.candidates, params.mode)
     )
-    fits = (places >= 0) & (start >= 0) & _is_open(rows, np.maximum(places, 0), seconds)
+    fits = (places >= 0) & (start >= 0) & _is_open_on_arrival(rows, np.maximum(places, 0), seconds)
     avoided = plan_of(rows).avoided_places()
-    wary = np.flatnonzero(avoided[:, 0] >= 0)
-    for each in avoided[wary].T if len(wary) else ():
-        fits[:, wary] &= places[:, wary] != each
+    avoiding = np.flatnonzero(avoided[:, 0] >= 0)
+    for each in avoided[avoiding].T if len(avoiding) else ():
+        fits[:, avoiding] &= places[:, avoiding] != each
     visits, many = np.zeros(places.shape, np.int32), np.zeros(len(rows), np.int64)
-    if kind in KINDS:
-        before = _visits(rows, kind)
-        for slot, positions, index, codes in before.slots():
-            times = before.strengths(slot, index)
-            visits[:, positions] += (places.take(positions, axis=1) == codes - 1) * times
+    if kind in VISITED_KINDS:
+        ties = _visit_ties(rows, kind)
+        for slot, positions, index, codes in ties.slots():
+            counts = ties.slot_strengths(slot, index)
+            visits[:, positions] += (places.take(positions, axis=1) == codes - 1) * counts
             many[positions] += 1
     return Candidates(places, seconds, fits, visits, many, city_queries.holds(rows).__getitem__)
 
 
-def _visits(rows: Rows, kind: str) -> Ties:
+def _visit_ties(rows: Rows, kind: str) -> Ties:
     return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
 
 
-def _chosen_candidate(params: Any, rows: RowOrRows, candidates: Candidates) -> Array:
+def _choose_candidates(params: Any, rows: RowOrRows, candidates: Candidates) -> Array:
     """Choose of each row's candidates one that fits: return to a known place, or explore."""
-    visited = candidates.fits & (candidates.visits > 0)
+    is_visited = candidates.fits & (candidates.visits > 0)
     chances = [
-        explores(many, params.rho, params.gamma) for many in range(candidates.many.max() + 1)
+        explore_chance(n, params.rho, params.gamma) for n in range(candidates.known_count.max() + 1)
     ]
     explore = draw_below(1000, rows.seed, rows.ids, rows.step, "mobility.explore")
-    returns = visited.any(axis=0) & (explore >= np.array(chances)[candidates.many])
-    new = candidates.fits & (candidates.visits == 0)
-    new |= candidates.fits & ~new.any(axis=0)
+    returns = is_visited.any(axis=0) & (explore >= np.array(chances)[candidates.known_count])
+    is_new = candidates.fits & (candidates.visits == 0)
+    is_new |= candidates.fits & ~is_new.any(axis=0)
     chosen = np.empty(len(returns), np.int64)
-    for purpose, part in (("mobility.return", returns), ("mobility.place", ~returns)):
-        some = np.flatnonzero(part)
-        if not len(some):
+    for purpose, mask in (("mobility.return", returns), ("mobility.place", ~returns)):
+        positions = np.flatnonzero(mask)
+        if not len(positions):
             continue
-        if part is returns:
-            weights = (visited * candidates.visits).take(some, axis=1).astype(np.int64)
+        if mask is returns:
+            weights = (is_visited * candidates.visits).take(positions, axis=1).astype(np.int64)
         else:
-            seconds = candidates.seconds.take(some, axis=1)
-            wide = candidates.holds(candidates.place.take(some, axis=1))
-            weights = gravity(wide, seconds, params.wait)
-            weights *= new.take(some, axis=1)
+            seconds = candidates.seconds.take(positions, axis=1)
+            capacities = candidates.capacities_of(candidates.place.take(positions, axis=1))
+            weights = gravity(capacities, seconds, params.wait)
+            weights *= is_new.take(positions, axis=1)
         for rank in range(1, len(weights)):
             weights[rank] += weights[rank - 1]
-        share = draw_below(weights[-1], rows.seed, rows.ids[some], rows.step, purpose)
-        chosen[some] = (weights <= share).sum(axis=0)
+        share = draw_below(weights[-1], rows.seed, rows.ids[positions], rows.step, purpose)
+        chosen[positions] = (weights <= share).sum(axis=0)
     return candidates.place[chosen, np.arange(len(chosen))]
 
 
 def to_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a row's visits into a status."""
     visits = {}
-    for kind in KINDS:
-        visited, times = (
+    for kind in VISITED_KINDS:
+        visited, counts = (
             population.arrays[f"{name}_{kind}"][row] for name in ("visited", "visits")
         )
         if visited[0]:
-            pairs = zip(visited.tolist(), times.tolist(), strict=True)
-            visits[kind] = {population.places[each - 1]: many for each, many in pairs if each}
+            pairs = zip(visited.tolist(), counts.tolist(), strict=True)
+            visits[kind] = {population.places[each - 1]: count for each, count in pairs if each}
     if visits:
         status["visits"] = visits
 
 
 def from_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a status' visits into a row."""
-    for kind in KINDS:
-        visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]
+    for kind in VISITED_KINDS:
+        visits = list(status.get("visits", {}).get(kind, {}).items())[:MAX_VISITED]
         places = [population.place_number(place) + 1 for place, _ in visits]
         fill(population.arrays[f"visited_{kind}"], row, places)
-        fill(population.arrays[f"visits_{kind}"], row, [many for _, many in visits])
+        fill(population.arrays[f"visits_{kind}"], row, [count for _, count in visits])

@@ -13,7 +13,7 @@ from moothall.build import check_integer
 from moothall.society.arrays import Numbers, any_of, smaller, where, within
 from moothall.society.blocks import columns
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
-from moothall.society.blocks.columns import ACTS, code
+from moothall.society.blocks.columns import ACTS, act_code
 from moothall.society.columns.column import Column
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows
@@ -45,15 +45,15 @@ class Need:
     in_duty: bool = True
 
     def __post_init__(self) -> None:
-        where, rates = f"need {self.name!r}: ", self.rates
-        check_integer(f"{where}seconds", self.seconds, 1, 86_400)
+        title, rates = f"need {self.name!r}: ", self.rates
+        check_integer(f"{title}seconds", self.seconds, 1, 86_400)
         if not isinstance(rates, dict) or any(type(rate) is not int for rate in rates.values()):
             raise ConfigError(
-                f"{where}rates must be whole numbers by act, in thousandths an hour, got "
+                f"{title}rates must be whole numbers by act, in thousandths an hour, got "
                 f"{rates!r:.80}"
             )
         if "idle" not in rates:
-            raise ConfigError(f"{where}rates must have idle, which counts for all other acts")
+            raise ConfigError(f"{title}rates must have idle, which counts for all other acts")
 
 
 _AWAKE: Final = dict.fromkeys(("eat", "work", "study", "shop", "social", "travel"), -50)
@@ -71,7 +71,7 @@ NEEDS: Final[dict[str, Need]] = {
     )
 }
 """All needs by name, in the order of their priority."""
-CONTACT: Final = 60
+CONTACT_GAIN: Final = 60
 """A received message raises the social need by this; at most four count in a step."""
 
 
@@ -97,15 +97,15 @@ def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _changes(kind: Any, speed: int, start: int, seconds: int) -> Numbers:
+def _changes_by_act(block_type: Any, speed: int, start: int, seconds: int) -> Numbers:
     """Return the changes of a block's needs, by the code of the act."""
-    by_act = [changes_by(each, speed, start, seconds) for each in kind._rates.values()]
+    by_act = [changes_by(each, speed, start, seconds) for each in block_type._rates.values()]
     # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
     clipped = [[within(-16_000, each, 16_000) for each in changes] for changes in by_act]
-    return Numbers([[0] * len(kind.kinds), *clipped], "int16")
+    return Numbers([[0] * len(block_type.kinds), *clipped], "int16")
 
 
-_IN_VAIN: Final = Numbers([act in ("work", "eat", "shop") for act in ACTS], "bool")
+_FAILS_IF_REFUSED: Final = Numbers([act in ("work", "eat", "shop") for act in ACTS], "bool")
 """Whether an act is none if what it wanted was refused; by its code."""
 
 
@@ -113,7 +113,7 @@ def _columns_of(kinds: dict[str, Need]) -> dict[str, Column]:
     return {**columns.ACT, **{need: Column("int16", 1000, key=("needs", need)) for need in kinds}}
 
 
-def _check(block: str, kinds: dict[str, Need], params: type[BlockParams]) -> None:
+def _check_kinds(block: str, kinds: dict[str, Need], params: type[BlockParams]) -> None:
     """Raise DefinitionError for a need that is missing, misnamed or without a threshold."""
     if missing := [name for name in NEEDS if name not in kinds]:
         raise DefinitionError(
@@ -177,7 +177,7 @@ class NeedsBlock(CitizenBlock):
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if {"kinds", "ParamsType"} & {*vars(cls)}:
-            _check(cls.__name__, cls.kinds, cls.ParamsType)
+            _check_kinds(cls.__name__, cls.kinds, cls.ParamsType)
         if "kinds" in vars(cls):
             cls._rates, cls.columns = _rates_of(cls.kinds), _columns_of(cls.kinds) | cls.columns
             cls.acts = (None, *cls._rates)
@@ -191,16 +191,16 @@ class NeedsBlock(CitizenBlock):
         act = rows["act"]
         refused = rows.refused(Work, Buy) if rows.is_answered else None
         if refused is not None:
-            act = where(refused & _IN_VAIN[act], code("idle"), act)
+            act = where(refused & _FAILS_IF_REFUSED[act], act_code("idle"), act)
         seconds = rows.lasted if rows.step > 0 else 0
-        kind: Any = type(self)
-        changes = _changes(kind, self.params.speed, now_of(rows) - seconds, seconds)
+        block_type: Any = type(self)
+        changes = _changes_by_act(block_type, self.params.speed, now_of(rows) - seconds, seconds)
         for need, change in zip(self.kinds, changes[act], strict=True):
             rows[need] = within(0, rows[need] + change, 1000)
         messages = rows.heard_count()
         if any_of(messages > 0):
-            rows["social"] = smaller(1000, rows["social"] + CONTACT * smaller(messages, 4))
-        rows["act"] = code("idle")
+            rows["social"] = smaller(1000, rows["social"] + CONTACT_GAIN * smaller(messages, 4))
+        rows["act"] = act_code("idle")
 
     def step_rows(self, rows: RowOrRows) -> None:
         """Do nothing: needs change before each step."""

@@ -7,13 +7,13 @@ from typing import ClassVar, Final
 from moothall import BlockParams
 from moothall.society.arrays import Numbers
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
-from moothall.society.blocks.columns import ACT, ACTS, code
+from moothall.society.blocks.columns import ACT, ACTS, act_code
 from moothall.society.columns.column import Column
 from moothall.society.columns.rows import RowOrRows
 from moothall.society.kernel.perception import Perception
 
 _DOES: Final = ("sleep", "eat", "study", "leisure")
-_ACTS: Final = Numbers([code(act if act in _DOES else "leisure") for act in ACTS], "uint8")
+_ITEM_ACTS: Final = Numbers([act_code(act if act in _DOES else "leisure") for act in ACTS], "uint8")
 """The act of each activity, by code: itself, or leisure."""
 
 
@@ -51,4 +51,4 @@ class OtherBlock(CitizenBlock):
 
     def step_rows(self, rows: RowOrRows) -> None:
         """Do the current item of the plan; what is not in `does` is leisure."""
-        rows["act"] = _ACTS[rows["item_do"]]
+        rows["act"] = _ITEM_ACTS[rows["item_do"]]

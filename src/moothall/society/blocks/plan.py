@@ -12,28 +12,28 @@ from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Array, any_of, is_place, np, where
 from moothall.society.blocks.citizen_block import CitizenBlock, now_of
 from moothall.society.blocks.columns import (
+    ACTIVITIES,
     ACTS,
-    DESKS,
-    DOES,
-    PLANNED,
-    UNTIL,
-    WHERE,
-    does_of,
+    DESK_JOBS,
+    PLAN_BLOCK_COLUMNS,
+    UNTIL_SHIFT,
+    WHERE_MASK,
+    activity_codes,
     plan_from_status,
     plan_to_status,
 )
-from moothall.society.blocks.day_rows import hours_of, items_of, make
+from moothall.society.blocks.day_rows import hours_of, items_of, make_plans
 from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import (
-    SLOT,
+    SLOT_S,
     STUDY,
     WORK,
     HoursParams,
     item_of_plan,
 )
 from moothall.society.blocks.needs import NeedsBlock
-from moothall.society.blocks.plans import Plans, does, plan_of
-from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE, bought
+from moothall.society.blocks.plans import Plans, is_doing, plan_of
+from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE, has_bought
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.row import Row
@@ -44,7 +44,7 @@ from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
 _DUTIES: Final = ("work", "study")
-_MOST: Final = 12
+_MAX_ITEMS: Final = 12
 """A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
 
 _Weight = Annotated[int, Field(ge=0)]
@@ -120,31 +120,31 @@ class PlanBlock(CitizenBlock):
     actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
     ParamsType: ClassVar[type[BlockParams]] = PlanBlockParams
     params: PlanBlockParams
-    columns = PLANNED
+    columns = PLAN_BLOCK_COLUMNS
     to_status, from_status = plan_to_status, plan_from_status
 
     async def before_forward(self) -> None:
         """Make this day's plan unless it exists, and mend it so that this step can follow it."""
         row = Row(self, begins=True)
-        asks = self.llm is not None and plan_of(row).is_due(self.now // DAY_S)
-        live(self, row, await self._by_model() if asks else None)
+        asks_model = self.llm is not None and plan_of(row).is_due(self.now // DAY_S)
+        update_plans(self, row, await self._plan_by_model() if asks_model else None)
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
-        live(self, rows)
+        update_plans(self, rows)
 
     def step_rows(self, rows: RowOrRows) -> None:
         """Do nothing: the plan is made and mended before each step."""
 
     def make_rows(self, plans: Plans, at: Array) -> None:
         """Write this day's plans of some rows by rule."""
-        make(self, plans.rows, plans, at)
+        make_plans(self, plans.rows, plans, at)
 
     def note_end(self, item: Item) -> None:
         """Remember an item that is over, so that a citizen led by a model can tell of its day."""
         if self.llm is None:
             return
-        start, end = (f"{at // 3600:02}:{at // 60 % 60:02}" for at in (item["from"], item["until"]))
+        start, end = (f"{t // 3600:02}:{t // 60 % 60:02}" for t in (item["from"], item["until"]))
         where = self.perceived.place
         place = " at home" if where == self.status.get("home") else f" at {where}" if where else ""
         self.note(f"From {start} to {end} its plan was: {item['do']}{place}")
@@ -166,49 +166,49 @@ class PlanBlock(CitizenBlock):
 
     def _planner(self) -> _Planner:
         """Return what its plan by rule depends on."""
-        status, trade = self.status, (self.status.get("profile") or {}).get("occupation")
+        status, job = self.status, (self.status.get("profile") or {}).get("occupation")
         works = bool(status.get("work"))
         number = self.draws.words[1]
         place, is_child = status.get("home"), self.age < CHILD
-        return _Planner(number, place, self._duty_place, works, trade in DESKS, is_child)
+        return _Planner(number, place, self._duty_place, works, job in DESK_JOBS, is_child)
 
     def _others_due(self) -> Iterator[_Planner]:
         """Yield those in the society who plan by equal rules, and need a plan of this day."""
         day = self.now // DAY_S
         for mailbox in getattr(self.agent.space, "mailboxes", ()):
             for block in mailbox.agent.blocks:
-                alike = type(block) is type(self) and block.params == self.params
-                if alike and plan_of(Row(block)).is_due(day):
+                is_alike = type(block) is type(self) and block.params == self.params
+                if is_alike and plan_of(Row(block)).is_due(day):
                     yield block._planner()
 
     def _plans_of(self, planners: Iterable[_Planner]) -> dict[_Planner, list[Item]]:
         """Return plans of this day by rule."""
         row, plans = self.own_row(), dict[_Planner, list[Item]]()
         kinds = () if self.city is None else self.city.kinds()
-        number = row.population.place_numbers
+        place_numbers = row.population.place_numbers
         for is_inside in (True, False):  # a place that the city has not has no hours
-            some = [each for each in planners if (each.duty in number) is is_inside]
-            ids = np.array([each.number for each in some], np.uint64)
-            home = np.array([-1 if each.home is None else 0 for each in some], np.int64)
-            duty = np.array([(p.home != p.duty) * 1 if p.duty else -1 for p in some], np.int64)
-            place = np.array([number.get(each.duty or "", -1) for each in some], np.int64)
-            works = np.array([each.works for each in some], bool)
-            at_desk = np.array([each.is_clerk for each in some], bool) & (home == 0)
+            group = [each for each in planners if (each.duty in place_numbers) is is_inside]
+            ids = np.array([each.number for each in group], np.uint64)
+            home = np.array([-1 if each.home is None else 0 for each in group], np.int64)
+            duty = np.array([(p.home != p.duty) * 1 if p.duty else -1 for p in group], np.int64)
+            place = np.array([place_numbers.get(each.duty or "", -1) for each in group], np.int64)
+            works = np.array([each.works for each in group], bool)
+            at_desk = np.array([each.is_clerk for each in group], bool) & (home == 0)
             day = hours_of(
                 self, row, ids, (duty >= 0) * np.where(works, WORK, STUDY), at_desk, place
             )
-            of_each: list[list[Item]] = [[] for _ in some]
-            is_child = np.array([each.is_child for each in some], bool)
-            for at, items in items_of(self, row, ids, day, home, duty, is_child):
-                for index, packed in zip(at.tolist(), items.tolist(), strict=True):
-                    plan, planner = of_each[index], some[index]
-                    do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
-                    where = (None, planner.home, planner.duty, None, *kinds)[packed & WHERE]
-                    plan.append(item_of_plan(do, where, begins, packed >> UNTIL))
-            plans |= zip(some, of_each, strict=True)
+            group_plans: list[list[Item]] = [[] for _ in group]
+            is_child = np.array([each.is_child for each in group], bool)
+            for positions, items in items_of(self, row, ids, day, home, duty, is_child):
+                for index, packed in zip(positions.tolist(), items.tolist(), strict=True):
+                    plan, planner = group_plans[index], group[index]
+                    do, start = ACTS[activity_codes(packed)], plan[-1]["until"] if plan else 0
+                    where = (None, planner.home, planner.duty, None, *kinds)[packed & WHERE_MASK]
+                    plan.append(item_of_plan(do, where, start, packed >> UNTIL_SHIFT))
+            plans |= zip(group, group_plans, strict=True)
         return plans
 
-    async def _by_model(self) -> list[Item] | None:
+    async def _plan_by_model(self) -> list[Item] | None:
         """Return the model's plan; None without a model or a usable answer."""
         if self.llm is None:
             return None
@@ -218,17 +218,17 @@ class PlanBlock(CitizenBlock):
         time = {"type": "string", "pattern": TIME}
         piece = object_schema(
             **{"from": {**time, "description": "when it begins; it lasts until the next begins"}},
-            do={"enum": list(DOES)},
+            do={"enum": list(ACTIVITIES)},
             where={"enum": places},
         )
-        pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
+        pieces = {"type": "array", "minItems": 1, "maxItems": _MAX_ITEMS, "items": piece}
         own_places = {"home": status.get("home"), "work": self._duty_place}
 
         def read(answer: dict[str, Any]) -> list[Item]:
             # In order of their beginning; of two that begin at once, the first holds.
             starts: dict[int, tuple[str, str | None]] = {}
-            for each in sorted(answer["plan"], key=lambda each: _of_day(each["from"])):
-                start, entry = _of_day(each["from"]), (each["do"], each["where"])
+            for each in sorted(answer["plan"], key=lambda each: _seconds_of_day(each["from"])):
+                start, entry = _seconds_of_day(each["from"]), (each["do"], each["where"])
                 if start < DAY_S:
                     starts.setdefault(start, (entry[0], own_places.get(entry[1], entry[1])))
             if not starts:
@@ -242,8 +242,8 @@ class PlanBlock(CitizenBlock):
 
         return await self.decide(  # type: ignore[no-any-return]
             "Plan the day, from 00:00 on, in order: from when, what, where. Each item lasts until "
-            f"the next begins, the last until 24:00. {_MOST} items at most. Plan for who you are; "
-            'the example is another day, "an example".',
+            f"the next begins, the last until 24:00. {_MAX_ITEMS} items at most. Plan for who you "
+            'are; the example is another day, "an example".',
             object_schema(plan=pieces),
             read,
             **{"an example": self._example(own_places)},
@@ -259,7 +259,7 @@ class PlanBlock(CitizenBlock):
                 continue
             hours, minutes = divmod(each["from"] // 60, 60)
             pieces.append({"from": f"{hours:02}:{minutes:02}", "do": each["do"], "where": where})
-        return pieces[:_MOST]
+        return pieces[:_MAX_ITEMS]
 
     @action(idempotent=True)
     async def plan(self) -> list[dict[str, Any]]:
@@ -274,20 +274,20 @@ class PlanBlock(CitizenBlock):
 # -- the rules, for one citizen and for rows ------------------------------------------------------
 
 
-def live(self: PlanBlock, rows: RowOrRows, answer: object = None) -> None:
+def update_plans(self: PlanBlock, rows: RowOrRows, answer: object = None) -> None:
     """Make missing plans of this day, advance plans, and mend them so that this step can follow."""
     day, time = divmod(now_of(rows), DAY_S)
     plan = plan_of(rows)
-    new = plan.is_due(day)
-    for some in rows.only(new):
-        plan_of(some).make(self, day, answer)
-    is_over = new | plan.is_over(time)
-    if any_of(is_over) or rows.seconds > SLOT:
-        ends = is_over & (new != True)  # noqa: E712 - of arrays, too
+    is_due = plan.is_due(day)
+    for part in rows.only(is_due):
+        plan_of(part).make(self, day, answer)
+    is_over = is_due | plan.is_over(time)
+    if any_of(is_over) or rows.seconds > SLOT_S:
+        ends = is_over & (is_due != True)  # noqa: E712 - of arrays, too
         plan.remember(self, ends)
         buys = hasattr(rows.city, "by_kind") and buys_after(self, rows.blocks)
-        for some in rows.only(ends & buys):
-            _find_late(some, time)
+        for part in rows.only(ends & buys):
+            _buy_in_passing(part, time)
         _advance(rows, plan, is_over, ends, time, buys)
     _mend(rows, plan, time, is_over)
 
@@ -295,16 +295,16 @@ def live(self: PlanBlock, rows: RowOrRows, answer: object = None) -> None:
 # -- errands ---------------------------------------------------------------------------------------
 
 
-def _find_late(rows: RowOrRows, time: int) -> None:
+def _buy_in_passing(rows: RowOrRows, time: int) -> None:
     """Let those buy in passing who are where an errand was that is over, and have not bought."""
-    for late in rows.only(does(rows, *ERRANDS)):
-        place = late.column("place")
-        for some in late.only(is_place(place) & (late.column("item_where") == place)):
-            place = some.column("place")
-            sells = does(some, "shop") | city_queries.is_of(some, place, "restaurant")
-            for buyers in some.only(sells & city_queries.is_open(some, place, time)):
-                for new in buyers.only(bought(buyers) != True):  # noqa: E712 - of arrays, too
-                    new["errand"] = new.column("item_do")
+    for shoppers in rows.only(is_doing(rows, *ERRANDS)):
+        place = shoppers.column("place")
+        for arrived in shoppers.only(is_place(place) & (shoppers.column("item_where") == place)):
+            place = arrived.column("place")
+            sells = is_doing(arrived, "shop") | city_queries.is_of(arrived, place, "restaurant")
+            for buyers in arrived.only(sells & city_queries.is_open(arrived, place, time)):
+                for buyer in buyers.only(has_bought(buyers) != True):  # noqa: E712 - of arrays, too
+                    buyer["errand"] = buyer.column("item_do")
 
 
 def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buys: bool) -> None:
@@ -313,16 +313,16 @@ def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buy
     Set out now for an errand that a long step has no time for: one that came after the item before
     and is over, or one of the next two steps.
     """
-    brings = buys and rows.seconds > SLOT
-    missed = plan.missed(time, ends) if brings else 0
-    for some in rows.only(is_over):
-        plan_of(some).advance(time)
-    if brings:
+    can_bring = buys and rows.seconds > SLOT_S
+    missed = plan.missed_errands(time, ends) if can_bring else 0
+    for part in rows.only(is_over):
+        plan_of(part).advance(time)
+    if can_bring:
         until = time + rows.seconds
-        spare = does(rows, *SPARE) & (plan.moving() != True) & plan.is_free()  # noqa: E712
-        soon = plan.soon(until + rows.seconds, spare & (missed == 0))
+        is_spare = is_doing(rows, *SPARE) & (plan.is_moving() != True) & plan.is_free()  # noqa: E712
+        soon = plan.next_errands(until + rows.seconds, is_spare & (missed == 0))
         slot = where(missed > 0, missed, soon)
-        plan.bring_forward(slot, time, min(until, DAY_S), spare & (slot > 0))
+        plan.bring_forward(slot, time, min(until, DAY_S), is_spare & (slot > 0))
 
 
 # -- mending ---------------------------------------------------------------------------------------
@@ -330,53 +330,53 @@ def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buy
 
 def _mend(rows: RowOrRows, plan: Any, time: int, begins: object) -> None:
     """Mend plans: first what the world broke, then by needs."""
-    stays = plan.moving() != True  # noqa: E712
-    broken = plan.take_stuck(stays)
+    is_there = plan.is_moving() != True  # noqa: E712
+    is_broken = plan.take_stuck(is_there)
     refused = rows.refused(Move) if rows.is_answered else None
     if refused is not None:  # if an item begins, a way that was refused was to the item before
-        broken = broken | plan.turned_away(refused & stays & (begins != True))  # noqa: E712
-    closed = plan.closed(time)
-    if closed is not None:
-        broken = broken | (closed & stays)
-    if any_of(broken):
-        for some in rows.only(broken):
-            _try_others(some, time)
-    _help(rows, stays, time)
+        is_broken = is_broken | plan.note_refused(refused & is_there & (begins != True))  # noqa: E712
+    is_closed = plan.is_closed(time)
+    if is_closed is not None:
+        is_broken = is_broken | (is_closed & is_there)
+    if any_of(is_broken):
+        for part in rows.only(is_broken):
+            _try_other_places(part, time)
+    _insert_remedies(rows, is_there, time)
 
 
-def _try_others(rows: RowOrRows, time: int) -> None:
+def _try_other_places(rows: RowOrRows, time: int) -> None:
     """Move items to another place of their kind, or else stay at home."""
-    again = plan_of(rows).has_others()
+    has_others = plan_of(rows).has_others()
     at_home = plan_of(rows).is_at_home()
-    for some in rows.only(again):
-        plan_of(some).try_another()
-    for some in rows.only((again != True) & at_home):  # noqa: E712 - home is unreachable
-        plan_of(some).stay()
-    for some in rows.only((again | at_home) != True):  # noqa: E712
-        plan_of(some).go_home(time)
+    for part in rows.only(has_others):
+        plan_of(part).try_another()
+    for part in rows.only((has_others != True) & at_home):  # noqa: E712 - home is unreachable
+        plan_of(part).stay()
+    for part in rows.only((has_others | at_home) != True):  # noqa: E712
+        plan_of(part).go_home(time)
 
 
-def _help(rows: RowOrRows, stays: object, time: int) -> None:
+def _insert_remedies(rows: RowOrRows, is_there: object, time: int) -> None:
     """Insert the remedy of a need at its threshold."""
-    may = stays & (does(rows, "sleep", "eat") != True)  # noqa: E712
-    if not any_of(may):
+    may_be_helped = is_there & (is_doing(rows, "sleep", "eat") != True)  # noqa: E712
+    if not any_of(may_be_helped):
         return
     needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
     if needs is None:
         return
-    own = Row(needs) if rows.is_single else rows
-    for some in rows.only(may & needs.is_any_low(own)):
-        first = needs.first_low(own if rows.is_single else some)
-        at_home = plan_of(some).is_at_home()
-        in_duty, urgent = does(some, *_DUTIES), first
+    needs_rows = Row(needs) if rows.is_single else rows
+    for part in rows.only(may_be_helped & needs.is_any_low(needs_rows)):
+        first = needs.first_low(needs_rows if rows.is_single else part)
+        at_home = plan_of(part).is_at_home()
+        is_in_duty, urgent = is_doing(part, *_DUTIES), first
         for number, need in enumerate(needs.kinds.values()):
-            helped = does(some, need.remedy) & (at_home | (not need.at_home))
-            waits = in_duty & (not need.in_duty)
-            urgent = where((first == number) & (helped | waits), -1, urgent)
-        plan_of(some).put_remedies([*needs.kinds.values()], urgent, time)
+            is_helped = is_doing(part, need.remedy) & (at_home | (not need.at_home))
+            waits = is_in_duty & (not need.in_duty)
+            urgent = where((first == number) & (is_helped | waits), -1, urgent)
+        plan_of(part).put_remedies([*needs.kinds.values()], urgent, time)
 
 
-def _of_day(text: str) -> int:
+def _seconds_of_day(text: str) -> int:
     """Return the seconds after midnight of `HH:MM`."""
     hours, _, minutes = text.partition(":")
     return int(hours) * _HOUR + int(minutes) * 60

@@ -9,31 +9,31 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.society.arrays import Array, Flag, np
 from moothall.society.blocks.columns import (
-    AVOIDS,
+    ACTIVITIES,
+    AVOIDS_FLAG,
     CHOSEN,
-    DOES,
     DUTY,
+    FIRST_KIND,
     HOME,
-    KINDS,
-    NONE,
-    SLOTS,
-    UNTIL,
-    WHERE,
-    code,
-    does_of,
+    MAX_SLOTS,
+    NO_PLACE,
+    UNTIL_SHIFT,
+    WHERE_MASK,
+    act_code,
+    activity_codes,
+    clear_bits,
     item_words,
-    without,
 )
 from moothall.society.blocks.rules import OwnPlan
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.rows import RowOrRows, Rows
 
-_ROOM: Final = 4
+_FREE_SLOTS: Final = 4
 """Slots kept free: an inserted item takes up to three more, and the last stays empty."""
-_AT_ONCE: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
-_ERRANDS: Final = (DOES.index("shop") + 1, DOES.index("eat") + 1)
-_BROKEN: Final = 6
+_CHUNK: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
+_ERRAND_CODES: Final = (ACTIVITIES.index("shop") + 1, ACTIVITIES.index("eat") + 1)
+_MAX_INTERRUPTED: Final = 6
 """The items, with the current one, up to the end of an interrupted item at most: of the items
 inserted at the same time only the last is left, and there are three such times."""
 
@@ -43,11 +43,11 @@ def plan_of(rows: RowOrRows) -> Any:
     return OwnPlan(rows) if rows.is_single else Plans(rows)
 
 
-def does(rows: RowOrRows, *activities: str) -> Any:
+def is_doing(rows: RowOrRows, *activities: str) -> Any:
     """Return whether the current items are one of some activities."""
     if rows.is_single:
         return rows.item is not None and rows.item["do"] in activities
-    do, *codes = rows.column("item_do"), *map(code, activities)
+    do, *codes = rows.column("item_do"), *map(act_code, activities)
     is_done = do == codes[0]
     for each in codes[1:]:
         is_done |= do == each
@@ -77,7 +77,7 @@ class Plans:
         work = self.rows.column("work")
         return work + (work < 0) * (self.rows.column("school") + np.int32(1))
 
-    def moving(self) -> Array:
+    def is_moving(self) -> Array:
         """Return which rows are on their way."""
         if not self.rows.has_places:
             return np.zeros(len(self.rows), bool)
@@ -91,8 +91,8 @@ class Plans:
 
     def make(self, block: Any, day: int, answer: None) -> None:
         """Make plans by rule."""
-        for first in range(0, len(self.index), _AT_ONCE):
-            block.make_rows(self, np.arange(first, min(first + _AT_ONCE, len(self.index))))
+        for first in range(0, len(self.index), _CHUNK):
+            block.make_rows(self, np.arange(first, min(first + _CHUNK, len(self.index))))
         self.arrays["day"][self.index] = day
 
     def is_over(self, time: int) -> Array:
@@ -116,14 +116,14 @@ class Plans:
             items = _items(arrays, rows, slot)
         arrays["plan_now"][rows] = slot
         arrays["stuck"][rows] = False
-        self.show(rows, items)
-        self.forget(rows)
+        self.show_items(rows, items)
+        self.forget_places(rows)
 
-    def missed(self, time: int, where: Array) -> Array:
+    def missed_errands(self, time: int, where: Array) -> Array:
         """Return the slots of the last errands after the current items that are over, or 0."""
         return self._errands(where, lambda begins, ends: ends <= time, last=True)
 
-    def soon(self, before: int, where: Array) -> Array:
+    def next_errands(self, before: int, where: Array) -> Array:
         """Return the slots of the next errands that begin before a time, or 0."""
         return self._errands(where, lambda begins, ends: begins < before)
 
@@ -138,16 +138,16 @@ class Plans:
         at, slots = np.flatnonzero(where), np.zeros(len(self.index), np.int64)
         rows, pending = self.index[at], np.arange(len(at))
         slot = self.arrays["plan_now"][rows].astype(np.int64)
-        begins = _ends(_items(self.arrays, rows, slot))
+        starts = _ends(_items(self.arrays, rows, slot))
         while len(pending):
             slot[pending] += 1
             items = _items(self.arrays, rows[pending], slot[pending])
-            fit = (items > 0) & fits(begins[pending], _ends(items))
-            begins[pending] = _ends(items)
-            is_ = fit & np.isin(does_of(items), _ERRANDS)
-            is_ &= (items & WHERE >= KINDS) & (items & AVOIDS == 0)
-            slots[at[pending[is_]]] = slot[pending[is_]]
-            pending = pending[fit & (last | ~is_) & (slot[pending] < SLOTS - 1)]
+            fit = (items > 0) & fits(starts[pending], _ends(items))
+            starts[pending] = _ends(items)
+            is_errand = fit & np.isin(activity_codes(items), _ERRAND_CODES)
+            is_errand &= (items & WHERE_MASK >= FIRST_KIND) & (items & AVOIDS_FLAG == 0)
+            slots[at[pending[is_errand]]] = slot[pending[is_errand]]
+            pending = pending[fit & (last | ~is_errand) & (slot[pending] < MAX_SLOTS - 1)]
         return slots
 
     def is_free(self) -> Any:
@@ -160,10 +160,10 @@ class Plans:
         if len(at):
             rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
             items = plan[rows, slot]
-            leisure = np.full(len(at), code("leisure"))
-            plan[rows, slot] = item_words(leisure, self._at_home(at, True), _ends(items))
+            leisure = np.full(len(at), act_code("leisure"))
+            plan[rows, slot] = item_words(leisure, self._home_codes(at, True), _ends(items))
             ends = np.full(len(at), until)
-            self._insert(at, does_of(items), items & WHERE, time, ends)
+            self._insert(at, activity_codes(items), items & WHERE_MASK, time, ends)
 
     def take_stuck(self, where: Array) -> Array:
         """Return which cannot get to their items' places, and forget it."""
@@ -171,11 +171,11 @@ class Plans:
         self.arrays["stuck"][self.index[np.flatnonzero(stuck)]] = False
         return stuck
 
-    def turned_away(self, refused: Array) -> Array:
+    def note_refused(self, refused: Array) -> Array:
         """Return who was turned away."""
         return refused
 
-    def closed(self, time: int) -> Array | None:
+    def is_closed(self, time: int) -> Array | None:
         """Return whose item's place is closed; None if places have no hours."""
         is_open = city_queries.open_now(self.rows, time)
         place = self.rows.column("item_where")
@@ -189,13 +189,13 @@ class Plans:
         """Note of some rows that they cannot get to their items' places: they are idle."""
         index = self.index[np.flatnonzero(np.broadcast_to(where, len(self.index)))]
         self.arrays["stuck"][index] = True
-        self.arrays["act"][index] = code("idle")
+        self.arrays["act"][index] = act_code("idle")
 
     def avoided_places(self) -> Array:
         """Return the places that have turned each away in its item, (n, 3), −1 for none."""
         avoided = np.full((len(self.index), 3), -1, np.int32)
-        wary = np.flatnonzero(self._now()[2] & AVOIDS)
-        avoided[wary] = self.arrays["plan_avoid"][self.index[wary]] - 1
+        avoiding = np.flatnonzero(self._current_items()[2] & AVOIDS_FLAG)
+        avoided[avoiding] = self.arrays["plan_avoid"][self.index[avoiding]] - 1
         return avoided
 
     def avoids(self, place: Array) -> Any:
@@ -204,135 +204,135 @@ class Plans:
 
     def choose(self, place: Array, kind: str) -> None:
         """Take places as those of the items."""
-        rows, slot, items = self._now()
-        self.arrays["plan"][rows, slot] = without(items, WHERE) | CHOSEN
+        rows, slot, items = self._current_items()
+        self.arrays["plan"][rows, slot] = clear_bits(items, WHERE_MASK) | CHOSEN
         self.arrays["plan_chosen"][rows] = place
         self.arrays["item_where"][rows] = place
 
     def has_others(self) -> Any:
         """Return for whom another place of the chosen place's kind may be tried."""
         avoided = (self.arrays["plan_avoid"][self.index] > 0).sum(axis=1)
-        return (self._now()[2] & WHERE == CHOSEN) & (avoided < 3)
+        return (self._current_items()[2] & WHERE_MASK == CHOSEN) & (avoided < 3)
 
-    def _now(self) -> tuple[Array, Array, Array]:
+    def _current_items(self) -> tuple[Array, Array, Array]:
         """Return the rows, and slots and items of their current items."""
         slot = self.arrays["plan_now"][self.index]
         return self.index, slot, self.arrays["plan"][self.index, slot]
 
     def try_another(self) -> None:
         """Choose another place of the kind."""
-        arrays, (rows, slot, items) = self.arrays, self._now()
+        arrays, (rows, slot, items) = self.arrays, self._current_items()
         place = arrays["item_where"][rows]
         kind = city_queries.place_kinds(self.rows)[place].astype(np.int64)
         avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
         arrays["plan_avoid"][rows, avoided] = place + 1
-        of_kind = (KINDS + kind).astype(np.uint32) | np.uint32(AVOIDS)
-        arrays["plan"][rows, slot] = without(items, WHERE) | of_kind
+        of_kind = (FIRST_KIND + kind).astype(np.uint32) | np.uint32(AVOIDS_FLAG)
+        arrays["plan"][rows, slot] = clear_bits(items, WHERE_MASK) | of_kind
         arrays["plan_chosen"][rows] = -1
         arrays["item_where"][rows] = -2 - kind
         arrays["mended"][rows] += 1
 
     def stay(self) -> None:
         """Stay wherever one is."""
-        rows, slot, items = self._now()
-        self.arrays["plan"][rows, slot] = without(items, WHERE | AVOIDS) | NONE
+        rows, slot, items = self._current_items()
+        self.arrays["plan"][rows, slot] = clear_bits(items, WHERE_MASK | AVOIDS_FLAG) | NO_PLACE
         self.arrays["item_where"][rows] = -1
-        self.forget(rows)
+        self.forget_places(rows)
         self.arrays["mended"][rows] += 1
 
     def go_home(self, time: int) -> None:
         """Have leisure at home until the ends of the items."""
         until = self.rows.column("item_until")
-        self._put_item(slice(None), np.full(len(until), code("leisure")), True, time, until)
+        self._put_item(slice(None), np.full(len(until), act_code("leisure")), True, time, until)
 
     def put_remedies(self, needs: Sequence[Any], number: Array, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
         at = np.flatnonzero(number >= 0)
         if len(at):
-            parts = ([code(n.remedy) for n in needs], [n.at_home for n in needs])
+            parts = ([act_code(n.remedy) for n in needs], [n.at_home for n in needs])
             do, home = (np.array(each)[number[at]] for each in parts)
-            lasts = np.array([need.seconds for need in needs])[number[at]]
-            self._put_item(at, do, home, time, np.minimum(time + lasts, DAY_S))
+            durations = np.array([need.seconds for need in needs])[number[at]]
+            self._put_item(at, do, home, time, np.minimum(time + durations, DAY_S))
 
     def _put_item(self, at: Array | slice, do: Array, home: Flag, time: int, until: Array) -> None:
-        self._insert(at, do, self._at_home(at, home), time, until.astype(np.int64))
+        self._insert(at, do, self._home_codes(at, home), time, until.astype(np.int64))
         self.arrays["mended"][self.index[at]] += 1
 
-    def show(self, rows: Array, items: Array) -> None:
+    def show_items(self, rows: Array, items: Array) -> None:
         """Write current items into the columns of `ITEM`."""
         arrays = self.arrays
-        where = (items & WHERE).astype(np.int32)
-        arrays["item_do"][rows] = does_of(items)
+        where = (items & WHERE_MASK).astype(np.int32)
+        arrays["item_do"][rows] = activity_codes(items)
         arrays["item_until"][rows] = _ends(items)
-        place = np.where(where >= KINDS, KINDS - 2 - where, -1)
+        place = np.where(where >= FIRST_KIND, FIRST_KIND - 2 - where, -1)
         for place_code, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
-            some = np.flatnonzero(where == place_code)
-            place[some] = arrays[name][rows[some]]
+            positions = np.flatnonzero(where == place_code)
+            place[positions] = arrays[name][rows[positions]]
         arrays["item_where"][rows] = place
 
-    def forget(self, rows: Array) -> None:
+    def forget_places(self, rows: Array) -> None:
         """Clear the chosen and avoided places of items that are over."""
         arrays = self.arrays
         avoided = arrays["plan_avoid"][:, 0][rows] > 0
-        knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
-        rows, avoided = rows[knows], avoided[knows]
+        with_places = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
+        rows, avoided = rows[with_places], avoided[with_places]
         slot = arrays["plan_now"][rows].astype(np.int64)
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         pending = np.arange(len(rows))
-        for _ in range(_BROKEN):
+        for _ in range(_MAX_INTERRUPTED):
             items = _items(arrays, rows[pending], slot[pending])
-            chosen[pending] = items & WHERE == CHOSEN
-            avoids[pending] = (items & AVOIDS) != 0
+            chosen[pending] = items & WHERE_MASK == CHOSEN
+            avoids[pending] = (items & AVOIDS_FLAG) != 0
             slot[pending] += 1
-            pending = pending[~chosen[pending] & ~avoids[pending] & (slot[pending] < SLOTS)]
+            pending = pending[~chosen[pending] & ~avoids[pending] & (slot[pending] < MAX_SLOTS)]
             if not len(pending):
                 break
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
-    def _at_home(self, at: Array | slice, home: Flag) -> Array:
+    def _home_codes(self, at: Array | slice, home: Flag) -> Array:
         """Return the place codes of items that are at home, or wherever one is."""
-        return np.where(home & (self.home[at] >= 0), HOME, NONE)
+        return np.where(home & (self.home[at] >= 0), HOME, NO_PLACE)
 
     def _insert(self, at: Array | slice, do: Array, where: Array, time: int, until: Array) -> None:
         """Insert items from `time` on into plans; cut or drop the items that overlap."""
         arrays = self.arrays
         rows = self.index[at]
         last = 32
-        while last < SLOTS and arrays["plan"][rows, last - _ROOM].any():
-            last = min(SLOTS, last + 16)
-        if arrays["plan"][rows, last - _ROOM].any():
-            raise ConfigError(f"a plan in columns has at most {SLOTS - _ROOM} items")
+        while last < MAX_SLOTS and arrays["plan"][rows, last - _FREE_SLOTS].any():
+            last = min(MAX_SLOTS, last + 16)
+        if arrays["plan"][rows, last - _FREE_SLOTS].any():
+            raise ConfigError(f"a plan in columns has at most {MAX_SLOTS - _FREE_SLOTS} items")
         old = arrays["plan"][rows, :last]
         now = arrays["plan_now"][rows].astype(np.int32)
-        every = np.arange(len(rows))
-        begins = np.where(now > 0, _ends(old[every, now - 1]), 0)
-        cut = every[begins < time]
-        first = now + (begins < time)
+        each_row = np.arange(len(rows))
+        starts = np.where(now > 0, _ends(old[each_row, now - 1]), 0)
+        cut_rows = each_row[starts < time]
+        first = now + (starts < time)
         ends = _ends(old)
         slots = np.arange(last, dtype=np.int32)
         # The first remaining item that ends after `until`; empty slots follow all items.
-        later = (ends > until[:, None]) | (ends == 0)
-        goes_on = (later & (slots >= now[:, None])).argmax(axis=1)
-        shift = (goes_on - first - 1).astype(np.int32)[:, None]
+        ends_later = (ends > until[:, None]) | (ends == 0)
+        next_slot = (ends_later & (slots >= now[:, None])).argmax(axis=1)
+        shift = (next_slot - first - 1).astype(np.int32)[:, None]
         source = slots + np.where(slots > first[:, None], shift, np.int32(0))
         np.minimum(source, last - 1, out=source)
         inserted = np.take_along_axis(old, source, axis=1)
         # The current item ends now if it began before; else the new item takes its slot.
-        keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
-        inserted[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
-        inserted[every, first] = item_words(do, where, until)
+        other_bits = old[cut_rows, now[cut_rows]] & np.uint32((1 << UNTIL_SHIFT) - 1)
+        inserted[cut_rows, now[cut_rows]] = other_bits | np.uint32(time << UNTIL_SHIFT)
+        inserted[each_row, first] = item_words(do, where, until)
         for slot in range(last):  # what stays empty is not written, so it takes no memory
-            some = np.flatnonzero(inserted[:, slot] != old[:, slot])
-            arrays["plan"][rows[some], slot] = inserted[some, slot]
+            changed = np.flatnonzero(inserted[:, slot] != old[:, slot])
+            arrays["plan"][rows[changed], slot] = inserted[changed, slot]
         arrays["plan_now"][rows] = first
-        self.show(rows, inserted[every, first])
-        self.forget(rows)
+        self.show_items(rows, inserted[each_row, first])
+        self.forget_places(rows)
 
 
 def _ends(items: Array) -> Array:
     """Return the ends of items: seconds after midnight; int32."""
-    return (items >> UNTIL).astype("int32")
+    return (items >> UNTIL_SHIFT).astype("int32")
 
 
 def _items(arrays: dict[str, Array], rows: Array, slots: Array) -> Array:

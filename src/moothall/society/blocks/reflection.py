@@ -13,7 +13,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.mind import THOUGHT, recall_events
 
-_LONGEST = 200  # the characters of a thought, at most
+_MAX_THOUGHT = 200  # the characters of a thought, at most
 
 
 class ReflectionBlockParams(CitizenBlockParams):
@@ -42,8 +42,8 @@ class ReflectionBlock(CitizenBlock):
     async def before_forward(self) -> None:
         """Reflect once a day on the day before."""
         status, day = self.status, self.now // DAY_S
-        before = status.get("reflected")
-        if self.llm is None or not self.params.by_model or before == day:
+        last_day = status.get("reflected")
+        if self.llm is None or not self.params.by_model or last_day == day:
             return
         status["reflected"] = day
         stream = [
@@ -53,14 +53,14 @@ class ReflectionBlock(CitizenBlock):
             and self.perceived.seconds_since(each[0]) <= DAY_S
             and not each[1].startswith(THOUGHT)
         ]
-        if before is None or not stream:
+        if last_day is None or not stream:
             return
-        most, tokens = self.params.thoughts, self.params.events_tokens
+        limit, tokens = self.params.thoughts, self.params.events_tokens
         thoughts = {
             "type": "array",
             "minItems": 1,
-            "maxItems": most,
-            "items": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+            "maxItems": limit,
+            "items": {"type": "string", "minLength": 1, "maxLength": _MAX_THOUGHT},
         }
         answer = await self.decide(
             "Reflect on the day before: say what you learned of others, of yourself and of what is "

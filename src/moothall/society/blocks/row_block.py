@@ -50,7 +50,7 @@ class RowBlock(CitizenBlock):
         """Return `fits_rows` of the citizen's own row; 1 of an intention in words."""
         if type(self).fits_rows is RowBlock.fits_rows or not isinstance(context, Perception):
             return 1.0
-        return float(np.ravel(self._by_rows("fits_rows", context))[0])
+        return float(np.ravel(self._run_hook("fits_rows", context))[0])
 
     def fits_rows(self, rows: Rows) -> Number:
         """Return 1: of equal blocks the first acts, so a block alone acts in every step."""
@@ -63,18 +63,18 @@ class RowBlock(CitizenBlock):
     async def before_forward(self) -> None:
         """Do `before_rows` for the citizen's own row."""
         if hasattr(self, "before_rows"):
-            self._by_rows("before_rows", self.perceived)
+            self._run_hook("before_rows", self.perceived)
 
     async def forward(self) -> Any:
         """Do `step_rows` for the citizen's own row."""
-        self._by_rows("step_rows", self.perceived)
+        self._run_hook("step_rows", self.perceived)
 
     async def after_forward(self) -> None:
         """Do `after_rows` for the citizen's own row."""
         if hasattr(self, "after_rows"):
-            self._by_rows("after_rows", self.perceived)
+            self._run_hook("after_rows", self.perceived)
 
-    def _by_rows(self, hook: str, perceived: Perception) -> Any:
+    def _run_hook(self, hook: str, perceived: Perception) -> Any:
         if perceived.view.others is None:
             raise _without_population(self, perceived.id)
         return perceived.view.others.by_rows(self, hook, self.agent)
@@ -109,15 +109,15 @@ def check_for_agent(agent: CitizenAgent, *, has_rows: bool) -> None:
 def missing_method(block: object) -> str:
     """Return the name of a rows method that a block lacks; "" if it lacks none."""
     kind = type(block)
-    for scalar, rows in HOOKS.items():
-        scalar_definer = definer(kind, scalar)
+    for scalar_hook, rows_hook in HOOKS.items():
+        scalar_definer = definer(kind, scalar_hook)
         if scalar_definer in (None, RowBlock):
             continue
-        if scalar_definer.__module__ == "moothall.agents.block" and scalar != "forward":
+        if scalar_definer.__module__ == "moothall.agents.block" and scalar_hook != "forward":
             continue
         # A subclass that overrides one form alone would have two rules.
-        if not in_rows(kind, scalar, rows):
-            return rows
+        if not in_rows(kind, scalar_hook, rows_hook):
+            return rows_hook
     return ""
 
 
@@ -142,7 +142,7 @@ def check_block_set(blocks: Iterable[object]) -> tuple[Any, ...]:
     return checked_blocks
 
 
-def writes(block: object, names: Iterable[str]) -> bool:
+def may_write(block: object, names: Iterable[str]) -> bool:
     """Return whether a block's `from_status` may write one of these columns."""
     columns: Mapping[str, Column] = getattr(block, "columns", {})
     own_columns = [name for name, column in columns.items() if column.own]

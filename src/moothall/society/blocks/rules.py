@@ -9,13 +9,13 @@ from typing import Any, Final
 from moothall.society import math
 from moothall.society.arrays import Array, Flag, larger, np, smaller
 from moothall.society.blocks.columns import (
-    AVOIDS,
-    BOUGHT,
+    AVOIDS_FLAG,
+    BOUGHT_FLAG,
     HOME,
-    NONE,
-    WHERE,
-    code,
-    without,
+    NO_PLACE,
+    WHERE_MASK,
+    act_code,
+    clear_bits,
 )
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
@@ -25,7 +25,7 @@ from moothall.society.kernel.perception import Item
 from moothall.society.kernel.wants import Move
 
 _SCALE: Final = 10**9
-_LARGEST: Final = 2**24
+_MAX_WEIGHT: Final = 2**24
 LEISURE: Final = (
     ("leisure", "home", 60),
     ("browse", "home", 20),
@@ -55,11 +55,11 @@ SPARE: Final = ("social", "leisure", "browse")
 
 def gravity(attraction: Array, seconds: Array, wait: int = 300) -> Any:
     """Return the weight of a place, 1 or more: attraction ÷ (seconds + wait)²."""
-    return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
+    return larger(1, smaller(_MAX_WEIGHT, attraction * _SCALE // (seconds + wait) ** 2))
 
 
 @functools.cache
-def explores(places: int, rho: int = 600, gamma: int = 210) -> int:
+def explore_chance(places: int, rho: int = 600, gamma: int = 210) -> int:
     """Return the thousandths of going to a new place: rho · known^(−gamma), in thousandths."""
     return 1000 if places == 0 else int(rho * math.power(places, -gamma / 1000))
 
@@ -104,7 +104,7 @@ class OwnPlan:
         """The place of work, or else the school."""
         return self._status.get("work") or self._status.get("school")
 
-    def moving(self) -> bool:
+    def is_moving(self) -> bool:
         """Return whether it is on its way."""
         return bool(self._status.get("moving"))
 
@@ -140,8 +140,8 @@ class OwnPlan:
     def advance(self, time: int) -> None:
         """Go on to the item at a time of the day."""
         status = self._status
-        before, status["now"] = status.get("now"), max(0, item_at(status["plan"], time))
-        if status["now"] != before:
+        previous, status["now"] = status.get("now"), max(0, item_at(status["plan"], time))
+        if status["now"] != previous:
             status.pop("stuck", None)
 
     def _errand(self, slots: Iterable[int]) -> int:
@@ -154,12 +154,12 @@ class OwnPlan:
                 return slot
         return 0
 
-    def missed(self, time: int, where: bool) -> int:
+    def missed_errands(self, time: int, where: bool) -> int:
         """Return the slot of the last errand after the current item that is over by then, or 0."""
         now, plan = self._status.get("now") or 0, self._status["plan"]
         return self._errand(reversed(range(now + 1, max(0, item_at(plan, time))))) if where else 0
 
-    def soon(self, before: int, where: bool) -> int:
+    def next_errands(self, before: int, where: bool) -> int:
         """Return the slot of the next errand that begins before a time, or 0."""
         now, plan = self._status["now"], self._status["plan"]
         slots = (slot for slot in range(now + 1, len(plan)) if plan[slot]["from"] < before)
@@ -182,13 +182,13 @@ class OwnPlan:
         self._row.broken_by = (self._status.pop("stuck", None) or "") if where else ""
         return bool(self._row.broken_by)
 
-    def turned_away(self, refused: bool) -> bool:
+    def note_refused(self, refused: bool) -> bool:
         """Note why it was turned away; return whether it was."""
         if refused:
             self._row.broken_by = self._row.reason(Move) or "it could not get there"
         return refused
 
-    def closed(self, time: int) -> bool:
+    def is_closed(self, time: int) -> bool:
         """Return whether its item's place is closed."""
         item, city = self._row.item, self._row.city
         place = None if item is None else item["where"]
@@ -207,7 +207,7 @@ class OwnPlan:
         """Note why it cannot get to its item's place: it is idle."""
         if where:
             self._status["stuck"] = why.format(place)
-            self._row["act"] = code("idle")
+            self._row["act"] = act_code("idle")
 
     def avoids(self, place: str | None) -> bool:
         """Return whether a place has turned it away in its item."""
@@ -266,12 +266,12 @@ class OwnPlan:
         self._row.note(f"Its plan broke: {self._row.broken_by}; now {outcome}.")
 
 
-def bought(rows: RowOrRows, where: Any = slice(None)) -> Any:
+def has_bought(rows: RowOrRows, where: Any = slice(None)) -> Any:
     """Return whether citizens have bought in their current item: `item["bought"]`."""
     if rows.is_single:
         return bool((rows.item or {}).get("bought"))
     arrays, index = rows.population.arrays, rows.at[where]
-    return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
+    return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT_FLAG) != 0
 
 
 def set_bought(rows: RowOrRows, where: Flag, bought: bool) -> None:
@@ -282,9 +282,9 @@ def set_bought(rows: RowOrRows, where: Flag, bought: bool) -> None:
             rows.item.update({"bought": True} if bought else {})
         return
     arrays, index = rows.population.arrays, rows.at[where]
-    at = (index, arrays["plan_now"][index])
-    item = arrays["plan"][at]
-    arrays["plan"][at] = item | BOUGHT if bought else without(item, BOUGHT)
+    cells = (index, arrays["plan_now"][index])
+    item = arrays["plan"][cells]
+    arrays["plan"][cells] = item | BOUGHT_FLAG if bought else clear_bits(item, BOUGHT_FLAG)
 
 
 def stay_home(rows: RowOrRows, where: Flag) -> None:
@@ -295,10 +295,10 @@ def stay_home(rows: RowOrRows, where: Flag) -> None:
             item["where"] = rows["home"]
         return
     arrays, index = rows.population.arrays, rows.at[where]
-    at = (index, arrays["plan_now"][index])
+    cells = (index, arrays["plan_now"][index])
     home = arrays["home"][index]
     arrays["item_where"][index] = home
-    where = np.where(home < 0, NONE, HOME).astype(np.uint32)
-    arrays["plan"][at] = without(arrays["plan"][at], WHERE | AVOIDS) | where
+    where = np.where(home < 0, NO_PLACE, HOME).astype(np.uint32)
+    arrays["plan"][cells] = clear_bits(arrays["plan"][cells], WHERE_MASK | AVOIDS_FLAG) | where
     arrays["plan_chosen"][index] = -1
     arrays["plan_avoid"][index] = 0

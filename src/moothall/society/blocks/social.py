@@ -12,8 +12,8 @@ from moothall import BlockParams, ConfigError, action
 from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
 from moothall.society.blocks.citizen_block import now_of
-from moothall.society.blocks.columns import code
-from moothall.society.blocks.ties import KIN, KIND, STRENGTH, code_of, friend_columns, ties_of
+from moothall.society.blocks.columns import act_code
+from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH, code_of, friend_columns, ties_of
 from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
@@ -24,20 +24,20 @@ from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import AGENT_ID
 
-LONGEST: Final = 280  # the characters of a message at most
+MAX_MESSAGE: Final = 280  # the characters of a message at most
 _SAME_WORDS: Final = 8  # in a row that were said before make a sentence one that repeats
 _FEW_WORDS: Final = 5  # anybody may say again what has fewer
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+")
-_MOST_CHOICES: Final = 20  # the people that a model may choose from, at most
-_ACTS: Final = Numbers(map(code, ("leisure", "social")), "uint8")
+_MAX_CHOICES: Final = 20  # the people that a model may choose from, at most
+_MEETING_ACTS: Final = Numbers(map(act_code, ("leisure", "social")), "uint8")
 """The act of who meets nobody, and of who meets somebody."""
 
 
-def _is_repeated(sentence: str, before: list[str]) -> bool:
+def _is_repeated(sentence: str, earlier: list[str]) -> bool:
     words = sentence.split()
     count = min(_SAME_WORDS, max(len(words), _FEW_WORDS))
-    stretches = [f" {' '.join(words[at : at + count])} " for at in range(len(words) - count + 1)]
-    texts = [f" {' '.join(text.split())} " for text in before]
+    stretches = [f" {' '.join(words[i : i + count])} " for i in range(len(words) - count + 1)]
+    texts = [f" {' '.join(text.split())} " for text in earlier]
     return any(stretch in text for text in texts for stretch in stretches)
 
 
@@ -109,35 +109,35 @@ class SocialBlock(TalkBlock):
         for hearers, sender, topic, opinion in rows.heard_in_turn():
             self._come_closer(hearers, sender, rows.lasted)
             self.topics(hearers).hear(topic, opinion, params.bound, params.pull)
-        day, before = now_of(rows) // DAY_S, rows["faded"]
-        for those in rows.only((before != day) & (before >= 0)):
-            ties_of(those, params.friends).fade(lambda close: faded_relation(close, params.fading))
+        day, last_faded = now_of(rows) // DAY_S, rows["faded"]
+        for fading in rows.only((last_faded != day) & (last_faded >= 0)):
+            ties_of(fading, params.friends).fade(lambda close: faded_relation(close, params.fading))
         rows["faded"] = day
 
     def step_rows(self, rows: RowOrRows) -> None:
         """Let those who are old enough say something to a person there or to a friend."""
-        rows["act"] = code("social")
+        rows["act"] = act_code("social")
         for talkers in rows.only(self.is_young(rows) != True):  # noqa: E712 - of arrays, too
             self._meet(talkers)
 
     def _meet(self, rows: RowOrRows) -> None:
         """Let rows say something to a person there or to a friend; without either, have leisure."""
-        count, mine, person = rows.present()
+        count, own_index, person_at = rows.present()
         other_people, ties = count - 1, ties_of(rows, self.params.friends)
-        here = (other_people > 0) & (rows.below(1000, "social.here") < self.params.here)
-        total = ties.total(here != True)  # noqa: E712 - of arrays, too
-        here = here | ((other_people > 0) & (total == 0))
-        at = rows.below(larger(other_people, 1), "social.whom")
-        there = person(where(here, at + (at >= mine), 0))
-        writes = (here != True) & (total > 0)  # noqa: E712
-        friend = ties.friend(rows.below(larger(total, 1), "social.friend"), writes)
-        meets = here | writes
-        rows["act"] = _ACTS[meets + 0]
+        meets_here = (other_people > 0) & (rows.below(1000, "social.here") < self.params.here)
+        total = ties.total(meets_here != True)  # noqa: E712 - of arrays, too
+        meets_here = meets_here | ((other_people > 0) & (total == 0))
+        index = rows.below(larger(other_people, 1), "social.whom")
+        person_here = person_at(where(meets_here, index + (index >= own_index), 0))
+        writes = (meets_here != True) & (total > 0)  # noqa: E712
+        friend = ties.friend_at(rows.below(larger(total, 1), "social.friend"), writes)
+        meets = meets_here | writes
+        rows["act"] = _MEETING_ACTS[meets + 0]
         topics = self.topics(rows)
-        topic = topics.main()
-        text = topics.text(rows.below(4, "social.greeting"), topic)
+        topic = topics.main_topic()
+        text = topics.message(rows.below(4, "social.greeting"), topic)
         utterance = (text, topics.word(topic), topics.opinion(topic))
-        self._say(rows, where(here, there, friend), *utterance, where=meets)
+        self._say(rows, where(meets_here, person_here, friend), *utterance, where=meets)
 
     def _say(
         self, rows: RowOrRows, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
@@ -152,7 +152,7 @@ class SocialBlock(TalkBlock):
         """Let relations come closer by contact in a step of `seconds`."""
         contact = min(1000, max(1, self.params.contact * seconds // 900))
         ties = ties_of(rows, self.params.friends)
-        ties.closer(to, lambda relation: relation_after(relation, contact), *where)
+        ties.update(to, lambda relation: relation_after(relation, contact), *where)
 
     # -- in columns --------------------------------------------------------------------------------
 
@@ -164,15 +164,15 @@ class SocialBlock(TalkBlock):
     def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write relations, opinions and interests of a row into a status."""
         super().to_status(population, row, status)
-        codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
+        codes, ties = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
         strengths = {
             population.decoded(AGENT_ID, code - 1 if code > 0 else code): strength
-            for code, strength in zip(codes, close, strict=True)
+            for code, strength in zip(codes, ties, strict=True)
             if code
         }
         status["relations"] = {id: strength & STRENGTH for id, strength in strengths.items()}
         status.pop("kin", None)
-        if kin := {id: KIN[each >> KIND] for id, each in strengths.items() if each > STRENGTH}:
+        if kin := {id: KIN[each >> KIN_BIT] for id, each in strengths.items() if each > STRENGTH}:
             status["kin"] = kin
 
     def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ class SocialBlock(TalkBlock):
         relations = status.get("relations")
         if relations is None:
             return
-        codes, close = population.arrays["friends"], population.arrays["friendship"]
+        codes, strengths = population.arrays["friends"], population.arrays["friendship"]
         if len(relations) > self.params.friends:
             raise ConfigError(
                 f"citizen {population.id_of(row)} has {len(relations)} relations, and `friends` of "
@@ -193,8 +193,8 @@ class SocialBlock(TalkBlock):
             )
         friends = [code_of(population.number_of(id)) for id in relations]
         fill(codes, row, friends)
-        kin = {id: KIN.index(each) << KIND for id, each in status.get("kin", {}).items()}
-        fill(close, row, [strength | kin.get(id, 0) for id, strength in relations.items()])
+        kin = {id: KIN.index(each) << KIN_BIT for id, each in status.get("kin", {}).items()}
+        fill(strengths, row, [strength | kin.get(id, 0) for id, strength in relations.items()])
 
     # -- as a full agent ---------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class SocialBlock(TalkBlock):
         """Remember what a citizen led by a model hears, and from whom."""
         content = args.get("content")
         if isinstance(content, str):
-            content = content[:LONGEST]
+            content = content[:MAX_MESSAGE]
             note_talk(self.status, self.perceived.step, sender, content, by_self=False)
             self.note(f"{HEARD_FROM}{self.perceived.label(sender)}: {content}")
 
@@ -221,30 +221,30 @@ class SocialBlock(TalkBlock):
 
     def offer(self, context: Perception) -> str:
         """Return whom it would talk to or answer; empty if the plan and nobody asks for it."""
-        would = super().offer(context)
+        offer = super().offer(context)
         if not isinstance(context, Perception):
-            return would
+            return offer
         names = ", ".join(map(context.label, self._waiting_for_answer))
-        return f"answer {names}" if names else would
+        return f"answer {names}" if names else offer
 
     async def forward(self) -> Any:
         """Write to a person; return the act of this step."""
         row = Row(self)
-        if self.too_young or (utterance := await self._by_model()) is None:
+        if self.too_young or (utterance := await self._say_by_model()) is None:
             self.step_rows(row)
         else:
-            row["act"] = code("social")
+            row["act"] = act_code("social")
             topics = self.topics(row)
-            topic = topics.main()
+            topic = topics.main_topic()
             self._say(row, *utterance, topic, topics.opinion(topic))
         return self.status.get("act")
 
-    async def _by_model(self) -> tuple[str, str] | None:
+    async def _say_by_model(self) -> tuple[str, str] | None:
         if self.llm is None:
             return None
         relations = self.status.get("relations", {})
-        closest = sorted(relations, key=lambda id: -relations[id])[: _MOST_CHOICES // 2]
-        waiting, here = self._waiting_for_answer, self.perceived.here[: _MOST_CHOICES // 2]
+        closest = sorted(relations, key=lambda id: -relations[id])[: _MAX_CHOICES // 2]
+        waiting, here = self._waiting_for_answer, self.perceived.here[: _MAX_CHOICES // 2]
         names = list(dict.fromkeys([*waiting, *closest, *here]))
         if not names:
             return None
@@ -253,28 +253,28 @@ class SocialBlock(TalkBlock):
             "you talk about, and answer who waits for it.",
             object_schema(
                 to={"enum": names, "title": 'an id of "people"'},
-                content={"type": "string", "minLength": 1, "maxLength": LONGEST},
+                content={"type": "string", "minLength": 1, "maxLength": MAX_MESSAGE},
             ),
-            self._new_to_say,
-            people=[self._person(id, relations.get(id, 0)) for id in names],
+            self._without_repeats,
+            people=[self._person_json(id, relations.get(id, 0)) for id in names],
             waiting_for_your_answer=[*map(self.perceived.label, waiting)],
         )
         return None if answer is None else (answer["to"], answer["content"])
 
-    def _new_to_say(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def _without_repeats(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer without what was said before: a small model repeats the nearest line."""
         talks: dict[str, list[list[Any]]] = self.status.get("talks") or {}
-        before = [text for lines in talks.values() for _, _, text in lines]
+        earlier = [text for lines in talks.values() for _, _, text in lines]
         sentences = _SENTENCE_END.split(answer["content"])
-        old = [each for each in sentences if _is_repeated(each, before)]
-        content = " ".join(each for each in sentences if each not in old)
-        if old and len(content.split()) < _FEW_WORDS:
+        repeated = [each for each in sentences if _is_repeated(each, earlier)]
+        content = " ".join(each for each in sentences if each not in repeated)
+        if repeated and len(content.split()) < _FEW_WORDS:
             raise UnreadableText(
-                f'repeats "{old[0]}" in "content": say something that was not said yet'
+                f'repeats "{repeated[0]}" in "content": say something that was not said yet'
             )
         return {**answer, "content": content}
 
-    def _person(self, id: str, relation: int) -> dict[str, Any]:
+    def _person_json(self, id: str, relation: int) -> dict[str, Any]:
         name = self.perceived.name_of and self.perceived.name_of(id)
         return {"id": id, **({"name": name} if name else {}), "relation": relation}
 
@@ -285,11 +285,11 @@ class SocialBlock(TalkBlock):
             args |= {"topic": topic, "opinion": opinion}
         if self.agent.space is not None:
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
-        whom = to
+        receiver = to
         if self._is_model_led:
             note_talk(self.status, self.perceived.step, to, content, by_self=True)
-            whom = self.perceived.label(to)
-        self.note(f"{SAID_TO}{whom}: {content}")
+            receiver = self.perceived.label(to)
+        self.note(f"{SAID_TO}{receiver}: {content}")
 
     @action
     async def write(self, to: str, content: str) -> None:
@@ -299,4 +299,4 @@ class SocialBlock(TalkBlock):
             to: the citizen's id
             content: what it says, at most 280 characters
         """
-        self._say(Row(self), to, content[:LONGEST], "", 0)
+        self._say(Row(self), to, content[:MAX_MESSAGE], "", 0)

@@ -13,9 +13,9 @@ from moothall.society.columns.rows import RowOrRows, Rows
 
 KIN: Final = (None, "partner", "parent", "child", "sibling", "relative")
 """What one is to another; their ties do not fade."""
-STRENGTH, KIND = 1023, 10
+STRENGTH, KIN_BIT = 1023, 10
 """The bits of `friendship` with the strength; from bit 10 up the code of `KIN`."""
-_HASHED: Final = 1 << 16
+_HASH_SIZE: Final = 1 << 16
 """Codes are first compared modulo this: different last bits mean different agents."""
 
 
@@ -31,17 +31,17 @@ def friend_columns(friends: int) -> dict[str, Column]:
     }
 
 
-def ties_of(rows: RowOrRows, most: int) -> Any:
-    """Return the relations of rows or of one citizen; `most` is how many one may have."""
-    return OwnTies(rows, most) if rows.is_single else Ties(rows)
+def ties_of(rows: RowOrRows, limit: int) -> Any:
+    """Return the relations of rows or of one citizen; `limit` is how many one may have."""
+    return OwnTies(rows, limit) if rows.is_single else Ties(rows)
 
 
 class OwnTies:
     """The relations of one citizen, by id; it has the methods of `Ties`."""
 
-    def __init__(self, row: Row, most: int) -> None:
+    def __init__(self, row: Row, limit: int) -> None:
         self._row = row
-        self._most = most
+        self._limit = limit
         self._status: dict[str, Any] = row.status
 
     @property
@@ -53,7 +53,7 @@ class OwnTies:
         """Return the sum of the strengths, 0 elsewhere."""
         return sum(self._relations.values()) if where else 0
 
-    def friend(self, share: int, where: bool) -> str | None:
+    def friend_at(self, share: int, where: bool) -> str | None:
         """Return the friend where the summed strength first exceeds `share`; elsewhere None."""
         for id, strength in self._relations.items() if where else ():
             share -= strength
@@ -61,18 +61,18 @@ class OwnTies:
                 return id
         return None
 
-    def strength(self, ids: Iterable[str]) -> list[int]:
+    def strength_to(self, ids: Iterable[str]) -> list[int]:
         """Return the strengths with others; 0 without a relation."""
         relations = self._relations
         return [relations.get(id, 0) for id in ids]
 
-    def closer(self, id: str, change: Callable[[int], int], where: bool = True) -> None:
+    def update(self, id: str, change: Callable[[int], int], where: bool = True) -> None:
         """Change or add one relation; of too many drop the (first) weakest other that is no kin."""
         if not where:
             return
         relations = self._status.setdefault("relations", {})
         relations[id] = change(relations.get(id, 0))
-        if len(relations) > self._most:
+        if len(relations) > self._limit:
             kin = self._status.get("kin", {})
             candidates = [each for each in relations if each != id]
             dropped = min(
@@ -110,102 +110,102 @@ class Ties:
         positions = np.arange(len(index))
         for slot in range(self._friends.shape[1]):
             codes = self._friends[:, slot][index]
-            some = codes.nonzero()[0]
-            if len(some) < len(codes):
-                if not len(some):
+            used = codes.nonzero()[0]
+            if len(used) < len(codes):
+                if not len(used):
                     return
-                positions, index, codes = positions[some], index[some], codes[some]
+                positions, index, codes = positions[used], index[used], codes[used]
             yield slot, positions, index, codes
 
-    def strengths(self, slot: int, index: Array | slice) -> Array:
+    def slot_strengths(self, slot: int, index: Array | slice) -> Array:
         """Return the strengths of rows of the population in a slot."""
         return self._friendship[:, slot][index] & self._mask
 
     def total(self, where: Array) -> Array:
         """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
-        at, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
-        for slot, positions, index, _ in self.slots(at):
-            sums[at[positions]] += self.strengths(slot, index)
+        selected, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
+        for slot, positions, index, _ in self.slots(selected):
+            sums[selected[positions]] += self.slot_strengths(slot, index)
         return sums
 
-    def friend(self, share: Array, where: Array) -> Array:
+    def friend_at(self, share: Array, where: Array) -> Array:
         """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
-        at, friends = np.flatnonzero(where), np.zeros(len(share), np.int64)
-        rest = share[at]
-        for slot, positions, index, codes in self.slots(at):
-            before = rest[positions]
-            after = before - self.strengths(slot, index)
-            rest[positions] = after
-            now = ((before >= 0) & (after < 0)).nonzero()[0]
-            friends[at[positions[now]]] = codes[now]
+        selected, friends = np.flatnonzero(where), np.zeros(len(share), np.int64)
+        remaining = share[selected]
+        for slot, positions, index, codes in self.slots(selected):
+            before = remaining[positions]
+            after = before - self.slot_strengths(slot, index)
+            remaining[positions] = after
+            crossing = ((before >= 0) & (after < 0)).nonzero()[0]
+            friends[selected[positions[crossing]]] = codes[crossing]
         return np.where(friends >= 0, friends - 1, friends)
 
-    def strength(self, codes: Array) -> Array:
+    def strength_to(self, codes: Array) -> Array:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
         strengths = np.zeros(codes.shape, np.int64)
-        maybe = np.zeros(_HASHED, bool)
-        maybe[codes & (_HASHED - 1)] = True
+        may_match = np.zeros(_HASH_SIZE, bool)
+        may_match[codes & (_HASH_SIZE - 1)] = True
         for slot, positions, index, friends in self.slots():
-            some = maybe[friends & (_HASHED - 1)].nonzero()[0]
-            if len(some):
-                at, which = np.nonzero(codes[positions[some]] == friends[some, None])
-                strengths[positions[some[at]], which] = self.strengths(slot, index[some[at]])
+            hits = may_match[friends & (_HASH_SIZE - 1)].nonzero()[0]
+            if len(hits):
+                i, j = np.nonzero(codes[positions[hits]] == friends[hits, None])
+                strengths[positions[hits[i]], j] = self.slot_strengths(slot, index[hits[i]])
         return strengths
 
-    def closer(self, targets: Any, change: Callable[[Array], Array], where: Any = ...) -> None:
+    def update(self, targets: Any, change: Callable[[Array], Array], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
-        index, codes, most = self._index[where], code_of(targets)[where], self._friends.shape[1]
+        index, codes, limit = self._index[where], code_of(targets)[where], self._friends.shape[1]
         slot = self._slot_of(index, codes)
         relation = np.zeros(len(index), np.int64)
-        has = np.flatnonzero(slot < most)
-        relation[has] = self._friendship[index[has], slot[has]]
-        full = index[slot == most]
-        if len(full):
-            weakest = self._friendship[full].argmin(1)
-            other_slots = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
+        present = np.flatnonzero(slot < limit)
+        relation[present] = self._friendship[index[present], slot[present]]
+        filled = index[slot == limit]
+        if len(filled):
+            weakest = self._friendship[filled].argmin(1)
+            other_slots = np.arange(limit - 1) + (np.arange(limit - 1) >= weakest[:, None])
             for column in (self._friends, self._friendship):
-                column[full, : most - 1] = np.take_along_axis(column[full], other_slots, 1)
-            slot = np.minimum(slot, most - 1)
+                column[filled, : limit - 1] = np.take_along_axis(column[filled], other_slots, 1)
+            slot = np.minimum(slot, limit - 1)
         self._friends[index, slot] = codes
         self._friendship[index, slot] = change(relation & self._mask) | relation & ~self._mask
 
     def _slot_of(self, index: Array, codes: Array) -> Array:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
-        most = self._friends.shape[1]
-        slots, positions = np.full(len(index), most), np.arange(len(index))
-        for slot in range(most):
-            here = self._friends[:, slot][index]
+        limit = self._friends.shape[1]
+        slots, positions = np.full(len(index), limit), np.arange(len(index))
+        for slot in range(limit):
+            slot_codes = self._friends[:, slot][index]
             slots[positions] = slot
-            some = ((here != codes) & (here != 0)).nonzero()[0]
-            positions, index, codes = positions[some], index[some], codes[some]
+            pending = ((slot_codes != codes) & (slot_codes != 0)).nonzero()[0]
+            positions, index, codes = positions[pending], index[pending], codes[pending]
             if not len(positions):
                 break
-        slots[positions] = most
+        slots[positions] = limit
         return slots
 
     def fade(self, fade: Callable[[Array], Array]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
-        at, sender_rows = self._rows.senders()
-        met_rows = self._index[at]
+        receivers, sender_rows = self._rows.senders()
+        met_rows = self._index[receivers]
         slots = self._slot_of(met_rows, code_of(sender_rows))
         spared = np.zeros(len(self._friends), bool)
-        up_to = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets
+        next_slots = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets
         for slot, positions, index, codes in self.slots():
             met = met_rows[slots == slot]
             spared[met] = True
             before = self._friendship[:, slot][index].astype(np.int64)
-            stays = (before > STRENGTH) | spared[index]
+            is_spared = (before > STRENGTH) | spared[index]
             spared[met] = False
-            after = np.where(stays, before, fade(before))
-            keeps = stays | (after > 0)
-            to = up_to[positions]
-            up_to[positions] = to + keeps
-            if keeps.all() and (to == slot).all():
+            after = np.where(is_spared, before, fade(before))
+            keeps = is_spared | (after > 0)
+            targets = next_slots[positions]
+            next_slots[positions] = targets + keeps
+            if keeps.all() and (targets == slot).all():
                 self._friendship[:, slot][index] = after
                 continue
             self._friends[index, slot] = self._friendship[index, slot] = 0
-            place = index[keeps], to[keeps]
-            self._friends[place], self._friendship[place] = codes[keeps], after[keeps]
+            cells = index[keeps], targets[keeps]
+            self._friends[cells], self._friendship[cells] = codes[keeps], after[keeps]
 
 
 def code_of(number: WholeNumber) -> Array:

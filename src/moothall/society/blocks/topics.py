@@ -19,7 +19,7 @@ from moothall.society.columns.rows import RowOrRows, Rows
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """The default topics."""
 NO_OPINION: Final = -32768
-TALKS: Final = 3
+MIN_AGE: Final = 3
 """The age from which on one tells others something: sentences of three and more words are usual
 then (Centers for Disease Control and Prevention 2022, developmental milestones)."""
 GREETINGS: Final = (
@@ -42,18 +42,18 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
     """Return a message by rule: a greeting by its number, and a view of a topic."""
     text = GREETINGS[greeting % len(GREETINGS)]
     if topic:
-        view = next(text for least, text in reversed(VIEWS) if opinion >= least)
+        view = next(text for lowest, text in reversed(VIEWS) if opinion >= lowest)
         text = f"{text} {view.format(topic=topic)}"
     return text
 
 
 def opinion_after(own_opinion: Any, other: object, bound: int, pull: int) -> Any:
     """Return an opinion, −1000 … 1000, after hearing another by bounded confidence."""
-    apart = (
+    difference = (
         other - own_opinion
     )  # if at most `bound`, it moves by `pull` thousandths, rounded towards 0
-    step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
-    return own_opinion + step * ((apart > 0) * 2 - 1)
+    step = abs(difference) * pull // 1000 * (abs(difference) <= bound)
+    return own_opinion + step * ((difference > 0) * 2 - 1)
 
 
 @functools.cache
@@ -88,7 +88,9 @@ class TalkParams(CitizenBlockParams):
         max_length=100,
         description="topics of a population's opinions",
     )
-    youngest: int = Field(default=TALKS, ge=0, le=150, description="the age from which on it talks")
+    youngest: int = Field(
+        default=MIN_AGE, ge=0, le=150, description="the age from which on it talks"
+    )
 
 
 class TalkBlock(CitizenBlock):
@@ -126,7 +128,7 @@ class TalkBlock(CitizenBlock):
     def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write opinions and interests of a row into a status."""
         topics = self.params.topics
-        opinions, which, interest = (
+        opinions, indexes, interest = (
             population.arrays[name][row].tolist()
             for name in ("opinions", "interest_topic", "interest")
         )
@@ -134,7 +136,7 @@ class TalkBlock(CitizenBlock):
             topic: each for topic, each in zip(topics, opinions, strict=True) if each != NO_OPINION
         }
         status.setdefault("profile", {})["interests"] = {
-            topics[topic]: each for topic, each in zip(which, interest, strict=True) if topic >= 0
+            topics[topic]: each for topic, each in zip(indexes, interest, strict=True) if topic >= 0
         }
 
     def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -153,9 +155,9 @@ class TalkBlock(CitizenBlock):
         if interests is not None:
             arrays["interest_topic"][row] = -1
             arrays["interest"][row] = 0
-            for at, (topic, interest) in enumerate(interests.items()):
-                arrays["interest_topic"][row, at] = topics.index(topic)
-                arrays["interest"][row, at] = interest
+            for slot, (topic, interest) in enumerate(interests.items()):
+                arrays["interest_topic"][row, slot] = topics.index(topic)
+                arrays["interest"][row, slot] = interest
 
     def is_young(self, rows: RowOrRows) -> Flag:
         """Return `too_young` of rows, or of one citizen."""
@@ -179,11 +181,11 @@ class OwnTopics:
         """Whether there is any interest."""
         return bool(self.interests)
 
-    def main(self) -> Any:
+    def main_topic(self) -> Any:
         """Return the topic of most interest."""
         return max(self.interests, key=self.interests.__getitem__, default="")
 
-    def drawn(self, purpose: str) -> Any:
+    def draw_topic(self, purpose: str) -> Any:
         """Return a topic drawn by the interests, each and 1; there is one."""
         topics = list(self.interests)
         weights = [self.interests[each] + 1 for each in topics]
@@ -196,10 +198,10 @@ class OwnTopics:
     def hear(self, topic: str, opinion: int, bound: int, pull: int) -> None:
         """Move the opinion on a topic that it has one on, by another's."""
         if topic in self._opinions:
-            mine = self._opinions[topic]
-            self._opinions[topic] = opinion_after(mine, opinion, bound, pull)
+            own_opinion = self._opinions[topic]
+            self._opinions[topic] = opinion_after(own_opinion, opinion, bound, pull)
 
-    def text(self, greeting: int, topic: str) -> Any:
+    def message(self, greeting: int, topic: str) -> Any:
         """Return a message by rule on a topic."""
         return message_text(greeting, topic, self.opinion(topic))
 
@@ -219,19 +221,19 @@ class Topics:
     @cached_property
     def _in_order(self) -> tuple[Array, Array]:
         """The topics of each row's profile in their order, and its interest in each."""
-        at, used = self._rows.at, 0
+        rows, count = self._rows.at, 0
         topics, interest = self._arrays["interest_topic"], self._arrays["interest"]
-        while used < topics.shape[1] and (topics[:, used][at] >= 0).any():
-            used += 1
-        return topics[:, :used][at].astype(np.int64), interest[:, :used][at].astype(np.int64)
+        while count < topics.shape[1] and (topics[:, count][rows] >= 0).any():
+            count += 1
+        return topics[:, :count][rows].astype(np.int64), interest[:, :count][rows].astype(np.int64)
 
     @cached_property
     def interests(self) -> Array:
         """The interest of each row in each topic, and 0 last, in none; int32."""
         interests = np.zeros((len(self._rows), len(self._topics) + 1), np.int32)
         for topic, interest in zip(*(each.T for each in self._in_order), strict=True):
-            some = np.flatnonzero(topic >= 0)
-            interests[some, topic[some]] = interest[some]
+            positions = np.flatnonzero(topic >= 0)
+            interests[positions, topic[positions]] = interest[positions]
         return interests
 
     @property
@@ -239,15 +241,15 @@ class Topics:
         """Which rows have any interest."""
         return self._arrays["interest_topic"][:, 0][self._rows.at] >= 0
 
-    def main(self) -> Any:
+    def main_topic(self) -> Any:
         """Return the topic of most interest, of equal ones the first."""
         topics, interest = self._in_order
         if not topics.size:
             return np.full(len(self._rows), -1)
-        most = np.where(topics >= 0, interest, -1).argmax(1)
-        return topics[np.arange(len(topics)), most]
+        slot = np.where(topics >= 0, interest, -1).argmax(1)
+        return topics[np.arange(len(topics)), slot]
 
-    def drawn(self, purpose: str) -> Any:
+    def draw_topic(self, purpose: str) -> Any:
         """Return a topic drawn by the interests, each and 1; every row has one."""
         topics, interest = self._in_order
         weights = np.cumsum(np.where(topics >= 0, interest + 1, 0), 1)
@@ -261,14 +263,14 @@ class Topics:
 
     def hear(self, word: Array, opinion: Array, bound: int, pull: int) -> None:
         """Move the opinions on topics, given by words; NO_OPINION is beyond every bound."""
-        topic = self.of_words[word]
-        some = np.flatnonzero(topic >= 0)
-        at = (self._rows.at[some], topic[some])
-        opinions = self._arrays["opinions"][at].astype(np.int64)
-        self._arrays["opinions"][at] = opinion_after(opinions, opinion[some], bound, pull)
+        topic = self.by_word[word]
+        positions = np.flatnonzero(topic >= 0)
+        cells = (self._rows.at[positions], topic[positions])
+        opinions = self._arrays["opinions"][cells].astype(np.int64)
+        self._arrays["opinions"][cells] = opinion_after(opinions, opinion[positions], bound, pull)
 
     @property
-    def of_words(self) -> Array:
+    def by_word(self) -> Array:
         """The topic of each word of a population, and −1 last; −1: no topic."""
         words, topics = self._rows.population.words, self._topics
         return self._rows.once(
@@ -276,18 +278,18 @@ class Topics:
             lambda: np.array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
         )
 
-    def text(self, greeting: Array, topic: Array) -> Any:
+    def message(self, greeting: Array, topic: Array) -> Any:
         """Return the word numbers of messages by rule on topics."""
-        topics, number = self._topics, self._rows.population.word_numbers
+        topics, word_numbers = self._topics, self._rows.population.word_numbers
         words = self._rows.once(
             f"talk.texts {topics}",
-            lambda: np.array([number[text] for text in message_words(topics)]),
+            lambda: np.array([word_numbers[text] for text in message_words(topics)]),
         )
-        least = [least for least, _ in VIEWS]
-        view = np.searchsorted(least, self.opinion(topic), side="right") - 1
+        lows = [low for low, _ in VIEWS]
+        view = np.searchsorted(lows, self.opinion(topic), side="right") - 1
         return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
 
     def word(self, topic: Array) -> Any:
         """Return the word numbers of topics."""
-        number = self._rows.population.word_numbers
-        return np.array([number[each] for each in ("", *self._topics)])[topic + 1]
+        word_numbers = self._rows.population.word_numbers
+        return np.array([word_numbers[each] for each in ("", *self._topics)])[topic + 1]

@@ -22,7 +22,7 @@ from moothall.budget import Budget
 from moothall.build import check_function, error_text
 from moothall.models import ModelName
 from moothall.society import blocks as known
-from moothall.society.blocks.citizen_block import NAMES
+from moothall.society.blocks.citizen_block import DEFAULT_BLOCKS
 from moothall.society.city.city import City
 from moothall.society.clock import Clock
 from moothall.society.kernel.citizen import CitizenAgentParams
@@ -192,7 +192,7 @@ def _city_of(path: Path, citizens: int) -> City:
 
 def _blocks_of(params: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:
     """Return a function that makes a citizen's blocks: the shipped ones, then those of files."""
-    shipped = [f"{name}Block" for name in NAMES]
+    shipped = [f"{name}Block" for name in DEFAULT_BLOCKS]
     names = [*shipped, *(name for name in params if name not in shipped)]
     kinds = []
     for name in names:

@@ -29,7 +29,7 @@ from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS as NEEDS
-from moothall.society.blocks.ties import KIN, KIND, STRENGTH
+from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH
 from moothall.society.blocks.topics import TOPICS as TOPICS
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
@@ -397,4 +397,4 @@ def _befriend(persons: Persons, households: Any, seed: int, params: PeopleParams
                     person, id = persons[index], str(persons[friend]["id"])
                     person["relations"].setdefault(id, bond & STRENGTH)
                     if bond > STRENGTH:
-                        person.setdefault("kin", {}).setdefault(id, KIN[bond >> KIND])
+                        person.setdefault("kin", {}).setdefault(id, KIN[bond >> KIN_BIT])

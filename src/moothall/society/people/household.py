@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import Array, np
-from moothall.society.blocks.ties import KIND
+from moothall.society.blocks.ties import KIN_BIT
 from moothall.society.kernel.draw import choices, choices_by, draw_below
 from moothall.society.people.params import PeopleParams, Row, Rows
 
@@ -241,7 +241,7 @@ def links(
             kin = kin_of(role[a], role[b], *ages)
             if household is not None:  # whoever shares a household of a table is kin
                 kin = np.where((kin == 0) & (household[a] >= 0), _O, kin)
-            ties.append((kin << KIND | _CLOSE).astype(np.int16))
+            ties.append((kin << KIN_BIT | _CLOSE).astype(np.int16))
         yield person, other, *ties
     for step, least in enumerate(params.friends, 1):
         for first in range(0, count, _SLICE):

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
-from moothall.society.blocks.columns import code
-from moothall.society.blocks.ties import KIN, KIND
+from moothall.society.blocks.columns import act_code
+from moothall.society.blocks.ties import KIN, KIN_BIT
 from moothall.society.columns import city_queries
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.lists import turn_of
@@ -23,7 +23,7 @@ from moothall.society.population.agent_books import AgentBooks
 
 _CARE: Final = {"age", "along", "item_do", "tour", "work"}
 _PARENT: Final = KIN.index("parent")
-_IS_BUSY: Final = np.isin(np.arange(256), [code(each) for each in BUSY])  # by `item_do`
+_IS_BUSY: Final = np.isin(np.arange(256), [act_code(each) for each in BUSY])  # by `item_do`
 
 
 def settle(books: AgentBooks, table: Table) -> None:
@@ -215,7 +215,7 @@ def _parents(population: Any, kids: Array) -> tuple[Array, Array]:
         friends, friendship = map(population.pull_column, ("friends", "friendship"))
     for slot in range(friends.shape[1] if "friends" in arrays else 0):
         bonds, friend = friendship[:, slot][kids], friends[:, slot]
-        at = np.flatnonzero(bonds >> KIND == _PARENT)
+        at = np.flatnonzero(bonds >> KIN_BIT == _PARENT)
         if len(at):
             codes = friend[kids[at]].astype(np.int64)
             pairs.append((at[codes > 0], codes[codes > 0] - 1))  # others are no citizens

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
-from moothall.society.blocks.mobility_rows import KINDS
+from moothall.society.blocks.mobility_rows import VISITED_KINDS
 from moothall.society.blocks.topics import TOPICS
 from moothall.society.columns.ledger import PENSION_AGE
 from moothall.society.columns.lists import turn_of
@@ -57,7 +57,7 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         if "school" in missing:
             assignment.enrol(rows, arrays["school"] < 0)
     if hasattr(city, "keep_near"):
-        city.keep_near(KINDS, _CANDIDATES)
+        city.keep_near(VISITED_KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
         _befriend(population, params, lives, of_table, role)
     if {"work", "jobless"} <= missing and "age" in arrays:

@@ -12,7 +12,7 @@ from moothall import ConfigError, DefinitionError
 from moothall.build import check_function, check_integer, excerpt
 from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
-from moothall.society.blocks.row_block import check_block_set, writes
+from moothall.society.blocks.row_block import check_block_set, may_write
 from moothall.society.city.network import Network
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.layers import Layers
@@ -291,7 +291,7 @@ class Population(Register):
     def _writers(self, names: Iterable[str]) -> list[Any]:
         """Return the blocks that write some columns of a status themselves; of no names, of any."""
         blocks = (each for each in self.blocks if hasattr(each, "from_status"))
-        return [each for each in blocks if not names or writes(each, names)]
+        return [each for each in blocks if not names or may_write(each, names)]
 
     def _pull(
         self, row: int, status: dict[str, Any], names: Iterable[str], writers: Iterable[Any]
