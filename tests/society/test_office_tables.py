@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from moothall import City
+from moothall import City, Society
 from moothall.foundation.errors import ConfigError
-from moothall.society import completed, make_people, read_people
+from moothall.society import Population, all_blocks, completed, make_people, read_people
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,24 @@ def test_names_and_codes_of_an_office_have_their_meaning(tmp_path: Path, table: 
     assert [each["id"] for each in made] == [1, 2, 3]
     assert made[0]["income"] > made[2]["income"] > made[1]["income"] == 0  # the third: a pension
     assert made[0]["relations"]["2"] >= 800
+
+
+def test_income_of_a_table_is_what_its_person_works_for(tmp_path: Path) -> None:
+    town = City.generate(seed=1, citizens=1000)
+    rng = random.Random(1)
+    incomes = [rng.choice((0, 12_000, 31_200, 90_000, 361_000)) for _ in range(300)]
+    ages = [rng.randrange(18, 67) for _ in incomes]
+    lines = (f"{n},{age},{pay}" for n, (age, pay) in enumerate(zip(ages, incomes, strict=True), 1))
+    (tmp_path / "p.csv").write_text("id,age,income\n" + "\n".join(lines))
+    table = {"age": np.array(ages), "income": np.array(incomes)}
+    with Society(Population(table, town, all_blocks(), seed=1)) as society:
+        columns = society.population.columns  # type: ignore[union-attr]
+        people = completed(read_people(tmp_path / "p.csv"), town, seed=1)
+        for row, person in enumerate(people):
+            pay, skill = incomes[row], person["profile"]["skill"]
+            assert (person["work"] is not None) == (pay > 0) == (columns["work"][row] >= 0)
+            assert columns["skill"][row] == skill
+            assert pay == 0 or abs(skill * 52 - pay) <= 26  # of full work
 
 
 def test_names_and_codes_of_the_travel_survey_have_its_meaning(tmp_path: Path) -> None:

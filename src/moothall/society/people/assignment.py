@@ -198,8 +198,11 @@ def _spread_words(population: Register, count: int) -> Array:
     return np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first
 
 
-def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
-    """Give work by gravity to adults up to 66 who want it; `free` says who may be given any."""
+def employ(rows: Rows, free: Array, params: PeopleParams, income: Array | None = None) -> None:
+    """Give work by gravity to adults up to 66 who want it; `free` says who may be given any.
+
+    `income` is what a table says that each earns, NaN where it does not: who earns wants work.
+    """
     population = rows.population
     arrays, seed, ids = population.arrays, population.seed, population.ids
     jobs = np.zeros(len(population.places), np.int64)
@@ -212,7 +215,7 @@ def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
     jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = free & (age >= 18) & (age < 67) & (arrays["home"] >= 0)
-    seeks &= draw_below(100, seed, ids, 0, "people.employed") < params.employed
+    seeks &= _wants_work(seed, ids, params, income)
     unplaced = np.flatnonzero(seeks)
     spots = _spots(population)
     for turn in range(_ROUNDS):
@@ -236,6 +239,18 @@ def employ(rows: Rows, free: Array, params: PeopleParams) -> None:
     remain = np.repeat(np.arange(len(jobs)), jobs)[: len(unplaced)]
     order = np.argsort(integers(seed, ids[unplaced], 0, "people.turn", _ROUNDS), kind="stable")
     arrays["work"][unplaced[order[: len(remain)]]] = remain
+
+
+def seeks_work(seed: int, ids: Array, params: PeopleParams, income: Array | None) -> Any:
+    """Return who seeks work if it has none: who wants it, and some others."""
+    lookers = draw_below(1000, seed, ids, 0, "people.jobless") < params.jobless
+    return _wants_work(seed, ids, params, income) | lookers
+
+
+def _wants_work(seed: int, ids: Array, params: PeopleParams, income: Array | None) -> Any:
+    """Return who wants work: who has an income in a table, or of the others a share."""
+    wants = draw_below(100, seed, ids, 0, "people.employed") < params.employed
+    return wants if income is None else np.where(np.isnan(income), wants, income > 0)
 
 
 def enrol(rows: Rows, free: Array) -> None:

@@ -44,9 +44,11 @@ from moothall.society.people.margins import Households, checked_margins, househo
 from moothall.society.people.means import (
     ATTRIBUTES,
     Members,
+    incomes_of,
     money_of,
     set_incomes,
     skills,
+    skills_by_income,
     sought_since,
 )
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -191,8 +193,7 @@ def citizens(
     agents = []
     for row in _rows(rows):
         memory = CitizenMemory({k: _copy_of(v) for k, v in row.items() if k not in ("id", "name")})
-        agent = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
-        agents.append(agent)
+        agents.append(citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options))
     return agents
 
 
@@ -242,14 +243,15 @@ def _gather(persons: Persons, seed: int, params: PeopleParams) -> Households:
         profile.setdefault("household", HOUSEHOLDS[int(kind[at])])
     taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
     ages_now, educated = np.array([p["age"] for p in profiles]), np.maximum(taught, 0)
-    skill = skills(params, seed, ids, educated)
+    skill = np.where(np.array(taught) >= 0, skills(params, seed, ids, educated), 1000)
+    skill = skills_by_income(params, skill, ages_now, incomes_of(persons))
     members = Members(ids, ages_now, educated, ids[head], size)
     attributes = [
         (name, each.words, each.draw(params, seed, members).tolist())
         for name, each in ATTRIBUTES.items()
     ]
     for at, profile in enumerate(profiles):
-        profile.setdefault("skill", int(skill[at]) if taught[at] >= 0 else 1000)
+        profile.setdefault("skill", int(skill[at]))
         for name, words, codes in attributes:
             value = words[codes[at]] if words else codes[at]
             if value is not None:
@@ -359,7 +361,7 @@ def _employ(persons: Persons, city: Any, register: Register, params: PeopleParam
     untaught = np.array(["school" not in person for person in persons])
     rows = Rows(register, Moment(View(city=city)), 0, len(persons), {})
     assignment.warn_of_small(register, arrays["work"], arrays["school"])
-    assignment.employ(rows, jobless, params)
+    assignment.employ(rows, jobless, params, incomes_of(persons))
     assignment.enrol(rows, untaught)
     pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))
     for at in np.flatnonzero(jobless & (arrays["work"] >= 0)).tolist():
@@ -373,12 +375,10 @@ def _seek(persons: Persons, seed: int, params: PeopleParams) -> None:
     """Mark who seeks work, and since when: all who found none, and some others."""
     ids = id_words(person["id"] for person in persons)
     since = sought_since(params, seed, ids).tolist()
-    for person, day in zip(persons, since, strict=True):
-        if person["work"] is None and 18 <= person["profile"]["age"] < 67:
-            draws = Draws(seed, person["id"], 0)
-            wants = draws.below(100, "people.employed") < params.employed
-            if wants or draws.below(1000, "people.jobless") < params.jobless:
-                person.setdefault("jobless", day)
+    seeks = assignment.seeks_work(seed, ids, params, incomes_of(persons)).tolist()
+    for person, day, is_seeking in zip(persons, since, seeks, strict=True):
+        if is_seeking and person["work"] is None and 18 <= person["profile"]["age"] < 67:
+            person.setdefault("jobless", day)
 
 
 def _befriend(persons: Persons, households: Any, seed: int, params: PeopleParams) -> None:

@@ -45,6 +45,13 @@ def skills(params: PeopleParams, seed: int, ids: Array, education: Array) -> Any
     return np.array(params.skill)[education] * spread // 1000
 
 
+def skills_by_income(params: PeopleParams, skill: Array, age: Array, income: Array) -> Any:
+    """Return skills; of who may work and has an income, what full work pays that for."""
+    earns = (income > 0) & (age >= 18) & (age < PENSION_AGE)
+    dollars, wage = np.rint(np.where(earns, income, 0)).astype(np.int64), max(1, params.wage)
+    return np.where(earns, np.clip((2 * dollars + wage) // (2 * wage), 1, _MOST_SKILL), skill)
+
+
 def _occupations(params: PeopleParams, seed: int, members: Members) -> Array:
     sums = np.cumsum(params.occupations, axis=1)[members.education]
     return (1 + choices_by(sums, seed, members.ids, 0, "people.occupation")) * (members.age >= 18)
@@ -88,6 +95,7 @@ def _values(params: PeopleParams, seed: int, members: Members) -> Any:
 
 
 _EVEN: Final = (1 << 21) - 1
+_MOST_SKILL: Final = 100_000
 _HAS_VALUES: Final = 12  # who is younger is asked by no questionnaire
 
 
@@ -120,6 +128,12 @@ def usual_income(
     of_work = np.maximum(pay * params.usual // 365, 0).astype(np.int64)
     income = of_work + pension_of(skill, params.wage * 100_000 // 2080) * is_pensioner
     return np.where(rents, income * 1000 // (1000 + RENT), income)
+
+
+def incomes_of(persons: Sequence[dict[str, Any]]) -> Array:
+    """Return the dollars a year that a table says of each; NaN where it says nothing."""
+    incomes = [person["profile"].get("income") for person in persons]
+    return np.array([e if isinstance(e, int | float) else np.nan for e in incomes], np.float64)
 
 
 def set_incomes(persons: Sequence[dict[str, Any]], params: PeopleParams) -> None:

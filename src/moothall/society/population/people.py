@@ -51,9 +51,10 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         home_of.by_age(lives, of_table, age, gender, kind, role)
         if "household" in missing:
             arrays["household"][of_table >= 0] = 1 + kind[of_table >= 0]
+    table_income = arrays["pay"] if "pay" in arrays and "pay" not in missing else None
     if hasattr(city, "near"):
         if "work" in missing:
-            assignment.employ(rows, arrays["work"] < 0, params)
+            assignment.employ(rows, arrays["work"] < 0, params, table_income)
         if "school" in missing:
             assignment.enrol(rows, arrays["school"] < 0)
     if hasattr(city, "keep_near"):
@@ -63,9 +64,7 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
     if {"work", "jobless"} <= missing and "age" in arrays:
         free = (arrays["work"] < 0) & (arrays["age"] >= 18) & (arrays["age"] < 67)
         seed, ids = population.seed, population.ids
-        seeks = draw_below(100, seed, ids, 0, "people.employed") < params.employed
-        seeks |= draw_below(1000, seed, ids, 0, "people.jobless") < params.jobless
-        free &= seeks
+        free &= assignment.seeks_work(seed, ids, params, table_income)
         arrays["jobless"][free] = means.sought_since(params, seed, ids[free])
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
         arrays["pay"][...] = params.wage * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
@@ -150,7 +149,10 @@ def _some_persons(
     put("education", 1 + np.where(adult, level, 0))
     taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
     educated = np.maximum(taught - 1, 0)
-    put("skill", np.where(taught > 0, means.skills(params, seed, ids, educated), 1000))
+    skill = np.where(taught > 0, means.skills(params, seed, ids, educated), 1000)
+    if "pay" in arrays and "pay" not in missing:
+        skill = means.skills_by_income(params, skill, age, arrays["pay"][part])
+    put("skill", skill)
     members = means.Members(ids, age, educated, every[head], size)
     for name, attribute in means.ATTRIBUTES.items():
         put(name, attribute.draw(params, seed, members))
