@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -74,6 +75,21 @@ def test_income_of_a_table_is_what_its_person_works_for(tmp_path: Path) -> None:
             assert (person["work"] is not None) == (pay > 0) == (columns["work"][row] >= 0)
             assert columns["skill"][row] == skill
             assert pay == 0 or abs(skill * 52 - pay) <= 26  # of full work
+
+
+def test_names_and_codes_of_the_current_population_survey_have_its_meaning(tmp_path: Path) -> None:
+    table = (
+        "YEAR,SERIAL,MONTH,CPSID,PERNUM,ASECWT,WTFINL,AGE,SEX,EDUC,INCTOT,INCWAGE\n"
+        "1962,80,3,0,1,1475.59,1,41,2,123,4883,4883\n"
+        "1962,80,3,0,2,1578.75,1,12,1,10,99999998,99999999\n"
+        "1963,80,3,0,1,1470.72,1,70,1,73,999999999,99999999\n"
+    )
+    names = ("age", "gender", "education", "weight", "income", "household_id")
+    assert [[each.get(name) for name in names] for each in profiles(tmp_path, table)] == [
+        [41, "female", "master", 1475.59, 4883, "1962 80"],
+        [12, "male", "none", 1578.75, None, "1962 80"],
+        [70, "male", "secondary", 1470.72, None, "1963 80"],  # numbers begin anew in each year
+    ]
 
 
 def test_names_and_codes_of_the_travel_survey_have_its_meaning(tmp_path: Path) -> None:
@@ -194,6 +210,29 @@ def test_persons_have_what_a_table_says_of_their_households(tmp_path: Path, city
         homes.write_text(text)
         with pytest.raises(ConfigError, match=why):
             read_people(persons, city, households=homes)
+
+
+def test_income_of_a_household_is_not_that_of_each_of_its_persons(tmp_path: Path) -> None:
+    persons, homes = tmp_path / "p.csv", tmp_path / "h.csv"
+    persons.write_text("PERID,household_id,age\n7,1,41\n8,1,2\n9,2,30\n")
+    # As ActivitySim has them: several may be of one household of the census.
+    homes.write_text("HHID,TAZ,SERIALNO,income\n1,3,9,361000\n2,4,9,59220\n")
+    found = read_people(persons, households=homes)
+    assert [each["id"] for each in found] == [7, 8, 9]
+    assert [each["profile"].get("income") for each in found] == [None, None, None]
+    incomes = [each["profile"]["household_income"] for each in found]
+    assert incomes == [361000, 361000, 59220]
+
+
+def test_table_of_pandas_is_refused_with_what_to_do(tmp_path: Path, city: City) -> None:
+    frame = pandas.DataFrame({"id": [1, 2], "age": [30, 40]})
+    frame.to_csv(tmp_path / "p.csv")
+    with pytest.raises(ConfigError, match=r"got \"\": pandas writes its index so, without to_csv"):
+        read_people(tmp_path / "p.csv")
+    takers: list[Any] = [read_people, lambda table: Society(table, city), Population]
+    for take in takers:
+        with pytest.raises(ConfigError, match=r"got a DataFrame: write it by to_csv\(path, index"):
+            take(frame)
 
 
 def test_household_is_found_by_its_number_however_a_table_writes_it(tmp_path: Path) -> None:

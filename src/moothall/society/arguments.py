@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from moothall import Agent, ConfigError, DuplicateAgent
 from moothall.build import check_function, check_integer, check_text, counted
-from moothall.society.arrays import sha256_of
+from moothall.society.arrays import kind_in_words, sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.variables import (
@@ -90,9 +90,10 @@ def agents_of(
         rows = read_people(Path(citizens), city)
         _warn_of_unknown(rows, Path(citizens).name)
         return generator.citizens(generator.completed(rows, city, seed=seed, params=people))
-    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
+    is_frame = hasattr(citizens, "to_csv")
+    if is_frame or isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         expected = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
-        raise ConfigError(f"citizens must be {expected}, got {citizens!r:.80}")
+        raise ConfigError(f"citizens must be {expected}, got {kind_in_words(citizens)}")
     agents: tuple[Any, ...] = tuple(citizens)
     if any(isinstance(each, Mapping) for each in agents):
         hint = "citizens(completed(rows, city)) of moothall.society makes agents of rows"

@@ -107,6 +107,13 @@ class Numbers:
         return self._numbers[at] if type(at) is int else self._array.take(at, axis=0).T
 
 
+def kind_in_words(value: object) -> str:
+    """Return what a value is that is no table, for an error; of a data frame, what to do."""
+    if not hasattr(value, "to_csv"):
+        return f"{value!r:.80}"
+    return f"a {type(value).__name__}: write it by to_csv(path, index=False), and give the path"
+
+
 def sha256_of(array: Array) -> str:
     """Return the hash of an array's values."""
     return hashlib.sha256(array.tobytes()).hexdigest()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import error_text
-from moothall.society.arrays import Array, import_package, np
+from moothall.society.arrays import Array, import_package, kind_in_words, np
 from moothall.society.columns.column import PLACES, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE, TEXT
@@ -33,7 +33,7 @@ def columns_of(source: object) -> tuple[Any, dict[str, Any]]:
         raise ConfigError(
             "citizens must be how many there are, people such as make_people(…) returns, a dict of "
             "arrays, a pyarrow Table, or the path of a Parquet, CSV or TSV file, got "
-            f"{source!r:.80}"
+            f"{kind_in_words(source)}"
         )
     table = {str(name): np.asarray(values) for name, values in source.items()}
     lengths = {name: len(values) if values.ndim else -1 for name, values in table.items()}

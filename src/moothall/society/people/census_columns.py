@@ -8,7 +8,8 @@ of IPUMS USA. Codes mean what their dictionaries say:
 * U.S. Census Bureau, "2018 Census Occupation Code List", by its five major groups and the armed
   forces: OCCP; and the 2018 Standard Occupational Classification: SOCP
 * IPUMS USA, Codes and Frequencies: SEX, AGE, EDUC, EDUCD, INCTOT, INCEARN, INCWAGE, HHINCOME,
-  VEHICLES, PERWT, SERIAL, PERNUM, OCC
+  VEHICLES, PERWT, HHWT, SERIAL, PERNUM, OCC; and IPUMS CPS: ASECWT (WTSUPP before), WTFINL, and
+  EDUC with codes of its own. Amounts of nines, of 6 digits or more, are codes for none
 * Federal Highway Administration, "2017 NHTS Codebook": HOUSEID, PERSONID, R_AGE, R_SEX, EDUC (its
   code 3 is also of associates), DRIVER, WTPERFIN, HHVEHCNT; below 0 nothing is known
 """
@@ -107,6 +108,17 @@ _VEHICLES: Final = {0: None, **{cars: cars for cars in range(1, 8)}, 8: ..., 9: 
 _SEX: Final = {1: "male", 2: "female", 3: ..., 9: None, 10: ...}
 _UNKNOWN: Final = {-9: None, 0: ...}
 _NHTS_EDUC: Final = {1: _NONE, 2: _SECONDARY, 4: _BACHELOR, 5: _MASTER, 6: ...}
+_CPS_EDUC: Final = {
+    0: None,
+    2: _NONE,
+    72: _SECONDARY,
+    90: _VOCATIONAL,
+    110: _BACHELOR,
+    120: _MASTER,
+    126: ...,
+    999: None,
+    1000: ...,
+}
 _GENDER_SPELLINGS: Final = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "females"), "female"),
     **dict.fromkeys(("m", "man", "men", "boy", "males"), "male"),
@@ -154,6 +166,16 @@ def _missing_codes(*codes: int) -> _Meaning:
     return meaning
 
 
+def _none_of_nines(digits: int) -> _Meaning:
+    """Return what leaves out amounts of so many nines, of which the last may be an 8."""
+    nines = re.compile(rf"9{{{digits - 1},}}[89]")
+
+    def meaning(value: object) -> object:
+        return None if nines.fullmatch(str(value).strip().removesuffix(".0")) else value
+
+    return meaning
+
+
 def _same_value(value: object) -> object:
     return value
 
@@ -170,11 +192,11 @@ _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
     "income": {
         "income": _same_value,
         **dict.fromkeys(("pincp", "pernp", "wagp"), _same_value),
-        "inctot": _missing_codes(9_999_999, 9_999_998),
-        "incearn": _same_value,
-        "incwage": _missing_codes(999_999, 999_998),
+        "inctot": _none_of_nines(7),
+        "incearn": _none_of_nines(7),
+        "incwage": _none_of_nines(6),
     },
-    "household_income": {"hincp": _same_value, "hhincome": _missing_codes(9_999_999, 9_999_998)},
+    "household_income": {"hincp": _same_value, "hhincome": _none_of_nines(7)},
     "occupation": {
         "occp": _by_code("the 2018 Census Occupation Code List", _OCCP),
         "occ": _by_code("the 2018 Census Occupation Code List", _OCCP),
@@ -187,9 +209,11 @@ _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
     },
     "licence": {"licence": _flag},
     "rents": {"rents": _flag},
-    "weight": {"weight": _same_value, "pwgtp": _same_value, "perwt": _same_value},
+    "weight": dict.fromkeys(
+        ("weight", "pwgtp", "perwt", "asecwt", "wtsupp", "wtfinl", "hhwt"), _same_value
+    ),
     "household_id": dict.fromkeys(
-        ("household_id", "serialno", "serial", "houseid", "hhid", "hh_id"), _same_value
+        ("household_id", "houseid", "hhid", "hh_id", "serialno", "serial"), _same_value
     ),
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
@@ -202,12 +226,17 @@ _NHTS: Final[dict[str, dict[str, _Meaning]]] = {
     "weight": {"wtperfin": _same_value},
 }
 """What else they mean in a table of the travel survey, which has a HOUSEID."""
+_CPS: Final[dict[str, dict[str, _Meaning]]] = {
+    "education": {"educ": _by_code("EDUC of IPUMS CPS", _CPS_EDUC)}
+}
+"""What else they mean in one of the Current Population Survey, by the names of its weights."""
 CENSUS_COLUMN_NAMES: Final = frozenset(name for parsers in _MEANINGS.values() for name in parsers)
 """The names that offices have, in small letters."""
 _CASE_SENSITIVE_NAMES: Final = (
     *("gender", "education", "income", "weight", "household_id", "occupation"),
     *("cars", "licence", "rents"),
 )
+_OF_SAMPLES: Final = ("sample", "year", "month")
 _PERSON_ID_COLUMNS: Final = (
     ("serialno", "sporder"),
     ("serial", "pernum"),
@@ -229,7 +258,8 @@ def standard_columns(
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
     meanings: dict[str, tuple[str, _Meaning]] = {}
-    survey_parsers = _NHTS if _has(columns, "houseid") else {}
+    is_of_cps = any(_has(columns, name) for name in ("cpsid", "asecwt", "wtsupp", "wtfinl"))
+    survey_parsers = _NHTS if _has(columns, "houseid") else _CPS if is_of_cps else {}
     for name, parsers in _MEANINGS.items():
         parsers = parsers | survey_parsers.get(name, {})
         by_lower_name: dict[str, str] = {}
@@ -249,9 +279,20 @@ def standard_columns(
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
         result[name] = _cell_meanings(cells, meaning, f"{source}, row %s, column {column!r}")
+        if column.lower() == "serial" and name == "household_id":
+            result[name] = _within_samples(columns, result[name])
     if "id" not in result and any(_has(columns, *pair) for pair in _PERSON_ID_COLUMNS):
         result["id"] = range(1, len(next(iter(columns.values()))) + 1)
     return result
+
+
+def _within_samples(columns: Mapping[str, Sequence[object]], serials: Any) -> Any:
+    """Return the ids of IPUMS's households, whose numbers begin anew in each sample of a table."""
+    samples = [each for name, each in columns.items() if name.lower() in _OF_SAMPLES]
+    samples = [[*each] for each in samples if len({*each}) > 1]
+    if not samples:
+        return serials
+    return [" ".join(map(str, each)) for each in zip(*samples, serials, strict=True)]
 
 
 def _is_numeric(cells: object) -> bool:

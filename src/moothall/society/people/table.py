@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError, MoothallError
 from moothall.build import address, check_integer, error_text, excerpt
-from moothall.society.arrays import csv_rows, import_package
+from moothall.society.arrays import csv_rows, import_package, kind_in_words
 from moothall.society.blocks.columns import HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS
 from moothall.society.city.places import Places
@@ -25,6 +25,7 @@ IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 _MOST_MONEY = 10**15
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
 _CODE: Final = re.compile(r"0[0-9]+")
+_PERSON_IDS: Final = ("person_id", "perid")  # of ActivitySim and PopulationSim
 _ID: Final = re.compile("0|[1-9][0-9]{,18}")
 _NUMBERS: Final = {
     "age": (0, 120),
@@ -94,6 +95,8 @@ class PeopleTable(NamedTuple):
 
 def read_table(path: str | PathLike[str]) -> PeopleTable:
     """Return what a `.csv`, `.tsv` or `.parquet` file has."""
+    if not isinstance(path, str | PathLike):
+        raise ConfigError(f"a table must be the path of a file, got {kind_in_words(path)}")
     file = Path(path)
     read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv}.get(file.suffix.lower())
     if read is None:
@@ -122,7 +125,7 @@ def checked_people(
         if column not in COLUMNS:
             _check_attribute(column, source)
     if "id" not in names:
-        raise ConfigError(f"{source} has no column 'id'")
+        raise ConfigError(f"{source} has no column 'id', a number or text of each person")
     attributes = [each for each in names if each not in COLUMNS]
     if attributes and "age" not in names and "gender" not in names:
         logger.warning(
@@ -160,6 +163,9 @@ def _standard(
         if not isinstance(column, str):
             _check_attribute(column, source)
     cells = {name: [row.get(name) for row in rows] for name in names}
+    id_column = next((name for name in names if name.lower() in _PERSON_IDS), "id")
+    if "id" not in cells and id_column in cells:
+        cells["id"] = cells.pop(id_column)
     standard = dict(standard_columns(cells, source, comma=comma))
     return {n: each if n in COLUMNS else _numbers(each) for n, each in standard.items()}
 
@@ -167,6 +173,8 @@ def _standard(
 def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
     """Give persons what a table has of their households."""
     columns = _standard([*table.rows], table.columns, table.name, comma=table.comma)
+    if "income" in columns:  # all of a household have it together
+        columns.setdefault("household_income", columns.pop("income"))
     key = next((name for name in ("household_id", "id") if name in columns), None)
     if key is None:
         raise ConfigError(f"{table.name} has no column 'household_id'")
@@ -251,7 +259,8 @@ def _check_attribute(name: str, source: str) -> None:
     """Check the name of an attribute of one's own; one that is nearly a known column is a slip."""
     if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
         rule = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
-        raise ConfigError(f"{source}: {rule}")
+        hint = "" if name else ": pandas writes its index so, without to_csv(…, index=False)"
+        raise ConfigError(f"{source}: {rule}{hint}")
     if name.lower() in CENSUS_COLUMN_NAMES:  # another column of its meaning came first
         return
     if near := difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.8):
