@@ -18,27 +18,27 @@ class OpenReading(Protocol):
     name: str
     foreign: dict[str, Any]
     has_started: bool
-    read: tuple[str, ...]
-    adrift_reads: tuple[ReadValue, ...]
-    late: Callable[[Sequence[str]], None] | None  # once it has ended, told what its work reads
+    read_sources: tuple[str, ...]
+    contextless_reads: tuple[ReadValue, ...]
+    on_late_read: Callable[[Sequence[str]], None] | None  # told what its work reads after its end
 
 
 @dataclass(slots=True, eq=False)
-class Acting:
+class CallScope:
     """What is carried out in a context."""
 
     # The tool call, or turn: an agent that it asks adds the outside sources that it has read.
     reading: OpenReading | None = None
     # The seconds of the calls that are under way, which stand still while this is entered.
-    limit: AbstractContextManager[None] | None = None
-    to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
+    clock_pause: AbstractContextManager[None] | None = None
+    call_to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
 
 
-_NO_ACTING: Final = Acting()
-ACTING: ContextVar[Acting] = ContextVar("moothall_acting", default=_NO_ACTING)
+_NO_CALL: Final = CallScope()
+CALL_SCOPE: ContextVar[CallScope] = ContextVar("moothall_acting", default=_NO_CALL)
 
 
-def acting(reading: OpenReading) -> Acting:
+def scope_with(reading: OpenReading) -> CallScope:
     """Return what is carried out in this context, with this tool call."""
-    now = ACTING.get()
-    return Acting(reading, now.limit, now.to_approve)
+    scope = CALL_SCOPE.get()
+    return CallScope(reading, scope.clock_pause, scope.call_to_approve)

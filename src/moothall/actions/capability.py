@@ -83,9 +83,11 @@ class Action(Options):
         terminal: bool = False,
         **options: Unpack[ActionOptions],
     ) -> None:
-        if wrong := [each for each in options if each not in ActionOptions.__annotations__]:
-            unknown = unknown_argument_error(type(self), wrong, ActionOptions.__annotations__)
-            raise unknown or TypeError(f"unexpected {wrong}")
+        if unknown_names := [each for each in options if each not in ActionOptions.__annotations__]:
+            unknown = unknown_argument_error(
+                type(self), unknown_names, ActionOptions.__annotations__
+            )
+            raise unknown or TypeError(f"unexpected {unknown_names}")
         check_name(name, "Action")
         label = f"action {name!r}"
         if not isinstance(description, str | None):
@@ -95,7 +97,7 @@ class Action(Options):
         check_returns(function, label)
         values: dict[str, Any] = {"terminal": terminal, **options}
         check_options(label, values)
-        self._set(name, function, values)
+        self._set_options(name, function, values)
         self._description = description
         self._parameters = parameters
         if parameters is None:
@@ -179,10 +181,12 @@ class Action(Options):
         """Return the action of a method that `@action` has marked and checked."""
         check_name(name, "Action")
         action = cls.__new__(cls)
-        action._set(name, function, options)
+        action._set_options(name, function, options)
         return action
 
-    def _set(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    def _set_options(
+        self, name: str, function: Callable[..., Any], options: Mapping[str, Any]
+    ) -> None:
         for option, value in options.items():
             if option != "access_policy" or value is not None:  # None states none
                 setattr(self, "_help" if option == "help" else option, value)
@@ -203,14 +207,14 @@ class Action(Options):
     def description(self) -> str:
         """What the action does, in words, with its examples."""
         text = self.signature.description if self._description is None else self._description
-        return f"{text}\n\n{self._shown_examples}" if self.examples else text
+        return f"{text}\n\n{self._examples_text}" if self.examples else text
 
     @description.setter
     def description(self, text: str) -> None:
         self._description = text
 
     @functools.cached_property
-    def _shown_examples(self) -> str:
+    def _examples_text(self) -> str:
         """Its examples as a model reads them; DefinitionError if one does not fit."""
         for number, each in enumerate(self.examples):
             try:
@@ -279,12 +283,12 @@ class Action(Options):
             return args
         if self._validator is None:
             self._validator = self.make_validator(self._parameters)
-        wrong = self._validator.wrong(args)
-        if wrong is None:
+        fault = self._validator.wrong(args)
+        if fault is None:
             return args
-        path = ".".join(map(str, wrong[0]))
-        at = f' argument "{path}"' if path else ""
-        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong[1], 200)}')
+        path = ".".join(map(str, fault[0]))
+        place = f' argument "{path}"' if path else ""
+        raise InvalidArguments(f'"{where or self.name}"{place}: {shorten(fault[1], 200)}')
 
     @property
     def guarded(self) -> Sequence[str] | None:
@@ -357,6 +361,6 @@ def without_parameter(action: Action, name: str) -> Action:
         for each, property_schema in schema["properties"].items()
         if each != name
     }
-    copied = copy(action)
-    copied._parameters, copied._validator = {**schema, "properties": properties}, None
-    return copied
+    new_action = copy(action)
+    new_action._parameters, new_action._validator = {**schema, "properties": properties}, None
+    return new_action

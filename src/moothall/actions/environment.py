@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from moothall.actions import Action
 from moothall.actions.approval import Later
-from moothall.actions.retry import repeated_in_thread
+from moothall.actions.retry import retries_in_thread
 from moothall.foundation.arguments import is_async
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import (
@@ -71,8 +71,8 @@ class Environment:
         is cancelled in the same way, and the result is an error, which says that its effect is not
         known.
         """
-        run = self._execute if action.timeout is None else self._execute_in_time
-        return run(action, args)
+        execute = self._execute if action.timeout is None else self._execute_in_time
+        return execute(action, args)
 
     def format_result(self, result: Any) -> dict[str, Any]:
         """Format the result with metadata; what can be read only once is an error."""
@@ -81,11 +81,11 @@ class Environment:
             return failed_result(
                 TypeError(f"the action returned a {kind}, not a value: return a list")
             )
-        return {"tool_executed": True, "result": result, "timestamp": _stamp(int(time.time()))}
+        return {"tool_executed": True, "result": result, "timestamp": _timestamp(int(time.time()))}
 
     async def _execute_in_time(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
         try:
-            result: dict[str, Any] = await _in_time(action, self._execute(action, args))
+            result: dict[str, Any] = await _await_in_time(action, self._execute(action, args))
             return result
         except TimeoutError as error:
             return failed_result(error)
@@ -114,18 +114,18 @@ def _is_overridden(environment: Environment) -> bool:
     return getattr(execute_action, "__func__", execute_action) is not Environment.execute_action
 
 
-def _as_text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an error as a model reads it; a key alone would not say what is wrong."""
-    text, kind = error_message(error), type(error)
-    is_bare = kind.__str__ is KeyError.__str__
-    return f"{kind.__name__}: {text}" if text and is_bare else text or kind.__name__
+    text, error_type = error_message(error), type(error)
+    is_bare = error_type.__str__ is KeyError.__str__
+    return f"{error_type.__name__}: {text}" if text and is_bare else text or error_type.__name__
 
 
 def failed_result(error: BaseException) -> dict[str, Any]:
     """Return the result of an action that raised."""
     return {
         "tool_executed": False,
-        "error": _as_text(error),
+        "error": _error_text(error),
         "traceback": "".join(traceback.format_exception(error)),
     }
 
@@ -134,7 +134,7 @@ def failed_result(error: BaseException) -> dict[str, Any]:
 
 
 @dataclass(slots=True, eq=False)
-class _Flight:
+class _ThreadCall:
     """A call of `execute_action` in a worker thread, and the loop that awaits it."""
 
     loop: asyncio.AbstractEventLoop
@@ -143,7 +143,7 @@ class _Flight:
 
 
 class _ThreadState(threading.local):
-    flight: _Flight | None = None
+    call: _ThreadCall | None = None
 
 
 _THREAD_STATE = _ThreadState()
@@ -158,23 +158,25 @@ async def execute_in_thread(
     if _is_overridden(environment) and is_async(environment.execute_action):
         result = await environment.execute_action(action, args)
         return result
-    flight = _Flight(loop)
+    call = _ThreadCall(loop)
     try:
         if action.retries is None:
-            return await WORKERS.run(loop, _fly, flight, environment, action, args)
-        with repeated_in_thread():
-            return await WORKERS.run(loop, _fly, flight, environment, action, args)
+            return await WORKERS.run(loop, _call_in_thread, call, environment, action, args)
+        with retries_in_thread():
+            return await WORKERS.run(loop, _call_in_thread, call, environment, action, args)
     except asyncio.CancelledError:
         # At least one side sees the other: this one sets `is_finished` before it reads `future`,
         # and the thread sets `future` before it reads `is_finished`.
-        flight.is_finished = True
-        if flight.future is not None:
-            flight.future.cancel()
+        call.is_finished = True
+        if call.future is not None:
+            call.future.cancel()
         raise
 
 
-def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:
-    _THREAD_STATE.flight = flight
+def _call_in_thread(
+    call: _ThreadCall, environment: Any, action: Action, args: dict[str, Any]
+) -> Any:
+    _THREAD_STATE.call = call
     try:
         return environment.execute_action(action, args)
     except Later:
@@ -182,7 +184,7 @@ def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]
     except BaseException as error:  # sys.exit() in an action is no reason to end a loop
         return failed_result(error)
     finally:
-        _THREAD_STATE.flight = None
+        _THREAD_STATE.call = None
 
 
 def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
@@ -194,29 +196,29 @@ def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
             f'the async action "{action.name}" cannot be executed synchronously on the thread of a '
             "running event loop: await aexecute_action(action, args)"
         )
-    flight = _THREAD_STATE.flight
-    if flight is not None and flight.loop.is_running():
-        future = asyncio.run_coroutine_threadsafe(_await(awaitable), flight.loop)
-        flight.future = future
-        if flight.is_finished:
+    call = _THREAD_STATE.call
+    if call is not None and call.loop.is_running():
+        future = asyncio.run_coroutine_threadsafe(_await_value(awaitable), call.loop)
+        call.future = future
+        if call.is_finished:
             future.cancel()
         try:
             return future.result()
         except concurrent.futures.CancelledError:
             raise RuntimeError(f'"{action.name}" was cancelled') from None
         finally:
-            flight.future = None
-    return asyncio.run(_in_time(action, awaitable))
+            call.future = None
+    return asyncio.run(_await_in_time(action, awaitable))
 
 
-async def _await(awaitable: Awaitable[Any]) -> Any:
+async def _await_value(awaitable: Awaitable[Any]) -> Any:
     try:
         return await awaited(awaitable)
     except SystemExit as error:  # it would end the loop, not the action
         raise RuntimeError(f"SystemExit: {error}") from error
 
 
-async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
+async def _await_in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
     limit = asyncio.timeout(action.timeout)
     try:
         async with limit:
@@ -232,5 +234,5 @@ async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=1)  # strftime takes longer than the rest of a turn's bookkeeping
-def _stamp(second: int) -> str:
+def _timestamp(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(second))

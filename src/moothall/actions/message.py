@@ -33,7 +33,7 @@ BROADCAST = "*"
 GROUP = "#"
 """How the `to` of a message to a group begins; its name follows."""
 
-LONGEST_DELAY_S = 300 * 86_400
+MAX_DELAY_S = 300 * 86_400
 """For how many seconds a message may be delayed."""
 
 MAX_ID = 255
@@ -43,7 +43,7 @@ _KEYS = frozenset(("id", "meta", "from", "to", "action"))
 _ACTION_KEYS = frozenset(("name", "args"))
 
 
-class _ActionHead(TypedDict):
+class _ActionPart(TypedDict):
     name: str
     args: NotRequired[dict[str, Any]]
 
@@ -58,12 +58,12 @@ class Message(_FromKey):
     """
 
     to: str
-    action: _ActionHead
+    action: _ActionPart
     id: NotRequired[str]
     meta: NotRequired[dict[str, Any]]
 
 
-class Nested(dict[str, Any]):
+class NestedArgs(dict[str, Any]):
     """Arguments that may contain lists or objects, so each receiver gets a copy."""
 
 
@@ -104,20 +104,20 @@ class Envelope(NamedTuple):
                     and name.isascii()
                 ):
                     parts = (sender, to, name, check_args(args.copy()))
-                    usual: Envelope = tuple.__new__(Envelope, parts + UNSAID)
-                    return usual
+                    envelope: Envelope = tuple.__new__(Envelope, parts + ENVELOPE_DEFAULTS)
+                    return envelope
         action = message.get("action")
         id = message.get("id")
         meta = message.get("meta")
         if type(action) is not dict:
-            raise _wrong(message, "action", "an object")
+            raise _wrong_type_error(message, "action", "an object")
         if not _KEYS.issuperset(message):
-            _unknown(message, _KEYS, "")
+            _refuse_unknown_keys(message, _KEYS, "")
         name = action.get("name")
         if not _ACTION_KEYS.issuperset(action):
-            _unknown(action, _ACTION_KEYS, "action.")
+            _refuse_unknown_keys(action, _ACTION_KEYS, "action.")
         if type(name) is not str:
-            raise _wrong(action, "name", "a string", "action.")
+            raise _wrong_type_error(action, "name", "a string", "action.")
         if not name or len(name) > MAX_ID:
             raise InvalidMessage("action.name", f"must have 1 to {MAX_ID} characters")
         to = _receiver_of(message)
@@ -126,11 +126,11 @@ class Envelope(NamedTuple):
         if meta is not None:
             if type(meta) is not dict:
                 raise InvalidMessage("meta", f"must be an object, not {type(meta).__name__}")
-            meta = _copy(meta, "meta")
+            meta = _copy_json(meta, "meta")
         if "from" in message:
             stated_sender = message["from"]
             stated_sender = (
-                _decimal(stated_sender)
+                _decimal_text(stated_sender)
                 if type(stated_sender) is int
                 else _check_text(stated_sender, "from")
             )
@@ -161,14 +161,14 @@ class Envelope(NamedTuple):
         return message
 
 
-UNSAID: Final[tuple[Any, ...]] = tuple(Envelope._field_defaults.values())
+ENVELOPE_DEFAULTS: Final[tuple[Any, ...]] = tuple(Envelope._field_defaults.values())
 """What follows sender, receiver, name and arguments in a usual envelope, which says no more."""
 
 
 def address(id: object) -> str:
     """Return an id as a string, an int as its decimal string; raise InvalidId if it is wrong."""
     if type(id) is int:
-        decimal = _decimal(id)
+        decimal = _decimal_text(id)
         if decimal is None:
             raise InvalidId(f"an id has 1 to {MAX_ID} characters, and this number more")
         id = decimal
@@ -231,18 +231,18 @@ def seconds_until(delay: float | None, at: datetime | None) -> float:
         try:
             delay = max(at.timestamp() - time.time(), 0.0)
         except (OverflowError, OSError, ValueError):  # a local time in the years 1 or 9999
-            delay = float(at.year > 2000) * 2 * LONGEST_DELAY_S
+            delay = float(at.year > 2000) * 2 * MAX_DELAY_S
     check_seconds("send: delay=", delay, zero=True)
     assert delay is not None
-    if delay > LONGEST_DELAY_S:
+    if delay > MAX_DELAY_S:
         raise ConfigError(
-            f"a message may wait for {LONGEST_DELAY_S // 86_400} days, got {delay / 86_400:.0f}"
+            f"a message may wait for {MAX_DELAY_S // 86_400} days, got {delay / 86_400:.0f}"
         )
     return delay
 
 
 def check_args(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments as JSON data: flat ones as they are, others copied as `Nested`."""
+    """Return the arguments as JSON data: flat ones as they are, others copied as `NestedArgs`."""
     for key, value in args.items():
         kind = type(value)
         if type(key) is str and key.isascii():
@@ -254,7 +254,7 @@ def check_args(args: dict[str, Any]) -> dict[str, Any]:
                     continue
             elif kind is bool or value is None:
                 continue
-        return Nested(_copy(args, "action.args"))
+        return NestedArgs(_copy_json(args, "action.args"))
     return args
 
 
@@ -267,7 +267,7 @@ def typed_args(args: dict[str, Any]) -> dict[str, Any]:
         raise InvalidMessage(f"action.args.{error.path}", error.reason) from None
 
 
-def _copy(value: Any, path: str) -> Any:
+def _copy_json(value: Any, path: str) -> Any:
     try:
         return copy_json(value, path, with_bytes=True)
     except NotJSON as error:
@@ -285,7 +285,7 @@ def _check_text(value: object, field: str) -> str:
     return text
 
 
-def _decimal(number: int) -> str | None:
+def _decimal_text(number: int) -> str | None:
     """Return the decimal string of an int; None if that is longer than any id."""
     return str(number) if -(10**MAX_ID) < number < 10**MAX_ID else None
 
@@ -293,7 +293,7 @@ def _decimal(number: int) -> str | None:
 def _receiver_of(message: dict[str, Any]) -> str:
     to = message.get("to")
     if type(to) is int:
-        to = _decimal(to)
+        to = _decimal_text(to)
         if to is None:
             raise InvalidMessage("to", f"must have 1 to {MAX_ID} characters")
     if isinstance(to, str):
@@ -301,16 +301,18 @@ def _receiver_of(message: dict[str, Any]) -> str:
         if 0 < len(to) <= MAX_ID:
             return to
         raise InvalidMessage("to", f"must have 1 to {MAX_ID} characters, not {len(to)}")
-    raise _wrong(message, "to", "an agent's id or *")
+    raise _wrong_type_error(message, "to", "an agent's id or *")
 
 
-def _wrong(part: dict[str, Any], key: str, expected: str, path: str = "") -> InvalidMessage:
+def _wrong_type_error(
+    part: dict[str, Any], key: str, expected: str, path: str = ""
+) -> InvalidMessage:
     if key not in part:
         return InvalidMessage(path + key, "is missing")
     return InvalidMessage(path + key, f"must be {expected}, not {type(part[key]).__name__}")
 
 
-def _unknown(part: dict[str, Any], allowed: frozenset[str], path: str) -> None:
+def _refuse_unknown_keys(part: dict[str, Any], allowed: frozenset[str], path: str) -> None:
     for key in part:
         if key not in allowed:
             # Showing the key runs no code of its class.
@@ -323,15 +325,19 @@ def _unknown(part: dict[str, Any], allowed: frozenset[str], path: str) -> None:
 
 
 # Of any type, because its module imports this one: `Replying` of `agents/replies`.
-REPLYING: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=())
+ENCLOSING_REPLIES: ContextVar[tuple[Any, ...]] = ContextVar("moothall_replying", default=())
 """The replies that led to the current code, outermost first, in this task or thread."""
 
 
-def in_reply(agent: Any, envelope: Envelope) -> Envelope:
+def with_reply_thread(agent: Any, envelope: Envelope) -> Envelope:
     """Return an agent's message; a `say` that names no thread gets that of the reply behind it."""
     if tracing.active is not None:
         envelope = tracing.with_trace(envelope)
-    if envelope.name != "say" or not (replies := REPLYING.get()) or "thread" in envelope.args:
+    if (
+        envelope.name != "say"
+        or not (replies := ENCLOSING_REPLIES.get())
+        or "thread" in envelope.args
+    ):
         return envelope
     own_replies = (each for each in reversed(replies) if each.agent is agent)
     return envelope._replace(within=next(own_replies, replies[-1]).thread_for(agent))

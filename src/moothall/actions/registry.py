@@ -20,11 +20,11 @@ class Offering(Protocol):
         ...
 
 
-class _Joining(Offering, Protocol):
+class _Mergeable(Offering, Protocol):
     @property
     def guidance(self) -> str: ...
 
-    def merged_with(self, other: Any) -> _Joining: ...
+    def merged_with(self, other: Any) -> _Mergeable: ...
 
 
 class ActionSource(Protocol):
@@ -47,7 +47,7 @@ class ActionRegistry:
     guidance: Sequence[str] = ()  # what the prompt of a model says of them
     blocks: Sequence[Any] = ()  # what takes part in a loop, besides the actions that it offers
     sources: tuple[ActionSource, ...] = ()
-    _joining: tuple[_Joining, ...] = ()  # what takes in more of its kind, such as `Skills`
+    _mergeables: tuple[_Mergeable, ...] = ()  # what takes in more of its kind, such as `Skills`
 
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
@@ -69,7 +69,7 @@ class ActionRegistry:
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
             if callable(getattr(source, "merged_with", None)):
-                source = self._join(source)
+                source = self._merge(source)
                 offers = source.offers
             conflicts = sorted(offers.keys() & self.actions.keys())
             if conflicts:
@@ -88,25 +88,27 @@ class ActionRegistry:
             elif callable(guidance):
                 self.blocks = (*self.blocks, source)
         else:
-            one_action = Action.of(action)  # type: ignore[arg-type]
-            if one_action.is_unbound:
-                method = f"thing.{one_action.name}"
+            new_action = Action.of(action)  # type: ignore[arg-type]
+            if new_action.is_unbound:
+                method = f"thing.{new_action.name}"
                 text = f"self is missing: give the method of an object, such as {method}"
-                raise DefinitionError(f"action {one_action.name!r}: {text}")
-            self.actions[one_action.name] = one_action
+                raise DefinitionError(f"action {new_action.name!r}: {text}")
+            self.actions[new_action.name] = new_action
 
-    def _join(self, new: _Joining) -> _Joining:
-        """Return what takes the place of what is registered of the same class, and of `new`."""
-        for registered in self._joining:
-            if type(registered) is type(new):
-                new = registered.merged_with(new)
+    def _merge(self, source: _Mergeable) -> _Mergeable:
+        """Return what takes the place of what is registered of the same class, and of `source`."""
+        for registered in self._mergeables:
+            if type(registered) is type(source):
+                source = registered.merged_with(source)
                 for name, each in registered.offers.items():
                     if self.actions.get(name) is each:
                         del self.actions[name]
                 self.guidance = [each for each in self.guidance if each != registered.guidance]
-                self._joining = tuple(each for each in self._joining if each is not registered)
-        self._joining = (*self._joining, new)
-        return new
+                self._mergeables = tuple(
+                    each for each in self._mergeables if each is not registered
+                )
+        self._mergeables = (*self._mergeables, source)
+        return source
 
     def get_action(self, name: str) -> Action | None:
         """Return the action of that name, or None."""

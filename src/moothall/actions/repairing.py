@@ -13,8 +13,8 @@ from moothall.foundation.jsonvalue import UnreadableText, read_json
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d{0,17}))(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
 _BOOLEANS = {"true": True, "false": False}
-_KINDS = {"array": list, "object": dict}
-_DEPTH = 8
+_PYTHON_TYPES = {"array": list, "object": dict}
+_MAX_DEPTH = 8
 
 
 def repair_args(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], str]:
@@ -27,24 +27,24 @@ def repair_args(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], d
         InvalidArguments: they do not fit the schema then, either
     """
     properties: Mapping[str, Any] = action.parameters.get("properties") or {}
-    changed, changes = args, list[str]()
+    repaired, changes = args, list[str]()
     if len(args) == 1 and not action.guard:
         (name, inner), *_ = args.items()
         inner = _parse_text(inner, {"object"}) if isinstance(inner, str) else inner
-        fits = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
-        if fits and name not in properties:
-            changed = inner
+        is_wrapped = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
+        if is_wrapped and name not in properties:
+            repaired = inner
             changes.append(f"taken out of {name!r:.80}")
-    changed = dict(changed)
+    repaired = dict(repaired)
     for name, schema in properties.items():
-        if name in changed and name not in (action.guard or ()):
-            value = _repair_value(schema, changed[name], action.parameters, _DEPTH)
-            if value is not changed[name]:
-                changed[name] = value
+        if name in repaired and name not in (action.guard or ()):
+            value = _repair_value(schema, repaired[name], action.parameters, _MAX_DEPTH)
+            if value is not repaired[name]:
+                repaired[name] = value
                 changes.append(f"{name} given as text")
     if not changes:
         raise InvalidArguments("nothing to repair")
-    return changed, action.check(changed), "; ".join(changes)
+    return repaired, action.check(repaired), "; ".join(changes)
 
 
 def _repair_value(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
@@ -61,29 +61,29 @@ def _repair_value(schema: Any, value: Any, root: Mapping[str, Any], depth: int) 
             value = items if any(a is not b for a, b in zip(items, value, strict=True)) else value
         elif isinstance(value, dict):
             inner, additional = form.get("properties") or {}, form.get("additionalProperties")
-            changed = {
+            repaired_items = {
                 name: new
                 for name, each in value.items()
                 if (new := _repair_value(inner.get(name, additional), each, root, depth - 1))
                 is not each
             }
-            value = {**value, **changed} if changed else value
+            value = {**value, **repaired_items} if repaired_items else value
     return value
 
 
 def _parse_text(text: str, kinds: set[Any]) -> Any:
-    bare = text.strip()
-    if ("integer" in kinds or "number" in kinds) and (integer := _INTEGER.fullmatch(bare)):
+    stripped = text.strip()
+    if ("integer" in kinds or "number" in kinds) and (integer := _INTEGER.fullmatch(stripped)):
         return int(integer[1])
-    if "number" in kinds and _NUMBER.fullmatch(bare):
-        return float(bare)
-    if "boolean" in kinds and bare.lower() in _BOOLEANS:
-        return _BOOLEANS[bare.lower()]
-    if "null" in kinds and bare == "null":
+    if "number" in kinds and _NUMBER.fullmatch(stripped):
+        return float(stripped)
+    if "boolean" in kinds and stripped.lower() in _BOOLEANS:
+        return _BOOLEANS[stripped.lower()]
+    if "null" in kinds and stripped == "null":
         return None
-    if types := tuple(_KINDS[kind] for kind in _KINDS.keys() & kinds):
+    if types := tuple(_PYTHON_TYPES[kind] for kind in _PYTHON_TYPES.keys() & kinds):
         try:
-            value = read_json(bare)
+            value = read_json(stripped)
         except UnreadableText:
             return text
         return value if isinstance(value, types) else text

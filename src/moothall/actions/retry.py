@@ -18,7 +18,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import context_value
 
-_END: Final[ContextVar[threading.Event | None]] = ContextVar("moothall_end", default=None)
+_RETRY_END: Final[ContextVar[threading.Event | None]] = ContextVar("moothall_end", default=None)
 """Set once nobody waits any more for the call that a thread carries out in this context."""
 
 logger: logging.Logger = logging.getLogger("moothall.agent")
@@ -63,19 +63,19 @@ class Retry:
 
     def pause(self, call: int) -> float:
         """Return how many seconds to wait before call number `call`, from 2."""
-        most = min(self.backoff * 2.0 ** min(call - 2, 60), self.longest)
-        return most * random.uniform(0.75, 1.0)
+        longest_pause = min(self.backoff * 2.0 ** min(call - 2, 60), self.longest)
+        return longest_pause * random.uniform(0.75, 1.0)
 
 
 @contextmanager
-def repeated_in_thread() -> Iterator[threading.Event]:
+def retries_in_thread() -> Iterator[threading.Event]:
     """Have a plain action that a thread carries out be called again within a `with` block only.
 
     The event ends that earlier. A thread cannot be stopped, but it need not begin anew.
     """
     end = threading.Event()
     try:
-        with context_value(_END, end):
+        with context_value(_RETRY_END, end):
             yield end
     finally:
         end.set()
@@ -108,8 +108,8 @@ def with_retries(function: Callable[..., Any], retry: Retry, name: str) -> Calla
         return call_again
 
     @functools.wraps(function)
-    def again_in_thread(**args: Any) -> Any:
-        call, end = 1, _END.get() or threading.Event()
+    def call_again_in_thread(**args: Any) -> Any:
+        call, end = 1, _RETRY_END.get() or threading.Event()
         while True:
             try:
                 return function(**args)
@@ -118,4 +118,4 @@ def with_retries(function: Callable[..., Any], retry: Retry, name: str) -> Calla
                     raise
             call += 1
 
-    return again_in_thread
+    return call_again_in_thread

@@ -56,8 +56,8 @@ class ActionIndex:
         counts: Counter[str] = Counter()
         for each in ranked:
             counts[each.origin.server] += 1
-            is_over = each.origin.server and counts[each.origin.server] > MAX_OF_SERVER
-            (surplus if is_over else matches).append(each)
+            is_surplus = each.origin.server and counts[each.origin.server] > MAX_OF_SERVER
+            (surplus if is_surplus else matches).append(each)
         return [*matches, *surplus][:MAX_MATCHES]
 
     def _weighted_words(self, action: Action) -> dict[str, float]:
@@ -68,7 +68,7 @@ class ActionIndex:
             return cached[1]
         counts: Counter[str] = Counter()
         weights: dict[str, float] = {}
-        for weight, text in _texts(action):
+        for weight, text in _weighted_texts(action):
             counts.clear()
             counts.update(self._words_class(text[:_MAX_CHARS]).terms())
             for term, count in counts.items():
@@ -77,14 +77,14 @@ class ActionIndex:
         return weights
 
 
-def _texts(action: Action) -> Iterator[tuple[float, str]]:
+def _weighted_texts(action: Action) -> Iterator[tuple[float, str]]:
     """Yield the texts of an action with their weights."""
     yield _NAME_WEIGHT, _split_words(action.name)
     yield _DESCRIPTION_WEIGHT, action.description
-    waiting: list[Any] = [action.parameters]
-    for schema in waiting:  # it grows
+    schemas: list[Any] = [action.parameters]
+    for schema in schemas:  # it grows
         if isinstance(schema, list):
-            waiting += schema
+            schemas += schema
         elif isinstance(schema, dict):
             if isinstance(properties := schema.get("properties"), dict):
                 yield _DESCRIPTION_WEIGHT, " ".join(map(_split_words, properties))
@@ -93,9 +93,9 @@ def _texts(action: Action) -> Iterator[tuple[float, str]]:
                 yield _VALUES_WEIGHT, " ".join(map(str, values))
             for name in _NAMED_SCHEMA_KEYS:
                 if isinstance(inner := schema.get(name), dict):
-                    waiting += inner.values()
-            waiting += [schema[name] for name in _NESTED_KEYS if name in schema]
-        if len(waiting) > _MAX_SCHEMAS:
+                    schemas += inner.values()
+            schemas += [schema[name] for name in _NESTED_KEYS if name in schema]
+        if len(schemas) > _MAX_SCHEMAS:
             return
 
 

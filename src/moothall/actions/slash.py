@@ -30,7 +30,7 @@ _WORD = re.compile(r"[^\W\d]\w*+")
 _UNQUOTED_ID = re.compile(r'[^\s".:\\]++')
 _UNQUOTED_ACTION = re.compile(r'[^\s":\\]++')
 _BARE = re.compile(r'[^\s,"\]}]{1,40}(?![^\s,"\]}])')
-_LONE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_slash(line: str) -> dict[str, Any] | None:
@@ -66,12 +66,14 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         raise _too_long()
     if not line.strip():
         return None
-    if lone := _LONE.search(line):
-        raise SlashError(lone.start() + 1, "expected text, not a character that no text can carry")
+    if surrogate := _SURROGATE.search(line):
+        raise SlashError(
+            surrogate.start() + 1, "expected text, not a character that no text can carry"
+        )
     if not line.lstrip().startswith("/"):
         text = line.removesuffix("\n").removesuffix("\r")
         return _message(BROADCAST, "say", {"content": text})
-    return _Line(line).message()
+    return _Line(line).read_message()
 
 
 def format_slash(message: Message | dict[str, Any]) -> str:
@@ -91,16 +93,20 @@ def format_slash(message: Message | dict[str, Any]) -> str:
     """
     if type(message) is dict and "from" in message:
         message = {key: value for key, value in message.items() if key != "from"}
-    checked = Envelope.from_message(message, "")
-    action = checked.name
+    envelope = Envelope.from_message(message, "")
+    action = envelope.name
     if not _is_plain(action) or action.startswith(".") or action.endswith("."):
         action = escaped_json(action)
-    to = checked.to if _is_plain(checked.to) and "." not in checked.to else escaped_json(checked.to)
+    to = (
+        envelope.to
+        if _is_plain(envelope.to) and "." not in envelope.to
+        else escaped_json(envelope.to)
+    )
     parts = [f"/{to}.{action}"]
-    for name, value in checked.args.items():
+    for name, value in envelope.args.items():
         # \w lacks a few characters that Python has in names: such a name is quoted.
-        plain = name.isidentifier() and _WORD.fullmatch(name) and name.isprintable()
-        parts.append(f"{name if plain else escaped_json(name)}:{escaped_json(value)}")
+        is_plain = name.isidentifier() and _WORD.fullmatch(name) and name.isprintable()
+        parts.append(f"{name if is_plain else escaped_json(name)}:{escaped_json(value)}")
     line = " ".join(parts)
     if len(line) > MAX_LINE:
         raise _too_long()
@@ -125,109 +131,109 @@ def _excerpt(text: str) -> str:
 
 
 class _Line:
-    """A line being read; `at` is the position."""
+    """A line being read; `position` is from 0."""
 
     def __init__(self, line: str) -> None:
         self.line = line
-        self.at = 0
+        self.position = 0
 
-    def message(self) -> dict[str, Any]:
-        self.at = len(self.line) - len(self.line.lstrip()) + 1
-        to = self.name(_UNQUOTED_ID, "an agent's id or *, such as /*.help")
-        self.take(".", '"." and an action, such as /Host.help')
-        name = self.name(_UNQUOTED_ACTION, "an action's name")
-        return _message(to, name, self.arguments())
+    def read_message(self) -> dict[str, Any]:
+        self.position = len(self.line) - len(self.line.lstrip()) + 1
+        to = self.read_name(_UNQUOTED_ID, "an agent's id or *, such as /*.help")
+        self.expect(".", '"." and an action, such as /Host.help')
+        name = self.read_name(_UNQUOTED_ACTION, "an action's name")
+        return _message(to, name, self.read_arguments())
 
-    def arguments(self) -> dict[str, Any]:
+    def read_arguments(self) -> dict[str, Any]:
         args: dict[str, Any] = {}
         while True:
-            before = self.at
+            start = self.position
             self.skip_blank()
-            if self.at == len(self.line):
+            if self.position == len(self.line):
                 return args
-            if self.at == before:
-                raise self.wrong("a space or the end of the line")
-            begin = self.at
-            name = self.argument_name()
+            if self.position == start:
+                raise self.error("a space or the end of the line")
+            begin = self.position
+            name = self.read_argument_name()
             if name in args:
-                self.at = begin
-                raise self.wrong(
+                self.position = begin
+                raise self.error(
                     f"an argument other than {_excerpt(name)}, which is there already", ""
                 )
-            self.take(":", f'":" and the value of {_excerpt(name)}')
+            self.expect(":", f'":" and the value of {_excerpt(name)}')
             self.skip_blank()
-            args[name] = self.json()
+            args[name] = self.read_json()
 
-    def name(self, unquoted: re.Pattern[str], expected: str) -> str:
+    def read_name(self, unquoted: re.Pattern[str], expected: str) -> str:
         """Read an agent's id or an action's name."""
-        begin = self.at
-        if self.next() == '"':
-            text = str(self.json())
+        begin = self.position
+        if self.peek() == '"':
+            text = str(self.read_json())
         else:
             match = unquoted.match(self.line, begin)
             if match is None:
-                raise self.wrong(expected)
+                raise self.error(expected)
             text = match[0]
             if not text.isprintable():
-                self.at += next(n for n, c in enumerate(text) if not c.isprintable())
-                raise self.wrong("printable characters; write anything else as a JSON string")
-            self.at = match.end()
+                self.position += next(n for n, c in enumerate(text) if not c.isprintable())
+                raise self.error("printable characters; write anything else as a JSON string")
+            self.position = match.end()
         if not 0 < len(text) <= MAX_ID:
-            self.at = begin
-            raise self.wrong(f"1 to {MAX_ID} characters", f"{len(text)}")
+            self.position = begin
+            raise self.error(f"1 to {MAX_ID} characters", f"{len(text)}")
         return text
 
-    def argument_name(self) -> str:
-        if self.next() == '"':
-            return str(self.json())
-        match = _WORD.match(self.line, self.at)
+    def read_argument_name(self) -> str:
+        if self.peek() == '"':
+            return str(self.read_json())
+        match = _WORD.match(self.line, self.position)
         if match is None or not match[0].isidentifier():
-            raise self.wrong("an argument as NAME:VALUE; other names are quoted")
-        self.at = match.end()
+            raise self.error("an argument as NAME:VALUE; other names are quoted")
+        self.position = match.end()
         return match[0]
 
-    def json(self) -> Any:
+    def read_json(self) -> Any:
         """Read the JSON value here."""
-        begin = self.at
+        begin = self.position
         try:
-            value, self.at = DECODER.raw_decode(self.line, begin)
+            value, self.position = DECODER.raw_decode(self.line, begin)
             return copy_json([value])[0]  # as deep as in the arguments of a message
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated"):
-                self.at = len(self.line)
-                raise self.wrong('the string to end with "') from None
-            self.at = error.pos
+                self.position = len(self.line)
+                raise self.error('the string to end with "') from None
+            self.position = error.pos
             if error.pos != begin:
-                raise self.wrong(f"JSON ({error.msg})") from None
+                raise self.error(f"JSON ({error.msg})") from None
             bare = _BARE.match(self.line, begin)
             example = escaped_json(bare[0]) if bare else '"text"'
-            raise self.wrong(f"a JSON value, such as 2, true or {example}") from None
+            raise self.error(f"a JSON value, such as 2, true or {example}") from None
         except NotJSON as error:
             reason = error.reason
         except RecursionError:
             reason = "nested too deep"
         except ValueError as error:  # NaN, a key that appears twice, an integer without an end
             reason = str(error)
-        self.at = begin
-        raise self.wrong(f"a JSON value that a message may have ({reason})", "")
+        self.position = begin
+        raise self.error(f"a JSON value that a message may have ({reason})", "")
 
-    def next(self) -> str:
+    def peek(self) -> str:
         """Return the character here; empty at the end."""
-        return self.line[self.at : self.at + 1]
+        return self.line[self.position : self.position + 1]
 
     def skip_blank(self) -> None:
-        match = _BLANK.match(self.line, self.at)
+        match = _BLANK.match(self.line, self.position)
         assert match is not None
-        self.at = match.end()
+        self.position = match.end()
 
-    def take(self, char: str, expected: str) -> None:
-        if self.next() != char:
-            raise self.wrong(expected)
-        self.at += 1
+    def expect(self, char: str, expected: str) -> None:
+        if self.peek() != char:
+            raise self.error(expected)
+        self.position += 1
 
-    def wrong(self, expected: str, got: str | None = None) -> SlashError:
+    def error(self, expected: str, got: str | None = None) -> SlashError:
         """Return the error for what is here, which `got` names; an empty `got` is left out."""
         if got is None:
-            got = escaped_json(self.next()) if self.next() else "the end of the line"
-        but = f", not {got}" if got else ""
-        return SlashError(self.at + 1, f"expected {expected}{but}")
+            got = escaped_json(self.peek()) if self.peek() else "the end of the line"
+        got_text = f", not {got}" if got else ""
+        return SlashError(self.position + 1, f"expected {expected}{got_text}")

@@ -10,13 +10,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from moothall.actions import Action
 from moothall.actions.approval import Approver
 from moothall.actions.message import (
-    UNSAID,
+    ENVELOPE_DEFAULTS,
     Envelope,
     Message,
     check_args,
-    in_reply,
     seconds_until,
     typed_args,
+    with_reply_thread,
 )
 from moothall.agents.workflow import Workflow
 from moothall.foundation.errors import DefinitionError, NotInSpace
@@ -132,7 +132,7 @@ class Messaging(Workflow):
 
     def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
         """Return a message to send, with what travels beside it."""
-        return in_reply(self, Envelope.from_message(message, id))
+        return with_reply_thread(self, Envelope.from_message(message, id))
 
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
@@ -166,7 +166,7 @@ class Messaging(Workflow):
         mailbox = self.space_mailbox
         if mailbox is None:
             raise self._not_in_space("request")
-        envelope = in_reply(self, Envelope.from_message(message, mailbox.id))
+        envelope = with_reply_thread(self, Envelope.from_message(message, mailbox.id))
         return mailbox.request(envelope, timeout, wait, expires, caller_context)
 
     @overload
@@ -223,8 +223,8 @@ class Messaging(Workflow):
             and action.isascii()
         ):
             parts = (mailbox.id, to, action, check_args(args))
-            usual: Envelope = tuple.__new__(Envelope, parts + UNSAID)
-            return mailbox.request(in_reply(self, usual), timeout)
+            usual: Envelope = tuple.__new__(Envelope, parts + ENVELOPE_DEFAULTS)
+            return mailbox.request(with_reply_thread(self, usual), timeout)
         if not isinstance(action, str):
             return self._ask_method(to, Action.of(action), timeout, args)
         return self.request({"to": to, "action": {"name": action, "args": args}}, timeout)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self, Unpack
 
 from moothall.actions.provenance import with_sources
-from moothall.actions.provenance.reading import add_sources_of, reading_here
+from moothall.actions.provenance.reading import add_sources_of, current_reading
 from moothall.foundation import postgres
 from moothall.foundation.arguments import check_boolean, check_integer, check_text
 from moothall.foundation.database import Database
@@ -594,7 +594,7 @@ class Journal:
 
     def _given_back(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines; an action that reads their tasks gets the tasks' outside sources."""
-        if reading_here() is not None:
+        if current_reading() is not None:
             for each in outlines:
                 self.entries(each.id, most=_ABOUT_TASK)
         return outlines

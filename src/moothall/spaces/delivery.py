@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Final, Protocol
 
-from moothall.actions.message import REPLYING, Envelope
+from moothall.actions.message import ENCLOSING_REPLIES, Envelope
 from moothall.actions.provenance import union
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.caller_context import CallerContext
@@ -130,7 +130,7 @@ class Delivery:
         sender: Any = CURRENT.get() if parent is None else parent
         if sender is not None and (sender.outside or sender.read):
             self.outside = sender.outside + sender.read
-        if replies := REPLYING.get():
+        if replies := ENCLOSING_REPLIES.get():
             self.replies = replies
             if open_ones := [each.request for each in replies if each.open]:
                 texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)

@@ -15,7 +15,7 @@ from moothall.actions.approval import Later
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.actions.message import Envelope
-from moothall.actions.retry import repeated_in_thread
+from moothall.actions.retry import retries_in_thread
 from moothall.agents.agent import CURRENT
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.context import CallChannel, Context, with_injected
@@ -114,7 +114,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         elif offer.action.retries is None:
             value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
         else:
-            with repeated_in_thread() as end:
+            with retries_in_thread() as end:
                 call = partial(offer.function, **kwargs)
                 value = await _in_thread(mailbox.router, call, channel, end)
         if value.__class__ not in DATA:

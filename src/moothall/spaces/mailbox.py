@@ -14,7 +14,7 @@ from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.message import BROADCAST as EVERYONE
-from moothall.actions.message import Envelope, Nested, address
+from moothall.actions.message import Envelope, NestedArgs, address
 from moothall.agents.agent import CURRENT, Agent, overrides
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.messaging import Pending
@@ -260,7 +260,7 @@ class Mailbox:
     def _has_room(self, delivery: Delivery) -> bool:
         """Return whether a message fits beside the large ones that wait; it counts among them."""
         most, args = self.router.capacity_bytes, delivery.envelope.args
-        if most is None or type(args) is not Nested or (size := weight(args)) < _LARGE:
+        if most is None or type(args) is not NestedArgs or (size := weight(args)) < _LARGE:
             return True
         if self.waiting_bytes and self.waiting_bytes + size > most:
             return False
@@ -361,7 +361,7 @@ class Mailbox:
             self._end_unknown_action(delivery)
             return
         args = envelope.args
-        if type(args) is Nested:
+        if type(args) is NestedArgs:
             args = copy_json(args)  # an action that changes them does not change the message
         try:
             kwargs = offer.check(args, offer.label)

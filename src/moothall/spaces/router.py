@@ -11,7 +11,7 @@ from threading import get_ident
 from typing import Any
 
 from moothall.actions.message import BROADCAST as EVERYONE
-from moothall.actions.message import Envelope, Nested, is_one_agent
+from moothall.actions.message import Envelope, NestedArgs, is_one_agent
 from moothall.agents.agent import CURRENT
 from moothall.agents.caller_context import CallerContext
 from moothall.budget.reservation import CALLERS_HOLDS
@@ -122,7 +122,7 @@ class Router(Outcomes):
 
     def submitting(self, envelope: Envelope) -> Callable[..., None]:
         """Return how a thread enters the sending of a message: by number, or by bytes, too."""
-        large = type(envelope.args) is Nested and weight(envelope.args) > _LARGE
+        large = type(envelope.args) is NestedArgs and weight(envelope.args) > _LARGE
         return self.thread.submit_large if large else self.thread.submit
 
     def catch_up(self, mailbox: Mailbox) -> None:
@@ -158,7 +158,7 @@ class Router(Outcomes):
             self.show(envelope)
         ready = self._ready
         is_help = envelope.name == "help"
-        heavy, to_all = type(envelope.args) is Nested, to == EVERYONE
+        heavy, to_all = type(envelope.args) is NestedArgs, to == EVERYONE
         sender, first = envelope.sender, None
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.is_added:
@@ -219,7 +219,7 @@ class Router(Outcomes):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._too_many_hops(delivery))
             return
-        heavy = type(delivery.envelope.args) is Nested
+        heavy = type(delivery.envelope.args) is NestedArgs
         try:
             if (heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
                 delivery.mailbox = mailbox

@@ -91,7 +91,7 @@ async def answer(approver: Approver | None, question: Question) -> str:
     return reply
 
 
-def decider(approver: Approver | None) -> str | None:
+def decider_title(approver: Approver | None) -> str | None:
     """Return who decides by an approver, as its `title` says in words; None if it has none."""
     title = getattr(approver, "title", None)
     return title if isinstance(title, str) else None

@@ -129,7 +129,7 @@ def _args_json(changed: ChangedArgs) -> dict[str, Any]:
         raise ConfigError(f"the arguments of ChangedArgs are not JSON: {error}") from error
 
 
-def _changed_or_refused(changed: ChangedArgs, request: ApprovalRequest) -> Decision:
+def _check_changed_args(changed: ChangedArgs, request: ApprovalRequest) -> Decision:
     """Return a permission with other arguments once these are checked, else a refusal."""
     if changed.args == request.args:
         return True
@@ -142,7 +142,7 @@ def _changed_or_refused(changed: ChangedArgs, request: ApprovalRequest) -> Decis
     return changed
 
 
-def _action_in_run(request: ApprovalRequest) -> tuple[str, ...]:
+def _run_keys(request: ApprovalRequest) -> tuple[str, ...]:
     """Return the hash of what stays the same: all that a person saw of a call but its arguments."""
     is_of_run = request.run_id is not None and request.check is not None
     if not is_of_run or request.note or request.outside:
@@ -231,9 +231,11 @@ class DecisionKinds(tuple[DecisionKind, ...]):
             return data is True
         for kind in reversed(self):  # `permitted`, which may stand beside others, last
             if kind.key in data:
-                rest = {key: value for key, value in data.items() if key != kind.key}
+                other_entries = {key: value for key, value in data.items() if key != kind.key}
                 decision: Decision | None = kind.read(data[kind.key])
-                is_whole = not rest or (kind.takes_reason and self.read(rest) is True)
+                is_whole = not other_entries or (
+                    kind.takes_reason and self.read(other_entries) is True
+                )
                 return False if decision is None or not is_whole else decision
         return False
 
@@ -315,7 +317,7 @@ DECISION_KINDS: Final = DecisionKinds(
             outcome="permitted always in this run",
             for_callers=True,
             scope="run",
-            holds=_action_in_run,
+            holds=_run_keys,
         ),
         DecisionKind(
             NeverInRun,
@@ -329,7 +331,7 @@ DECISION_KINDS: Final = DecisionKinds(
             outcome="refused for the rest of the run",
             for_callers=True,
             scope="run",
-            holds=_action_in_run,
+            holds=_run_keys,
         ),
         DecisionKind(
             ChangedArgs,
@@ -337,7 +339,7 @@ DECISION_KINDS: Final = DecisionKinds(
             lambda value: ChangedArgs(value) if isinstance(value, dict) else None,
             _args_json,
             outcome="permitted with other arguments",
-            for_request=_changed_or_refused,
+            for_request=_check_changed_args,
         ),
     )
 )

@@ -17,7 +17,7 @@ Moment: TypeAlias = float | timedelta | datetime
 """Seconds or a timedelta from now on; or a datetime, in local time if it has no zone."""
 
 _NO_DEFAULT: Final[Any] = object()
-_LONGEST_S: Final = 1e10
+_MAX_S: Final = 1e10
 _RESERVED_KEY: Final = re.compile("[0-9a-f]{64}|doubt:.*|(moment|wait)-[0-9a-f]{16}", re.DOTALL)
 """The forms of moothall's own keys: of approvals and questions, of calls in doubt, of moments, and
 of a result, beside the name that the action gives it."""
@@ -81,7 +81,7 @@ class Later(BaseException):
         super().__init__(text or key or "later")
 
     @property
-    def misplaced(self) -> ConfigError:
+    def misplaced_error(self) -> ConfigError:
         """The error of a function that is no action and raises it."""
         return ConfigError(
             f"Later({self.key!r}) was raised by a function that is no action: only the result of "
@@ -101,11 +101,7 @@ def seconds_of(length: object, name: str) -> float:
     """Return a length of time in seconds; ConfigError for other values."""
     if isinstance(length, timedelta):
         length = length.total_seconds()
-    if (
-        isinstance(length, bool)
-        or not isinstance(length, int | float)
-        or not 0 < length <= _LONGEST_S
-    ):
+    if isinstance(length, bool) or not isinstance(length, int | float) or not 0 < length <= _MAX_S:
         raise ConfigError(f"{name}= must be seconds above 0 or a timedelta, got {length!r:.80}")
     return float(length)
 
@@ -120,10 +116,10 @@ def epoch_seconds(moment: Moment) -> float:
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, int | float)
-        or not -math.inf < seconds <= _LONGEST_S
+        or not -math.inf < seconds <= _MAX_S
     ):
         raise ConfigError(
-            f"until= must be seconds from now on, at most {_LONGEST_S:,.0f}, a timedelta or a "
+            f"until= must be seconds from now on, at most {_MAX_S:,.0f}, a timedelta or a "
             f"datetime, got {moment!r:.80}"
         )
     return moment.timestamp() if isinstance(moment, datetime) else now + max(seconds, 0.0)

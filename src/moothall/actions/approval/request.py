@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from moothall.actions.acting import ACTING
+from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.facts import Facts, facts_in_words
 from moothall.actions.slash import format_slash
 from moothall.foundation.errors import InvalidMessage, SlashError
@@ -77,7 +77,7 @@ class ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
         name, args = action["name"], dict(action.get("args", {}))
-        call: CallToApprove | None = ACTING.get().to_approve
+        call: CallToApprove | None = CALL_SCOPE.get().call_to_approve
         if call is None or call[:2] != (name, args):
             call = CallToApprove(name, args)
         note = "; ".join(filter(None, (call.note, note)))
@@ -91,8 +91,8 @@ class ApprovalRequest:
         parts: list[Any] = [self.agent, self.action, self.args]
         if self.note:
             parts.append(self.note)
-        exact = json.dumps(parts, sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(exact.encode()).hexdigest()
+        exact_json = json.dumps(parts, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(exact_json.encode()).hexdigest()
 
     def __str__(self) -> str:
         line = f"{self._line()}{facts_in_words(self.facts)}"

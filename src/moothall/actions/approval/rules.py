@@ -39,10 +39,12 @@ class Rule:
 
     def __post_init__(self) -> None:
         patterns: list[tuple[str, object]] = [("agent", self.agent), ("action", self.action)]
-        for option, by_name in (("args", self.args), ("facts", self.facts)):
-            if by_name is not None and not isinstance(by_name, Mapping):
-                raise ConfigError(f"Rule: {option}= must be patterns by name, got {by_name!r:.80}")
-            patterns += (by_name or {}).items()
+        for option, patterns_by_name in (("args", self.args), ("facts", self.facts)):
+            if patterns_by_name is not None and not isinstance(patterns_by_name, Mapping):
+                raise ConfigError(
+                    f"Rule: {option}= must be patterns by name, got {patterns_by_name!r:.80}"
+                )
+            patterns += (patterns_by_name or {}).items()
         for name, pattern in patterns:
             if not isinstance(pattern, str):
                 raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")

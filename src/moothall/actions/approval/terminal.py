@@ -55,10 +55,10 @@ class TerminalApprover:
             words = "/".join(("y/N", *[*decisions][2:]))
             text = f"{escaped(request.sender)} {verb}: {request}\nPermit this? [{words}] "
             reply = self.ask_line(text, "\n(no answer: refused)\n").strip().lower()
-            chosen = next((word for word in decisions if reply in (word, word[0])), "")
-            if chosen == "always":
+            chosen_word = next((word for word in decisions if reply in (word, word[0])), "")
+            if chosen_word == "always":
                 self._permitted_calls.add(call_key)
-            return decisions.get(chosen, False)
+            return decisions.get(chosen_word, False)
 
     def answer(self, question: Question) -> str:
         """Return the line that the person writes.
@@ -74,7 +74,7 @@ class TerminalApprover:
 
     def ask_line(self, text: str, no_answer_text: str = "") -> str:
         """Write a question, and read the person's line; empty if the terminal is closed."""
-        with _output_redirected(self._stdout) as stdout:
+        with _redirected_output(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)
             line = self.read_line(self._stdin)
             if not line and no_answer_text:
@@ -92,7 +92,7 @@ class TerminalApprover:
 
 
 @contextlib.contextmanager
-def _output_redirected(stream: TextIO | None) -> Iterator[TextIO]:
+def _redirected_output(stream: TextIO | None) -> Iterator[TextIO]:
     """Yield the output for a question; other output to `sys.stdout` waits for its end."""
     stdout = stream or sys.stdout
     if stream is not None or not stdout.isatty():

@@ -65,7 +65,7 @@ class Address(NamedTuple):
     """An address as it stands in a text, and whether it is the number of an account or a card."""
 
     text: str
-    account: bool
+    is_account: bool
 
 
 def addresses_in(value: Any) -> list[Address]:
@@ -73,13 +73,14 @@ def addresses_in(value: Any) -> list[Address]:
     addresses: dict[Address, None] = {}
     for text in map(narrow, texts_in(value)):
         for pattern in _patterns_for(text):
-            account, any_found = pattern in (_WALLET, _IBAN, _ACCOUNT_NUMBER), False
+            is_account, has_match = pattern in (_WALLET, _IBAN, _ACCOUNT_NUMBER), False
             for each in pattern.finditer(text):
-                addresses[Address(_without_sentence_end(each[0]), account)] = None
-                any_found = True
+                addresses[Address(_without_sentence_end(each[0]), is_account)] = None
+                has_match = True
                 if len(addresses) > MAX_ADDRESSES:
                     return [*addresses]
-            if any_found and (account or pattern is _WEB):  # what is within it is no other address
+            # What is within it is no other address.
+            if has_match and (is_account or pattern is _WEB):
                 text = pattern.sub(" ", text)
     return [*addresses]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any
 
-from moothall.actions.provenance.origin import FIELD as FIELD
-from moothall.actions.provenance.origin import OUTSIDE, sources_of
+from moothall.actions.provenance.origin import MARKS_FIELD as MARKS_FIELD
+from moothall.actions.provenance.origin import OUTSIDE_KEY, sources_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class Marks:
     own: list[Any] | tuple[Any, ...] = ()
     wrote: list[str] | tuple[str, ...] = ()
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return them as JSON data, without those that it does not have."""
-        fields = {name: getattr(self, name) for name in _NAMES}
+        fields = {name: getattr(self, name) for name in _FIELD_NAMES}
         return {
             name: value if value is True else [*value] for name, value in fields.items() if value
         }
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in _NAMES)
+        return any(getattr(self, name) for name in _FIELD_NAMES)
 
 
-_NAMES = tuple(each.name for each in fields(Marks))
-_EARLIER = frozenset((OUTSIDE, *_NAMES)) - {"sources"}
+_FIELD_NAMES = tuple(each.name for each in fields(Marks))
+_EARLIER_KEYS = frozenset((OUTSIDE_KEY, *_FIELD_NAMES)) - {"sources"}
 """The keys of a message that versions before this one kept its marks in."""
-_KEYS = _EARLIER | {FIELD, "result"}  # the last one has the number of a long result
+_KEYS = _EARLIER_KEYS | {MARKS_FIELD, "result"}  # the last one has the number of a long result
 NO_MARKS = Marks()
 
 
@@ -59,7 +59,7 @@ def has_marks(message: Mapping[str, Any]) -> bool:
     return not _KEYS.isdisjoint(message)
 
 
-def any_marked(messages: Iterable[Mapping[str, Any]]) -> bool:
+def any_has_marks(messages: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether one of the messages has marks."""
     return not _KEYS.isdisjoint(chain.from_iterable(messages))
 
@@ -68,9 +68,9 @@ def marks_of(message: Mapping[str, Any]) -> Marks:
     """Return the marks of a message from a memory, also of an earlier version."""
     if _KEYS.isdisjoint(message):
         return NO_MARKS
-    field = message.get(FIELD)
+    field = message.get(MARKS_FIELD)
     data: Mapping[str, Any] = field if isinstance(field, dict) else message
-    lists = {name: data[name] for name in _NAMES if isinstance(data.get(name), list)}
+    lists = {name: data[name] for name in _FIELD_NAMES if isinstance(data.get(name), list)}
     return Marks(**{**lists, "sources": sources_of(message), "fault": bool(data.get("fault"))})
 
 
@@ -78,17 +78,17 @@ def with_marks(
     messages: Iterable[dict[str, Any]], marks: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return messages with the marks beside them, each of which has the number of its message."""
-    marked = [*messages]
+    marked_messages = [*messages]
     for each in marks:
-        place = each["message"]
-        marked[place] = {**marked[place], **each}
-        del marked[place]["message"]
-    return marked
+        index = each["message"]
+        marked_messages[index] = {**marked_messages[index], **each}
+        del marked_messages[index]["message"]
+    return marked_messages
 
 
 def stored_message(message: dict[str, Any], marks: Marks | None) -> dict[str, Any]:
     """Return a message as a memory keeps it."""
-    return {**message, FIELD: marks.json()} if marks else message
+    return {**message, MARKS_FIELD: marks.to_json()} if marks else message
 
 
 def without_marks(message: dict[str, Any]) -> dict[str, Any]:

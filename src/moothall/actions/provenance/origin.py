@@ -8,13 +8,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["user", "program", "outside"]
 
-FIELD: Final = "provenance"
+MARKS_FIELD: Final = "provenance"
 """The field of a chat message in a memory with its marks, of which `sources` says where it comes
 from, if from outside, or what its writer had read from there. Models are not shown it."""
-OUTSIDE: Final = "outside"
+OUTSIDE_KEY: Final = "outside"
 """The key that earlier versions kept the sources in."""
 
-_MOST_SOURCES: Final = 16
+_MAX_SOURCES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ Origins: TypeAlias = dict[str, list[Origin]]
 """Where the values of a call's arguments come from, by parameter."""
 
 
-class Sourced(str):
+class SourcedText(str):
     """A text that is from outside.
 
     Attributes:
@@ -56,7 +56,7 @@ class Sourced(str):
 
     sources: list[str]
 
-    def __new__(cls, text: str, sources: Iterable[str]) -> Sourced:
+    def __new__(cls, text: str, sources: Iterable[str]) -> SourcedText:
         """Return the text with its sources."""
         sourced = super().__new__(cls, text)
         sourced.sources = [*sources]
@@ -74,8 +74,8 @@ def sources_of(message: Any) -> list[str]:
     """Return the outside sources that a chat message names; empty for none."""
     if not isinstance(message, dict):
         return []
-    field = message.get(FIELD)
-    sources = field.get("sources") if isinstance(field, dict) else message.get(OUTSIDE)
+    field = message.get(MARKS_FIELD)
+    sources = field.get("sources") if isinstance(field, dict) else message.get(OUTSIDE_KEY)
     if not isinstance(sources, list):
         return []
     return [each for each in sources if isinstance(each, str)]
@@ -84,24 +84,24 @@ def sources_of(message: Any) -> list[str]:
 def with_sources(message: dict[str, Any], sources: Iterable[str]) -> dict[str, Any]:
     """Return a chat message as one that comes from these sources, if there are any."""
     names = [*sources]
-    return {**message, FIELD: {"sources": names}} if names else message
+    return {**message, MARKS_FIELD: {"sources": names}} if names else message
 
 
 def sources_within(entry: Any) -> Iterator[str]:
     """Yield the outside sources that a message names, or the messages and calls of an entry."""
-    waiting = [entry]
-    while waiting:
-        each = waiting.pop()
+    pending = [entry]
+    while pending:
+        each = pending.pop()
         if isinstance(each, dict):
             yield from sources_of(each)
-            waiting += each.values()
+            pending += each.values()
         elif isinstance(each, list):
-            waiting += each
+            pending += each
 
 
 def union(sources: Iterable[str]) -> list[str]:
     """Return sources, each once, the first ones."""
-    return list(dict.fromkeys(sources))[:_MOST_SOURCES]
+    return list(dict.fromkeys(sources))[:_MAX_SOURCES]
 
 
 def text_of(content: Any) -> str:

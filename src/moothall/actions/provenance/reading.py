@@ -9,7 +9,7 @@ from contextvars import Token
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.actions.acting import ACTING, Acting, OpenReading, ReadValue, acting
+from moothall.actions.acting import CALL_SCOPE, CallScope, OpenReading, ReadValue, scope_with
 from moothall.actions.provenance.origin import sources_within
 from moothall.actions.provenance.value_places import texts_in
 from moothall.foundation.jsonvalue import json_line
@@ -27,34 +27,34 @@ class MemberReading:
     name: str = ""
     foreign: dict[str, Any] = field(default_factory=dict)
     has_started: bool = True
-    read: tuple[str, ...] = ()
-    adrift_reads: tuple[ReadValue, ...] = ()
-    late: Callable[[Sequence[str]], None] | None = None
+    read_sources: tuple[str, ...] = ()
+    contextless_reads: tuple[ReadValue, ...] = ()
+    on_late_read: Callable[[Sequence[str]], None] | None = None
 
 
-_underway: dict[int, OpenReading] = {}  # calls that are executed
+_executing_calls: dict[int, OpenReading] = {}  # calls that are executed
 
 
-def reading_here() -> OpenReading | None:
+def current_reading() -> OpenReading | None:
     """Return the tool call, or turn, of this context."""
-    return ACTING.get().reading
+    return CALL_SCOPE.get().reading
 
 
-def execute(call: OpenReading) -> Token[Acting]:
-    """Make a tool call the one of this context, until `executed`."""
-    _underway[id(call)] = call
-    return ACTING.set(acting(call))
+def begin_execution(call: OpenReading) -> Token[CallScope]:
+    """Make a tool call the one of this context, until `end_execution`."""
+    _executing_calls[id(call)] = call
+    return CALL_SCOPE.set(scope_with(call))
 
 
-def end_execution(call: OpenReading, token: Token[Acting], result: Any) -> None:
+def end_execution(call: OpenReading, token: Token[CallScope], result: Any) -> None:
     """End it; what was read beside it counts as read by it if the result has words of that."""
     reset(token)
-    del _underway[id(call)]
-    if call.adrift_reads:
+    del _executing_calls[id(call)]
+    if call.contextless_reads:
         words = {*_words_in(json_line(result))}
-        for value, sources in call.adrift_reads:
+        for value, sources in call.contextless_reads:
             if value is None or not words.isdisjoint(_words_in(" ".join(texts_in(value)))):
-                call.read += sources
+                call.read_sources += sources
 
 
 def _fold(text: str) -> str:
@@ -72,35 +72,35 @@ def add_sources(sources: Sequence[str], value: Any = None) -> None:
 
     A thread of a pool has no context. What is found there may be for any call under way.
     """
-    reading = ACTING.get().reading
+    reading = CALL_SCOPE.get().reading
     if reading is not None:
-        if reading.late is not None:
-            reading.late(sources)
+        if reading.on_late_read is not None:
+            reading.on_late_read(sources)
         elif reading.has_started:
-            reading.read = tuple(dict.fromkeys((*reading.read, *sources)))
-    elif is_adrift():
-        for call in [*_underway.values()]:
+            reading.read_sources = tuple(dict.fromkeys((*reading.read_sources, *sources)))
+    elif is_without_context():
+        for call in [*_executing_calls.values()]:
             if call.has_started:
-                call.adrift_reads += ((value, tuple(sources)),)
+                call.contextless_reads += ((value, tuple(sources)),)
 
 
-def is_adrift() -> bool:
+def is_without_context() -> bool:
     """Whether this is a thread that a tool call may have started, or given work."""
-    if not _underway or ACTING.get().reading is not None:
+    if not _executing_calls or CALL_SCOPE.get().reading is not None:
         return False
     thread = threading.current_thread()
     return thread is not threading.main_thread() and not thread.name.startswith(_OWN_THREAD_PREFIX)
 
 
-def sources_in_adrift_text(content: Any) -> list[str]:
+def sources_of_contextless_text(content: Any) -> list[str]:
     """Return where a text comes from that a thread without context gives an agent.
 
     It is from outside if a call under way was given a part of it from there.
     """
-    if not is_adrift():
+    if not is_without_context():
         return []
     content_text = _fold(" ".join(texts_in(content)))
-    calls = [call for call in [*_underway.values()] if call.has_started]
+    calls = [call for call in [*_executing_calls.values()] if call.has_started]
     return [
         f"what {call.name} was given"
         for call in calls
@@ -108,24 +108,24 @@ def sources_in_adrift_text(content: Any) -> list[str]:
     ]
 
 
-class AdriftReply:
+class ContextlessReply:
     """A reply in a thread without context: what it reads is also read by the calls around it."""
 
     __slots__ = ("_calls", "_reading", "_token")
 
     def __init__(self) -> None:
-        self._calls = [call for call in [*_underway.values()] if call.has_started]
+        self._calls = [call for call in [*_executing_calls.values()] if call.has_started]
         self._reading = MemberReading()
-        self._token = ACTING.set(acting(self._reading))
+        self._token = CALL_SCOPE.set(scope_with(self._reading))
 
     def end(self) -> None:
         """Give what was read to each call that was under way when this began."""
         reset(self._token)
-        for call in self._calls if self._reading.read else ():
-            if call.late is not None:
-                call.late(self._reading.read)
+        for call in self._calls if self._reading.read_sources else ():
+            if call.on_late_read is not None:
+                call.on_late_read(self._reading.read_sources)
             else:
-                call.adrift_reads += ((None, self._reading.read),)
+                call.contextless_reads += ((None, self._reading.read_sources),)
 
 
 def add_sources_of(entries: Iterable[Any]) -> None:
@@ -134,7 +134,7 @@ def add_sources_of(entries: Iterable[Any]) -> None:
     Every reader of what was kept calls it (memories, journals): an action may return only the text
     of a message, without its mark.
     """
-    if ACTING.get().reading is not None or (_underway and is_adrift()):
+    if CALL_SCOPE.get().reading is not None or (_executing_calls and is_without_context()):
         for each in entries:
             if sources := tuple(sources_within(each)):
                 add_sources(sources, each)

@@ -10,7 +10,7 @@ from typing import Final
 from moothall.foundation.text.values import Key, keys_in
 from moothall.foundation.text.values.languages import any_of, in_order, words_of
 
-_DAYS: Final = {
+_DAY_OFFSETS: Final = {
     "today": 0,
     "tonight": 0,
     "this morning": 0,
@@ -27,24 +27,24 @@ _DAYS: Final = {
     "vorgestern": -2,
 }
 _WEEKDAYS: Final = in_order("weekdays", 0)
-_NUMBERS: Final = {
+_NUMBER_WORDS: Final = {
     **dict.fromkeys(words_of("articles"), 1),
     **in_order("ones", 1),
     **{word: 10 for word, number in in_order("teens", 10).items() if number == 10},
 }
-_COUNT: Final = rf"\d{{1,3}}|{any_of(_NUMBERS)}"
+_COUNT: Final = rf"\d{{1,3}}|{any_of(_NUMBER_WORDS)}"
 _DAY: Final = re.compile(
-    rf"(?<!\w)(?:(?P<word>{any_of(_DAYS)})"
+    rf"(?<!\w)(?:(?P<word>{any_of(_DAY_OFFSETS)})"
     rf"|in (?P<count>{_COUNT}) (?P<weeks>weeks?|wochen?)?(?P<days>days?|tage?n?)?"
     r"|(?P<which>(?:next|last|nächste[nrs]?|letzte[nrs]?) )?"
     rf"(?P<weekday>{any_of(_WEEKDAYS)})s?)(?!\w)"
 )
-_LENGTH: Final = re.compile(
+_DURATION: Final = re.compile(
     rf"(?<![\w.,])(?:(?P<half>half an?|eine halbe)|(?P<count>{_COUNT}|\d[.,]5))(?: |-)?"
     r"(?P<unit>hours?|hrs?|h|stunden?|minutes?|mins?|minuten?)(?!\w)"
 )
 _SEPARATORS: Final = re.compile(r"(?:[ ,.]|and|und)*")
-_NOW: Final = re.compile(r"(?<!\w)(?:today|current (?:date|day)|heute)(?!\w)")
+_TODAY: Final = re.compile(r"(?<!\w)(?:today|current (?:date|day)|heute)(?!\w)")
 _NEAR_CHARS: Final = 40
 _MAX_NUMBERS: Final = 50
 
@@ -54,7 +54,7 @@ def days_named(text: str) -> set[int]:
     days: set[int] = set()
     for each in _DAY.finditer(text):
         if (word := each["word"]) is not None:
-            days.add(_DAYS[word])
+            days.add(_DAY_OFFSETS[word])
         elif (count := each["count"]) is not None and (each["weeks"] or each["days"]):
             days.add(int(_number(count)) * (7 if each["weeks"] else 1))
     return days
@@ -74,19 +74,19 @@ def weekdays_named(text: str) -> set[tuple[int, int, int]]:
     return weekdays
 
 
-def todays_in(text: str, is_result: bool) -> list[date]:
+def dates_of_today(text: str, is_result: bool) -> list[date]:
     """Return the day that a folded text says is today, or that a result consists of."""
-    places = [text[match.end() :][:_NEAR_CHARS] for match in _NOW.finditer(text)]
-    if not places and is_result and len(text) <= _NEAR_CHARS:
-        places = [text]
-    dates = [key for each in places for key in keys_in(each) if key[0] == "date"]
+    excerpts = [text[match.end() :][:_NEAR_CHARS] for match in _TODAY.finditer(text)]
+    if not excerpts and is_result and len(text) <= _NEAR_CHARS:
+        excerpts = [text]
+    dates = [key for each in excerpts for key in keys_in(each) if key[0] == "date"]
     return [date(*key[1:]) for key in dates[:_MAX_NUMBERS] if key[1] is not None]
 
 
-def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
+def is_day_named(key: Key, texts: Iterable[str], today_dates: Iterable[date]) -> bool:
     """Whether one of the user's folded texts names a day, counted from what is today."""
     named_days = [(days_named(text), weekdays_named(text)) for text in texts]
-    for today in todays:
+    for today in today_dates:
         try:
             day = date(key[1] or today.year, *key[2:])
         except ValueError:  # the 29th of February is in no such year
@@ -104,20 +104,20 @@ def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
 def ends_at(time: Key, texts: Iterable[str]) -> bool:
     """Whether a time is as long after one that a folded text names as the text says it takes."""
     for text in texts:
-        lengths = [_seconds(each) for each in _LENGTH.finditer(text)][:_MAX_NUMBERS]
-        if lengths:
+        durations = [_seconds(each) for each in _DURATION.finditer(text)][:_MAX_NUMBERS]
+        if durations:
             starts = {key[1] for key in keys_in(text) if key[0] == "time"}
-            if any((time[1] - each) % 86400 in starts for each in lengths):
+            if any((time[1] - each) % 86400 in starts for each in durations):
                 return True
     return False
 
 
-def length_of(text: str) -> int | None:
+def duration_of(text: str) -> int | None:
     """Return how many seconds a folded text lasts that is a length of time and nothing else."""
-    lengths = [*_LENGTH.finditer(text)][:_MAX_NUMBERS]
-    if not lengths or not _SEPARATORS.fullmatch(_LENGTH.sub("", text)):
+    durations = [*_DURATION.finditer(text)][:_MAX_NUMBERS]
+    if not durations or not _SEPARATORS.fullmatch(_DURATION.sub("", text)):
         return None
-    return sum(map(_seconds, lengths))
+    return sum(map(_seconds, durations))
 
 
 def _seconds(match: re.Match[str]) -> int:
@@ -126,4 +126,4 @@ def _seconds(match: re.Match[str]) -> int:
 
 
 def _number(text: str) -> float:
-    return _NUMBERS[text] if text in _NUMBERS else float(text.replace(",", "."))
+    return _NUMBER_WORDS[text] if text in _NUMBER_WORDS else float(text.replace(",", "."))

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from moothall.actions.provenance.addresses import Address
 from moothall.actions.provenance.origin import Kind, Origin, text_of, union
-from moothall.actions.provenance.read import MOST_CHARS, UNTRACED, ReadTexts
-from moothall.actions.provenance.relative_times import ends_at, is_named, todays_in
+from moothall.actions.provenance.read_texts import MAX_CHARS, UNTRACED, ReadTexts
+from moothall.actions.provenance.relative_times import dates_of_today, ends_at, is_day_named
 from moothall.actions.provenance.value_places import (
     MAX_DEPTH,
     MAX_MATCHES,
@@ -29,12 +29,12 @@ from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import cut
 from moothall.foundation.text.values import MONTHS_BY_NAME, Key, fold, keys_in, keys_of, spelled_out
 
-_MOST_PARTS: Final = 1000
-_MOST_READ: Final = 20_000
+_MAX_PARTS: Final = 1000
+_MAX_READ_CHARS: Final = 20_000
 """How long a text of the user may be in which days and times are reckoned."""
 # A full stop before a word with a capital ends a sentence, even if no space comes between.
-_GLUED: Final = re.compile(r"(?<=[a-z0-9])\.(?=[A-Z][a-z]*(?:\s|$))")
-_ITEM: Final = re.compile(
+_GLUED_SENTENCES: Final = re.compile(r"(?<=[a-z0-9])\.(?=[A-Z][a-z]*(?:\s|$))")
+_LIST_NUMBER: Final = re.compile(
     rf"^[ \t]*\(?\d{{1,3}}[.)][ \t]+(?!(?:{'|'.join(MONTHS_BY_NAME)})\b)",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -42,7 +42,7 @@ _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
 
 _QUOTES: Final = ('""', "''", "``", "“”", "‘’", "„“", "«»", "»«")
 
-Traced = list[tuple[str, Origin]]
+TracedParts = list[tuple[str, Origin]]
 """The parts of a value, as texts, each with its origin."""
 
 
@@ -52,68 +52,70 @@ class Texts:
     A thread without it has read nothing from outside, so nothing needs to be compared.
     """
 
-    def __init__(self, on_behalf: Texts | None = None) -> None:
+    def __init__(self, parent: Texts | None = None) -> None:
         self.sources: list[str] = []  # what was read from outside
-        self.always: set[str] = set()  # the values that a person has permitted for the thread
+        self.permitted_values: set[str] = set()  # by a person, for the thread
         # What others say of their actions, as last shown.
         self.descriptions: Sequence[tuple[str, str]] = ()
-        self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
+        self.parent = parent  # the texts of the thread on whose behalf this one works
         # Folded text, origin, if it is a result.
         self._own_texts: list[tuple[str, Kind, str, bool]] = []
         self._digests: set[int] = set()
         self._size = 0
-        self._raw = ""  # all of `_own_texts`, a line each
-        self._ends: list[int] = []  # where each of them ends there
-        self._links: list[tuple[int, int]] = []  # where web addresses are there
+        self._joined_text = ""  # all of `_own_texts`, a line each
+        self._text_ends: list[int] = []  # where each of them ends there
+        self._link_spans: list[tuple[int, int]] = []  # where web addresses are there
         self._keys: dict[Key, tuple[Kind, str, bool]] = {}
-        self._keyed = 0  # of how many of `_own_texts` the keys are read
-        self._read = ReadTexts()
-        self._traced: dict[tuple[Any, type], Traced] = {}  # values traced since the last text
-        self._placed: set[str] = set()  # values from outside that actions were given
+        self._keyed_count = 0  # of how many of `_own_texts` the keys are read
+        self._outside_texts = ReadTexts()
+        # Values traced since the last text.
+        self._traced_cache: dict[tuple[Any, type], TracedParts] = {}
+        self._placed_values: set[str] = set()  # values from outside that actions were given
         # Values of results that are the program's as a whole.
         self._whole_values: dict[Key, str] = {}
-        self._worked_on = ""  # what the model had actions of the program write or work on
+        self._worked_on_text = ""  # what the model had actions of the program write or work on
         self._worked_on_keys: set[Key] = set()
-        self.changed: bool = False  # whether an action may have kept something from outside
+        self.may_have_kept: bool = False  # whether an action may have kept something from outside
 
     # -- what comes in -----------------------------------------------------------------------------
 
-    def add(self, content: Any, kind: Kind, source: str = "", result: bool = False) -> None:
+    def add(self, content: Any, kind: Kind, source: str = "", is_result: bool = False) -> None:
         """Add a text of the user or of the program; one that is known already counts once."""
         text = text_of(content)
         if not text or (digest := hash((text, kind))) in self._digests:
             return
-        if result and hash((text, "outside")) in self._digests:  # an action has kept what was read
+        # An action has kept what was read.
+        if is_result and hash((text, "outside")) in self._digests:
             return
         self._digests.add(digest)
-        if result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
+        if is_result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
             text = _ESCAPES.sub(" ", text)
-        if not result and len(_ITEM.findall(text)) > 1:  # what numbers a list is no value
-            text = _ITEM.sub("", text)
-        if kind == "user" and (parted := _GLUED.sub(". ", text)) != text:
-            text = f"{text}\n{parted}"
+        if not is_result and len(_LIST_NUMBER.findall(text)) > 1:  # what numbers a list is no value
+            text = _LIST_NUMBER.sub("", text)
+        if kind == "user" and (split_text := _GLUED_SENTENCES.sub(". ", text)) != text:
+            text = f"{text}\n{split_text}"
         folded = fold(text)
-        self._own_texts.append((folded, kind, source, result))
+        self._own_texts.append((folded, kind, source, is_result))
         self._size += len(folded)
-        self._join(folded)
-        self._traced.clear()
-        if self._size > MOST_CHARS:
-            self._drop()
+        self._append_text(folded)
+        self._traced_cache.clear()
+        if self._size > MAX_CHARS:
+            self._drop_oldest()
 
-    def _join(self, folded: str) -> None:
-        start = len(self._raw)
-        self._raw += f"{folded}\n"
-        self._ends.append(len(self._raw) - 1)
-        self._links += [(start + first, start + end) for first, end in links_in(folded)]
+    def _append_text(self, folded: str) -> None:
+        start = len(self._joined_text)
+        self._joined_text += f"{folded}\n"
+        self._text_ends.append(len(self._joined_text) - 1)
+        self._link_spans += [(start + first, start + end) for first, end in links_in(folded)]
 
-    def _drop(self) -> None:
+    def _drop_oldest(self) -> None:
         """Drop the oldest texts of the user and the program."""
-        while self._size > MOST_CHARS // 2 and len(self._own_texts) > 1:
+        while self._size > MAX_CHARS // 2 and len(self._own_texts) > 1:
             self._size -= len(self._own_texts.pop(0)[0])
-        self._keys, self._keyed = {}, 0
-        self._raw, self._ends, self._links = "", [], []
+        self._keys, self._keyed_count = {}, 0
+        self._joined_text, self._text_ends, self._link_spans = "", [], []
         for each in self._own_texts:
-            self._join(each[0])
+            self._append_text(each[0])
 
     def add_outside(self, content: Any, sources: Iterable[str]) -> None:
         """Add a text from outside."""
@@ -123,8 +125,8 @@ class Texts:
         if not text or (digest := hash((text, "outside"))) in self._digests:
             return
         self._digests.add(digest)
-        self._traced.clear()
-        self._read.add(text, names[0] if names else "")
+        self._traced_cache.clear()
+        self._outside_texts.add(text, names[0] if names else "")
 
     def note(self, sources: Iterable[str]) -> None:
         """Note that something was read from these sources."""
@@ -132,9 +134,9 @@ class Texts:
 
     def add_whole_values(self, values: Iterable[Any], source: str) -> None:
         """Add values that a result from outside has, and that the program's own system gave it."""
-        self._traced.clear()
+        self._traced_cache.clear()
         for each in values:
-            for key in _keys(each):
+            for key in _keys_of_value(each):
                 self._whole_values[key] = source
 
     def note_worked_on(self, value: Any, changes: bool) -> None:
@@ -143,71 +145,71 @@ class Texts:
         If the action may change what others of the program read, none of their results says from
         then on what is the program's: it may be made of the value, joined or decoded.
         """
-        self.changed = self.changed or changes
+        self.may_have_kept = self.may_have_kept or changes
         text = fold(" ".join(texts_in(value)))
-        if text and text not in self._worked_on:
-            self._worked_on = f"{self._worked_on[-MOST_CHARS:]}\n{text}"
+        if text and text not in self._worked_on_text:
+            self._worked_on_text = f"{self._worked_on_text[-MAX_CHARS:]}\n{text}"
             self._worked_on_keys.update(keys_in(text))
-            self._traced.clear()
+            self._traced_cache.clear()
 
     def note_given(self, value: Any) -> None:
         """Note what an action that brings texts from outside was given, which they may have."""
         for each in texts_in(value):
-            self._placed.update(map(fold, (each, *parts_of(each))))
-        self._traced.clear()
+            self._placed_values.update(map(fold, (each, *parts_of(each))))
+        self._traced_cache.clear()
 
     # -- where a value stands ----------------------------------------------------------------------
 
     def trace(
         self, value: Any, choices: Sequence[Any] = (), fields: Collection[str] = ()
-    ) -> Traced:
+    ) -> TracedParts:
         """Return the parts of a value, each with its origin.
 
         A schema names `choices`, which are values, and `fields`, which are none.
         """
-        exact = type(value) in (str, int, float) and not choices
-        if exact and (cached := self._traced.get((value, type(value)))) is not None:
+        is_cacheable = type(value) in (str, int, float) and not choices
+        if is_cacheable and (cached := self._traced_cache.get((value, type(value)))) is not None:
             return cached
-        traced: Traced = []
-        self._trace(value, choices, fields, traced, 0)
-        if exact:
-            self._traced[value, type(value)] = traced
-            if len(self._traced) > _MOST_PARTS:
-                self._traced.clear()
-        return traced
+        parts: TracedParts = []
+        self._trace(value, choices, fields, parts, 0)
+        if is_cacheable:
+            self._traced_cache[value, type(value)] = parts
+            if len(self._traced_cache) > _MAX_PARTS:
+                self._traced_cache.clear()
+        return parts
 
     def _trace(
         self,
         value: Any,
         choices: Sequence[Any],
         fields: Collection[str],
-        traced: Traced,
+        parts: TracedParts,
         depth: int,
     ) -> None:
-        if len(traced) > _MOST_PARTS:
+        if len(parts) > _MAX_PARTS:
             return
         if any(map(partial(is_same, value), choices)):
-            traced.append((_as_text(value), Origin("program", "schema")))
+            parts.append((_value_text(value), Origin("program", "schema")))
         elif depth > MAX_DEPTH:
-            traced.append((cut(repr(value), 200), UNTRACED))
+            parts.append((cut(repr(value), 200), UNTRACED))
         elif isinstance(value, dict) and value:
             for name, each in value.items():
                 if name not in fields:
-                    self._trace(name, choices, fields, traced, depth + 1)
-                self._trace(each, choices, fields, traced, depth + 1)
+                    self._trace(name, choices, fields, parts, depth + 1)
+                self._trace(each, choices, fields, parts, depth + 1)
         elif isinstance(value, list | tuple) and value:
             for each in value:
-                self._trace(each, choices, fields, traced, depth + 1)
+                self._trace(each, choices, fields, parts, depth + 1)
         else:
-            self._trace_one(value, choices, traced)
+            self._trace_one(value, choices, parts)
 
-    def _trace_one(self, value: Any, choices: Sequence[Any], traced: Traced) -> None:
+    def _trace_one(self, value: Any, choices: Sequence[Any], traced: TracedParts) -> None:
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            value = _as_text(value)
+            value = _value_text(value)
         elif isinstance(value, str) and not value.strip():
-            traced.append((json_line(value), self._origin(value) or UNTRACED))
+            traced.append((json_line(value), self._origin_of(value) or UNTRACED))
             return
-        origin = self._origin(value)
+        origin = self._origin_of(value)
         parts = parts_of(value) if origin is None and isinstance(value, str) else ()
         if not parts:
             traced.append((str(value), origin or UNTRACED))
@@ -215,9 +217,9 @@ class Texts:
             if any(map(partial(is_same, each), choices)):
                 traced.append((each, Origin("program", "schema")))
             else:
-                traced.append((each, self._origin(each) or UNTRACED))
+                traced.append((each, self._origin_of(each) or UNTRACED))
 
-    def _origin(self, value: str | int | float) -> Origin | None:
+    def _origin_of(self, value: str | int | float) -> Origin | None:
         """Return the origin of a value that a text of the user or the program contains."""
         needle = fold(value) if isinstance(value, str) else str(value)
         if not any(map(str.isalnum, needle)):
@@ -225,7 +227,7 @@ class Texts:
         keys: Sequence[Key] = ()
         if not isinstance(value, str) or any(map(str.isdigit, needle)):
             keys = keys_of(value if not isinstance(value, str) else needle)
-        return self._find(needle, keys)
+        return self._find_origin(needle, keys)
 
     def _quoted_origin(self, needle: str) -> Origin | None:
         """Return the origin of a value without letters and digits that stands in quotes.
@@ -236,30 +238,32 @@ class Texts:
         for text, kind, source, result in self._own_texts:
             if (needle or not result) and any(f"{a}{needle}{b}" in text for a, b in _QUOTES):
                 return Origin(kind, source)
-        return None if self.on_behalf is None else self.on_behalf._quoted_origin(needle)
+        return None if self.parent is None else self.parent._quoted_origin(needle)
 
-    def _find(self, needle: str, keys: Sequence[Key]) -> Origin | None:
-        origin = self._by_key(keys) if keys else self._by_text(needle)
+    def _find_origin(self, needle: str, keys: Sequence[Key]) -> Origin | None:
+        origin = self._find_by_key(keys) if keys else self._find_by_text(needle)
         if origin is None and (pattern := grouped_pattern(needle)) is not None:
-            origin = self._by_pattern(pattern)
-        if origin is None and self._whole_values and needle not in self._placed:
-            wholes = (("text", needle), *(each for each in keys if each[0] == "number"))
-            sources = (self._whole_values[each] for each in wholes if each in self._whole_values)
+            origin = self._find_by_pattern(pattern)
+        if origin is None and self._whole_values and needle not in self._placed_values:
+            whole_keys = (("text", needle), *(each for each in keys if each[0] == "number"))
+            sources = (
+                self._whole_values[each] for each in whole_keys if each in self._whole_values
+            )
             source = next(sources, None)
             origin = None if source is None else Origin("program", source)
-        if origin is None and self.on_behalf is not None:
-            return self.on_behalf._find(needle, keys)
+        if origin is None and self.parent is not None:
+            return self.parent._find_origin(needle, keys)
         return origin
 
-    def _by_key(self, keys: Sequence[Key]) -> Origin | None:
-        for raw, kind, source, result in self._own_texts[self._keyed :]:
+    def _find_by_key(self, keys: Sequence[Key]) -> Origin | None:
+        for raw, kind, source, result in self._own_texts[self._keyed_count :]:
             text = without_links(raw)
-            spelled_text = text if result or len(text) > _MOST_READ else spelled_out(text)
+            spelled_text = text if result or len(text) > _MAX_READ_CHARS else spelled_out(text)
             for key in chain(keys_in(text), () if spelled_text == text else keys_in(spelled_text)):
                 earlier = self._keys.get(key)
                 if earlier is None or (earlier[2] and not result):
                     self._keys[key] = (kind, source, result)
-        self._keyed = len(self._own_texts)
+        self._keyed_count = len(self._own_texts)
         for key in keys:
             # A date without a year in a text is meant of any year.
             for each in (key, ("date", None, *key[2:])) if key[0] == "date" else (key,):
@@ -272,21 +276,23 @@ class Texts:
         """Whether the user named a day or a time in another form, such as `tomorrow`."""
         if key[0] not in ("date", "time"):
             return False
-        said_texts = [
-            each[0] for each in self._own_texts if each[1] == "user" and len(each[0]) < _MOST_READ
+        user_texts = [
+            each[0]
+            for each in self._own_texts
+            if each[1] == "user" and len(each[0]) < _MAX_READ_CHARS
         ]
         if key[0] == "time":
-            return ends_at(key, said_texts)
-        todays = [
+            return ends_at(key, user_texts)
+        today_dates = [
             day
             for text, kind, _, result in self._own_texts
-            if kind == "program" or len(text) < _MOST_READ
-            for day in todays_in(text, result)
+            if kind == "program" or len(text) < _MAX_READ_CHARS
+            for day in dates_of_today(text, result)
         ]
-        return is_named(key, said_texts, todays or [date.today()])
+        return is_day_named(key, user_texts, today_dates or [date.today()])
 
-    def _by_text(self, needle: str) -> Origin | None:
-        raw = self._raw
+    def _find_by_text(self, needle: str) -> Origin | None:
+        raw = self._joined_text
         if (origin := self._origin_of_match(raw, needle)) is not None:
             return origin
         for each in spellings(needle):
@@ -294,9 +300,9 @@ class Texts:
                 return origin
         return None
 
-    def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
-        for match in islice(pattern.finditer(self._raw), MAX_MATCHES):
-            if (origin := self._at(match.start(), match[0])) is not None:
+    def _find_by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
+        for match in islice(pattern.finditer(self._joined_text), MAX_MATCHES):
+            if (origin := self._origin_at(match.start(), match[0])) is not None:
                 return origin
         return None
 
@@ -306,32 +312,32 @@ class Texts:
             at = find_separate(raw, needle, at + 1)
             if at < 0:
                 return None
-            if (origin := self._at(at, needle)) is not None:
+            if (origin := self._origin_at(at, needle)) is not None:
                 return origin
         return None
 
-    def _at(self, at: int, needle: str) -> Origin | None:
+    def _origin_at(self, at: int, needle: str) -> Origin | None:
         """Return the origin of the text at a place, unless the model may have put it there.
 
         What begins within a web address is a part of it, and no value of its own.
         """
-        link = bisect_left(self._links, (at,)) - 1
-        if link >= 0 and at < self._links[link][1]:
+        link = bisect_left(self._link_spans, (at,)) - 1
+        if link >= 0 and at < self._link_spans[link][1]:
             return None
-        _, kind, source, result = self._own_texts[bisect_right(self._ends, at)]
-        if result and self._worked_on and needle in self._worked_on:
+        _, kind, source, result = self._own_texts[bisect_right(self._text_ends, at)]
+        if result and self._worked_on_text and needle in self._worked_on_text:
             return None
         return Origin(kind, source)
 
-    def address(self, address: Address) -> Origin:
+    def origin_of_address(self, address: Address) -> Origin:
         """Return the origin of an address within a text.
 
         The number of an account must stand in what the user or a prompt says: that it stands in
         the program's own records does not make it right to send it to somebody.
         """
-        text, account = address
-        if not account:
-            return self._origin(text) or UNTRACED
+        text, is_account = address
+        if not is_account:
+            return self._origin_of(text) or UNTRACED
         needle = fold(text)
         pattern = grouped_pattern(needle)
         for raw, kind, source, result in self._own_texts:
@@ -341,14 +347,14 @@ class Texts:
                 or (pattern is not None and pattern.search(own_text))
             ):
                 return Origin(kind, source)
-        return UNTRACED if self.on_behalf is None else self.on_behalf.address(address)
+        return UNTRACED if self.parent is None else self.parent.origin_of_address(address)
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any spelling; this takes longer."""
-        origin = self._read.locate(value)
-        if not origin.source and self.on_behalf is not None:
-            origin = self.on_behalf.locate(value)
-        return origin if origin.source else self._read.part_origin(value)
+        origin = self._outside_texts.locate(value)
+        if not origin.source and self.parent is not None:
+            origin = self.parent.locate(value)
+        return origin if origin.source else self._outside_texts.part_origin(value)
 
 
 def is_same(first: Any, second: Any) -> bool:
@@ -358,11 +364,11 @@ def is_same(first: Any, second: Any) -> bool:
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 
 
-def _as_text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json_line(value)
 
 
-def _keys(value: Any) -> list[Key]:
+def _keys_of_value(value: Any) -> list[Key]:
     if isinstance(value, str):
         return [("text", fold(value))]
     return [("text", str(value)), *keys_of(value)]

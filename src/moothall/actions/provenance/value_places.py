@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final
 
-_OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
-_CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
+_OPENING_CHARS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
+_CLOSING_CHARS: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
 MAX_MATCHES: Final = 64
 """In how many places of a text one value is looked for."""
@@ -20,11 +20,11 @@ _MAX_LIST_CHARS: Final = 4000
 """The most characters of a list of values."""
 
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
-_LAST: Final = re.compile(r"(?<=\w)[.!?]+$")
-_PARTS: Final = re.compile("[,;\n]")
-_BREAKS: Final = re.compile("[;\n]")  # they also part commands, which are no list of values
+_FINAL_STOPS: Final = re.compile(r"(?<=\w)[.!?]+$")
+_SEPARATOR: Final = re.compile("[,;\n]")
+_COMMAND_SEPARATOR: Final = re.compile("[;\n]")  # commands are no list of values
 _NAME_AND_ADDRESS: Final = re.compile("([^<>]*)<([^<>]+)>")
-_SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
+_SPACED_NUMBER: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"https?://([^/?#@\s]+)/?$")
 _LINK: Final = re.compile(
     r"(?:://|(?<![\w@.-])www\.|(?<=\S)\?(?=[\w.%-]{1,64}=))(?:(?![,;]\w{2,15}://)[^\s<>\"'`|\\^{}\[\]“”«»])+"
@@ -49,15 +49,15 @@ def links_in(text: str) -> list[tuple[int, int]]:
 
     What stands within one comes from its author, not from those who passed it on.
     """
-    return [match.span() for match in _LINK.finditer(text)] if _may_link(text) else []
+    return [match.span() for match in _LINK.finditer(text)] if _may_have_links(text) else []
 
 
 def without_links(text: str) -> str:
     """Return a text with nothing within its web addresses."""
-    return _LINK.sub(" ", text) if _may_link(text) else text
+    return _LINK.sub(" ", text) if _may_have_links(text) else text
 
 
-def _may_link(text: str) -> bool:
+def _may_have_links(text: str) -> bool:
     return "://" in text or "www." in text or "?" in text
 
 
@@ -67,7 +67,7 @@ def find_separate(text: str, value: str, start: int = 0) -> int:
     for _ in range(MAX_MATCHES):
         if at < 0:
             return -1
-        if _opens(text, at) and _closes(text, at + len(value)):
+        if _may_open_at(text, at) and _may_close_at(text, at + len(value)):
             return at
         at = text.find(value, at + 1)
     return -1
@@ -86,29 +86,29 @@ def find_whole(text: str, value: str) -> int:
     return -1
 
 
-def _runs_on(next_to: str, edge: str) -> bool:
+def _runs_on(neighbor: str, edge: str) -> bool:
     """Whether a word or a number goes on beyond its edge."""
-    if not edge.isalnum() or not next_to:
+    if not edge.isalnum() or not neighbor:
         return False
-    return next_to[0].isalnum() or (
-        edge.isdigit() and next_to[0] in ".,:-/" and next_to[1:].isdigit()
+    return neighbor[0].isalnum() or (
+        edge.isdigit() and neighbor[0] in ".,:-/" and neighbor[1:].isdigit()
     )
 
 
-def _opens(text: str, at: int) -> bool:
-    if not at or text[at - 1] in _OPENS:
+def _may_open_at(text: str, at: int) -> bool:
+    if not at or text[at - 1] in _OPENING_CHARS:
         return at < 2 or text[at - 1] not in "'’" or not text[at - 2].isalnum()
-    return text[at - 1] in "#@" and (at == 1 or text[at - 2] in _OPENS)
+    return text[at - 1] in "#@" and (at == 1 or text[at - 2] in _OPENING_CHARS)
 
 
-def _closes(text: str, end: int) -> bool:
-    if end == len(text) or (last := text[end]) in _CLOSES:
+def _may_close_at(text: str, end: int) -> bool:
+    if end == len(text) or (char := text[end]) in _CLOSING_CHARS:
         return True
-    if last in "'’":  # it closes a quotation, or a genitive follows
+    if char in "'’":  # it closes a quotation, or a genitive follows
         if text[end + 1 : end + 2] == "s":
-            return _closes(text, end + 2)
+            return _may_close_at(text, end + 2)
         return not text[end + 1 : end + 2].isalnum()
-    if last in ",;":
+    if char in ",;":
         return not text[end + 1 : end + 2].isdigit()
     return _ENDING.match(text, end) is not None
 
@@ -117,7 +117,7 @@ def spellings(value: str) -> list[str]:
     """Return the ways to write a folded value, besides the value itself."""
     forms = []
     bare = value.removeprefix("mailto:").strip("\"'“”„‘’")  # what "`" holds, a shell executes
-    bare = _LAST.sub("", bare) if " " in bare else bare
+    bare = _FINAL_STOPS.sub("", bare) if " " in bare else bare
     if "\\" in bare:
         bare = bare.replace("\\", "/")
     while bare.startswith("./"):
@@ -135,7 +135,7 @@ def spellings(value: str) -> list[str]:
 
 def grouped_pattern(value: str) -> re.Pattern[str] | None:
     """Return a pattern of an account number however it is grouped; None for other texts."""
-    if len(value) > _MAX_ACCOUNT_CHARS or not _SPACED.fullmatch(value):
+    if len(value) > _MAX_ACCOUNT_CHARS or not _SPACED_NUMBER.fullmatch(value):
         return None
     characters = [each for each in value if each.isalnum() or each == "+"]
     if sum(map(str.isdigit, characters)) < 6:
@@ -156,8 +156,8 @@ def parts_of(value: str) -> list[str]:
         and (name_and_address := _NAME_AND_ADDRESS.fullmatch(value.strip())) is not None
     ):
         return [each.strip() for each in name_and_address.groups() if each.strip()]
-    parts = [each.strip() for each in _PARTS.split(value) if each.strip()]
-    words = 0 if _BREAKS.search(value.strip()) else 4
-    if len(parts) < 2 or any(each.count(" ") > words for each in parts):
+    parts = [each.strip() for each in _SEPARATOR.split(value) if each.strip()]
+    max_spaces = 0 if _COMMAND_SEPARATOR.search(value.strip()) else 4
+    if len(parts) < 2 or any(each.count(" ") > max_spaces for each in parts):
         return []
     return parts

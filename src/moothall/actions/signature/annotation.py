@@ -18,8 +18,8 @@ from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import error_text, excerpt, json_type, render_path, shorten
 from moothall.foundation.threads import held_by_forks
 
-_MOST_TOLD = 8  # the most wrong values named in one error
-_MOST_ERRORS = 100_000  # the most errors that are examined, in a tenth of a second
+_MAX_NAMED = 8  # the most wrong values named in one error
+_MAX_ERRORS = 100_000  # the most errors that are examined, in a tenth of a second
 
 
 class Form(NamedTuple):
@@ -37,11 +37,11 @@ def resolved_annotations(source: Any, label: str) -> dict[str, Any]:
     """Return a function's annotations with their names resolved, or raise a DefinitionError."""
     with contextlib.suppress(Exception):
         return typing.get_type_hints(source, include_extras=True)
-    names = getattr(source, "__globals__", {})
+    namespace = getattr(source, "__globals__", {})
     for name, annotation in getattr(source, "__annotations__", {}).items():
-        alone = types.SimpleNamespace(__annotations__={name: annotation})
+        single = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            typing.get_type_hints(alone, globalns=names, include_extras=True)
+            typing.get_type_hints(single, globalns=namespace, include_extras=True)
         except Exception as error:
             place = "what it returns" if name == "return" else f'parameter "{name}"'
             raise DefinitionError(
@@ -122,9 +122,11 @@ def schemas_of(
     by_name: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     if structured:
-        from moothall.actions.signature.structured import schemas
+        from moothall.actions.signature.structured import adapter_schemas
 
-        by_name, definitions = schemas(structured, returned=returned, cut_recursion=cut_recursion)
+        by_name, definitions = adapter_schemas(
+            structured, returned=returned, cut_recursion=cut_recursion
+        )
     return {
         name: by_name[name] if form.schema is None else form.schema for name, form in forms.items()
     }, definitions
@@ -134,7 +136,7 @@ def _simple_form(annotation: Any) -> Form | None:
     """Return the form of an annotation made of scalars, lists, objects and unions, else None."""
     annotation, _ = split_annotated(annotation)
     try:
-        scalar = _SCALARS.get(annotation)
+        scalar = _SCALAR_FORMS.get(annotation)
     except TypeError:  # not hashable, such as Annotated[int, []]
         return None
     if scalar is not None:
@@ -145,30 +147,30 @@ def _simple_form(annotation: Any) -> Form | None:
         args = args[1:]
     elif not (is_union or (origin is list and len(args) == 1)):
         return None
-    inner = [form for form in map(_simple_form, args) if form is not None]
-    if len(inner) < len(args):
+    inner_forms = [form for form in map(_simple_form, args) if form is not None]
+    if len(inner_forms) < len(args):
         return None
     if is_union:
-        schema: dict[str, Any] = {"anyOf": [form.schema for form in inner]}
-        return Form({"type": "union", "choices": [form.core for form in inner]}, schema)
-    core, items = inner[0][:2]
+        schema: dict[str, Any] = {"anyOf": [form.schema for form in inner_forms]}
+        return Form({"type": "union", "choices": [form.core for form in inner_forms]}, schema)
+    core, items = inner_forms[0][:2]
     if origin is list:
         schema = {"type": "array", "items": items} if items else {"type": "array"}
-        return Form({"type": "list", "items_schema": core, **_FIRST}, schema)
+        return Form({"type": "list", "items_schema": core, **_FAIL_FAST}, schema)
     schema = {"type": "object", "additionalProperties": items} if items else {"type": "object"}
-    return Form({"type": "dict", "values_schema": core, **_FIRST}, schema)
+    return Form({"type": "dict", "values_schema": core, **_FAIL_FAST}, schema)
 
 
-def _scalar(core: str, kind: str) -> Form:
+def _scalar_form(core: str, kind: str) -> Form:
     return Form(
         {"type": core} if core == "none" else {"type": core, "strict": True}, {"type": kind}
     )
 
 
 # Only the first fault is reported: megabytes of data must not produce an error per item.
-_FIRST = {"strict": True, "fail_fast": True}
+_FAIL_FAST = {"strict": True, "fail_fast": True}
 # JSON has one kind of number, and some writers print every number as a float.
-_INT = {
+_INT_SCHEMA = {
     "type": "union",
     "mode": "left_to_right",
     "custom_error_type": "int_type",
@@ -178,19 +180,19 @@ _INT = {
     ],
 }
 _ANY_FORM = Form({"type": "any"}, {})
-_SCALARS: dict[Any, Form] = {
-    str: _scalar("str", "string"),
-    int: Form(_INT, {"type": "integer"}),
-    float: _scalar("float", "number"),
-    bool: _scalar("bool", "boolean"),
-    type(None): _scalar("none", "null"),
-    list: _scalar("list", "array"),
-    dict: _scalar("dict", "object"),
+_SCALAR_FORMS: dict[Any, Form] = {
+    str: _scalar_form("str", "string"),
+    int: Form(_INT_SCHEMA, {"type": "integer"}),
+    float: _scalar_form("float", "number"),
+    bool: _scalar_form("bool", "boolean"),
+    type(None): _scalar_form("none", "null"),
+    list: _scalar_form("list", "array"),
+    dict: _scalar_form("dict", "object"),
     Any: _ANY_FORM,
     object: _ANY_FORM,
 }
-_SCALARS[typing.List] = _SCALARS[list]  # noqa: UP006
-_SCALARS[typing.Dict] = _SCALARS[dict]  # noqa: UP006
+_SCALAR_FORMS[typing.List] = _SCALAR_FORMS[list]  # noqa: UP006
+_SCALAR_FORMS[typing.Dict] = _SCALAR_FORMS[dict]  # noqa: UP006
 
 
 # -- reading values --------------------------------------------------------------------------------
@@ -205,16 +207,16 @@ class Mismatch(Exception):
 
 
 # A child that was forked while another thread imported pydantic_core, or built a validator, hung.
-_BUILDING: Final = held_by_forks()
+_BUILD_LOCK: Final = held_by_forks()
 
 
 def validator_of(forms: Mapping[str, Form], required: Iterable[str]) -> Any:
-    """Return what `read` needs to read values by name: a SchemaValidator."""
+    """Return what `read_values` needs to read values by name: a SchemaValidator."""
     fields = {
         name: {"type": "typed-dict-field", "schema": form.core, "required": name in required}
         for name, form in forms.items()
     }
-    with _BUILDING:
+    with _BUILD_LOCK:
         from pydantic_core import SchemaValidator
 
         return SchemaValidator({"type": "typed-dict", "fields": fields, "extra_behavior": "forbid"})
@@ -228,44 +230,42 @@ def read_values(validator: Any, values: dict[str, Any]) -> dict[str, Any]:
         copy_json(values)  # finds the lone surrogate
         raise
     except ValueError as error:
-        errors = _errors(error)
+        errors = _errors_of(error)
     by_name: dict[str, list[Any]] = {name: [] for name in values}
     for each in errors:
         by_name.setdefault(each["loc"][0], []).append(each)
-    wrong = [_problem(together, values) for together in by_name.values() if together]
+    problems = [_describe_problem(together, values) for together in by_name.values() if together]
     causes = (each.get("ctx", {}).get("error") for each in errors)
     cause = next((cause for cause in causes if isinstance(cause, BaseException)), None)
-    raise Mismatch(*wrong[:_MOST_TOLD]) from cause
+    raise Mismatch(*problems[:_MAX_NAMED]) from cause
 
 
-def _errors(error: Any) -> list[Any]:
-    if error.error_count() > _MOST_ERRORS:
+def _errors_of(error: Any) -> list[Any]:
+    if error.error_count() > _MAX_ERRORS:
         raise Mismatch(("…", f"has {error.error_count():,} wrong values"))
     return error.errors(include_url=False)  # type: ignore[no-any-return]
 
 
-def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
+def _describe_problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
     """Return the path of a wrong value, the deepest one, and what is wrong."""
-    places = [_steps(error["loc"], values, error["type"] == "missing") for error in errors]
-    deepest = max(places, key=len)
+    paths = [_path_steps(error["loc"], values, error["type"] == "missing") for error in errors]
+    deepest = max(paths, key=len)
     # Errors at one place come from the members of a union.
-    deepest_errors = [
-        error for steps, error in zip(places, errors, strict=True) if steps == deepest
-    ]
+    deepest_errors = [error for steps, error in zip(paths, errors, strict=True) if steps == deepest]
     deepest_errors.sort(key=lambda error: error["type"] == "none_required")  # "or null" comes last
     demands = [_demand(error) for error in deepest_errors]
     kind, value = deepest_errors[0]["type"], deepest_errors[0]["input"]
     if kind == "float_type" and type(value) is int:
         problem = "must be a number that a float can hold"
     elif None in demands:
-        problem = _sentence(deepest_errors[demands.index(None)])
+        problem = _error_sentence(deepest_errors[demands.index(None)])
     else:
-        got = excerpt(value) if kind in _CHOICES else json_type(value)
+        got = excerpt(value) if kind in _CHOICE_ERRORS else json_type(value)
         problem = f"must be {' or '.join(dict.fromkeys(filter(None, demands)))}, not {got}"
     return render_path(deepest[1:], str(deepest[0])), problem
 
 
-def _steps(loc: tuple[Any, ...], value: Any, missing: bool = False) -> list[str | int]:
+def _path_steps(loc: tuple[Any, ...], value: Any, missing: bool = False) -> list[str | int]:
     """Return the part of pydantic's location that is a path in the value, without union members."""
     steps: list[str | int] = []
     for step in loc:
@@ -277,7 +277,7 @@ def _steps(loc: tuple[Any, ...], value: Any, missing: bool = False) -> list[str 
     return [*steps, loc[-1]] if missing else steps
 
 
-_EXPECTED = {
+_TYPE_WORDS = {
     "int_type": "integer",
     "float_type": "number",
     "string_type": "string",
@@ -287,18 +287,18 @@ _EXPECTED = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "object"),
     "dataclass_type": "object",
 }
-_CHOICES = ("enum", "literal_error")
+_CHOICE_ERRORS = ("enum", "literal_error")
 
 
 def _demand(error: Any) -> str | None:
     """Return what the value must be instead, if one word or the choices describe it."""
-    if error["type"] not in _CHOICES:
-        return _EXPECTED.get(error["type"])
+    if error["type"] not in _CHOICE_ERRORS:
+        return _TYPE_WORDS.get(error["type"])
     # pydantic quotes 'a'; all other texts here quote "a".
     return shorten(re.sub(r"'([^'\"]*)'", r'"\1"', error["ctx"]["expected"]), 1000)
 
 
-def _sentence(error: Any) -> str:
+def _error_sentence(error: Any) -> str:
     kind = error["type"]
     if kind in ("missing", "extra_forbidden", "unexpected_keyword_argument"):
         return "is missing" if kind == "missing" else "is unexpected"

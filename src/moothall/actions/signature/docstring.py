@@ -49,10 +49,10 @@ def read_docstring(text: str | None) -> Docstring:
             args.setdefault(name.strip().lstrip("*"), entry)
     returns = None
     if parsed.returns is not None:
-        returns = _returns(parsed.returns.type_name, parsed.returns.description)
-    between = "\n\n" if parsed.blank_after_short_description else "\n"
+        returns = _returns_entry(parsed.returns.type_name, parsed.returns.description)
+    separator = "\n\n" if parsed.blank_after_short_description else "\n"
     parts = (parsed.short_description, parsed.long_description)
-    return Docstring(between.join(part for part in parts if part), args, returns)
+    return Docstring(separator.join(part for part in parts if part), args, returns)
 
 
 def read_type(text: str | None) -> Any:
@@ -62,12 +62,12 @@ def read_type(text: str | None) -> Any:
     text = re.sub(r",\s*(optional|required|default\b.*)$", "", text.strip(" `"), flags=re.I)
     text = re.sub(r"\s+or\s+", " | ", text)
     try:
-        return _annotation(ast.parse(text.strip(), mode="eval").body)
+        return _annotation_of(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return Any
 
 
-def _returns(type_name: str | None, description: str | None) -> DocstringEntry:
+def _returns_entry(type_name: str | None, description: str | None) -> DocstringEntry:
     # Google's style has `type: text`, and a sentence with a colon looks the same.
     if type_name and " " in type_name and read_type(type_name) is Any:
         return DocstringEntry(None, _unwrap_lines(f"{type_name}: {description or ''}"))
@@ -101,20 +101,20 @@ _TYPES_BY_NAME: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _annotation(node: ast.expr) -> Any:
+def _annotation_of(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=None):
             return None
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return _TYPES_BY_NAME.get(name.lower(), Any)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _union(_annotation(left), _annotation(right))
+            return _union(_annotation_of(left), _annotation_of(right))
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
             if name == "Literal":
                 values = ast.literal_eval(inner)
                 return Literal[values] if isinstance(values, str | int | tuple) else Any
             nodes = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            args = tuple(map(_annotation, nodes))
+            args = tuple(map(_annotation_of, nodes))
             if name in ("Optional", "Union"):
                 return _union(*args, None) if name == "Optional" else _union(*args)
             base: Any = _TYPES_BY_NAME.get(name.lower(), Any)

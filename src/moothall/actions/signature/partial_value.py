@@ -9,8 +9,8 @@ from typing import Any, Final
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LITERAL_CHARACTERS: Final = "+-.0123456789abcdefghijklmnopqrstuvwxyzE"
 """What a number or a word such as `true` may end in, after which more of it may come."""
-_WHOLE_ONLY: Final = frozenset(("enum", "const", "format", "pattern"))
-_DEPTH: Final = 100
+_WHOLE_ONLY_KEYS: Final = frozenset(("enum", "const", "format", "pattern"))
+_MAX_DEPTH: Final = 100
 """In how many schemas within each other a string may stand that is shown before it has ended."""
 
 
@@ -29,10 +29,10 @@ def value_so_far(text: str, schema: dict[str, Any]) -> Any:
     complete = _parse_partial(text, True)
     if not ends_in_string:
         return complete
-    grown = _parse_partial(text, "trailing-strings")
-    if grown is None or grown == complete:
+    with_last_string = _parse_partial(text, "trailing-strings")
+    if with_last_string is None or with_last_string == complete:
         return complete
-    return grown if _may_grow(schema, _last_path(grown)) else complete
+    return with_last_string if _may_grow(schema, _last_path(with_last_string)) else complete
 
 
 def _parse_partial(text: str, mode: Any) -> Any:
@@ -56,34 +56,36 @@ def _last_path(value: Any) -> list[str | int]:
 def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
     """Whether the string at a path may be shown before it has ended."""
     # By schema and place in the path; False of a schema that leads to itself.
-    answers: dict[tuple[int, int], bool] = {}
+    cache: dict[tuple[int, int], bool] = {}
 
-    def may(schema: Any, at: int, depth: int) -> bool:
+    def allows_growth(schema: Any, at: int, depth: int) -> bool:
         """Whether all that a schema says of the value at a place lets the string grow."""
-        if not isinstance(schema, dict) or depth > _DEPTH:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return schema is True
         key = (id(schema), at)
-        if key not in answers:
-            answers[key] = False
-            answers[key] = (
-                may_itself(schema, at, depth)
-                and all(may(each, at, depth + 1) for each in _conjuncts(schema, root))
+        if key not in cache:
+            cache[key] = False
+            cache[key] = (
+                allows_itself(schema, at, depth)
+                and all(allows_growth(each, at, depth + 1) for each in _conjuncts(schema, root))
                 and all(
-                    any(may(each, at, depth + 1) for each in schema[name])
+                    any(allows_growth(each, at, depth + 1) for each in schema[name])
                     for name in ("anyOf", "oneOf")
                     if name in schema
                 )
             )
-        return answers[key]
+        return cache[key]
 
-    def may_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
+    def allows_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
         if at == len(path):
-            return _WHOLE_ONLY.isdisjoint(schema) and _may_have_type("string", schema)
+            return _WHOLE_ONLY_KEYS.isdisjoint(schema) and _may_have_type("string", schema)
         kind = "object" if isinstance(path[at], str) else "array"
         parts = _part_schemas(schema, path[at])
-        return _may_have_type(kind, schema) and all(may(each, at + 1, depth + 1) for each in parts)
+        return _may_have_type(kind, schema) and all(
+            allows_growth(each, at + 1, depth + 1) for each in parts
+        )
 
-    return may(root, 0, 0)
+    return allows_growth(root, 0, 0)
 
 
 def _may_have_type(kind: str, schema: dict[str, Any]) -> bool:
@@ -98,8 +100,8 @@ def _part_schemas(schema: dict[str, Any], step: str | int) -> list[Any]:
         properties, default = schema.get("properties", {}), schema.get("additionalProperties", True)
         # No pattern is tried here, as it may be a stranger's: each may fit the name.
         return [properties.get(step, default), *schema.get("patternProperties", {}).values()]
-    first = schema.get("prefixItems", ())
-    return [first[step] if step < len(first) else schema.get("items", True)]
+    prefix_items = schema.get("prefixItems", ())
+    return [prefix_items[step] if step < len(prefix_items) else schema.get("items", True)]
 
 
 def _conjuncts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:

@@ -15,22 +15,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final, NamedTuple
 
-from moothall.actions.signature.work import MAX_SCHEMA, MAX_STEPS, CheckWork, expressions_of
+from moothall.actions.signature.work import MAX_SCHEMA_CHARS, MAX_STEPS, CheckWork, expressions_of
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import excerpt, json_type, render_path, shorten
 
-_MAX_TOLD = 200
-_EXPRESSION: Final = 1 << 22
+_MAX_TEXT_CHARS = 200
+_MAX_EXPRESSION_BYTES: Final = 1 << 22
 """The largest compiled regular expression, in bytes."""
-_EXPRESSIONS: Final = 1 << 23
+_MAX_BYTES_OF_ALL: Final = 1 << 23
 """The size of all of a schema."""
 _UNIONS = ("anyOf", "oneOf")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_MAPS: Final = frozenset(
+_SCHEMA_MAPS: Final = frozenset(
     ("properties", "$defs", "definitions", "dependentSchemas", "patternProperties")
 )
 """Keywords whose values are schemas by name."""
-_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
+_VALUE_KEYWORDS: Final = frozenset(("const", "default", "enum", "examples"))
 
 logger: logging.Logger = logging.getLogger("moothall.actions")
 
@@ -67,7 +67,7 @@ class SchemaValidator:
         ValueError: the schema, or a reference in it, is wrong
     """
 
-    max_chars: ClassVar[int] = MAX_SCHEMA
+    max_chars: ClassVar[int] = MAX_SCHEMA_CHARS
     """How many characters a schema may have, as JSON."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
@@ -75,11 +75,11 @@ class SchemaValidator:
             self.schema: dict[str, Any] = copy_json(schema)
         except NotJSON as error:
             raise WrongSchema(str(error)) from None
-        self._checked: dict[str, Any] = without_expressions(self.schema, _is_beyond)
-        self._work = CheckWork(self._checked)
+        self._checked_schema: dict[str, Any] = without_expressions(self.schema, _is_unsupported)
+        self._work = CheckWork(self._checked_schema)
         if self._work.fault:
             raise WrongSchema(self._work.fault)
-        self._checks = _compile_schema(self._checked, self._work.expressions)
+        self._validator = _compile_schema(self._checked_schema, self._work.expressions)
 
     def __reduce__(self) -> Any:
         return SchemaValidator, (self.schema,)
@@ -118,43 +118,49 @@ class SchemaValidator:
         if not self.measures(value):
             reason = f"it takes more than {MAX_STEPS:,} steps to check it by the schema"
             return SchemaFault([], reason)
-        if self._checks.is_valid(value):
+        if self._validator.is_valid(value):
             return None
-        if not self._work.tells(value):
+        if not self._work.can_tell(value):
             reason = "it does not follow the schema, and has too many parts to tell where"
             return SchemaFault([], reason)
-        errors = self._checks.iter_errors(value)
+        errors = self._validator.iter_errors(value)
         # A union's own error says little, so what is wrong beside it comes first.
-        wrong = min(errors, key=lambda e: (len(e.instance_path), _is_union(e)), default=None)
-        while wrong is not None and _is_union(wrong) and any(wrong.kind.context):
-            at = len(wrong.instance_path)
-            members = wrong.kind.context
-            of_type = [next((e for e in m if _is_of_type(e, at)), None) for m in members]
-            if None not in of_type:
-                return SchemaFault(wrong.instance_path, self._must_be(wrong.instance, of_type))
-            if of_type.count(None) > 1:
+        first_error = min(errors, key=lambda e: (len(e.instance_path), _is_union(e)), default=None)
+        while first_error is not None and _is_union(first_error) and any(first_error.kind.context):
+            depth = len(first_error.instance_path)
+            members = first_error.kind.context
+            type_errors = [next((e for e in m if _is_of_type(e, depth)), None) for m in members]
+            if None not in type_errors:
+                return SchemaFault(
+                    first_error.instance_path, self._type_problem(first_error.instance, type_errors)
+                )
+            if type_errors.count(None) > 1:
                 break
-            wrong = min(members[of_type.index(None)], key=lambda e: len(e.instance_path))
-        if wrong is None:
+            first_error = min(members[type_errors.index(None)], key=lambda e: len(e.instance_path))
+        if first_error is None:
             return None
-        if wrong.kind.name == "type" and len(wrong.kind.types) > 1:
-            return SchemaFault(wrong.instance_path, self._must_be(wrong.instance, [wrong]))
-        return SchemaFault(wrong.instance_path, _message(wrong))
+        if first_error.kind.name == "type" and len(first_error.kind.types) > 1:
+            return SchemaFault(
+                first_error.instance_path, self._type_problem(first_error.instance, [first_error])
+            )
+        return SchemaFault(first_error.instance_path, _error_text(first_error))
 
-    def _must_be(self, value: Any, errors: list[Any]) -> str:
+    def _type_problem(self, value: Any, errors: list[Any]) -> str:
         """Return that a value is of no type that these errors name."""
         kinds = dict.fromkeys(kind for error in errors for kind in self._expected_types(error))
         return f"must be {' or '.join(kinds)}, not {json_type(value)}"
 
     def _expected_types(self, error: Any) -> list[str]:
         """Return the types that the schema of an error takes, in words."""
-        at: Any = self._checked
+        node: Any = self._checked_schema
         for part in error.schema_path[:-1]:
             try:
-                at = at[part]
+                node = node[part]
             except (LookupError, TypeError):  # the path begins at an $id of its own
-                at = {}
-        types, items = (at.get("type"), at.get("items")) if isinstance(at, dict) else (None, None)
+                node = {}
+        types, items = (
+            (node.get("type"), node.get("items")) if isinstance(node, dict) else (None, None)
+        )
         item_type = items.get("type") if isinstance(items, dict) else None
         return [
             f"array of {item_type}" if kind == "array" and isinstance(item_type, str) else kind
@@ -171,7 +177,7 @@ def _is_of_type(error: Any, depth: int) -> bool:
     return error.kind.name == "type" and len(error.instance_path) == depth
 
 
-def _message(error: Any) -> str:
+def _error_text(error: Any) -> str:
     """Return what an error says, with values as Python writes them."""
     kind = error.kind
     if kind.name == "type":
@@ -193,21 +199,21 @@ def _compile_schema(schema: dict[str, Any], expressions: int) -> Any:
     """Return the library's validator of a schema, or raise WrongSchema."""
     from jsonschema_rs import RegexOptions, ValidationError, validator_cls_for
 
-    most = min(_EXPRESSION, _EXPRESSIONS // max(expressions, 1))
-    bounds = RegexOptions(size_limit=most)
+    max_bytes = min(_MAX_EXPRESSION_BYTES, _MAX_BYTES_OF_ALL // max(expressions, 1))
+    bounds = RegexOptions(size_limit=max_bytes)
     try:
         validator = validator_cls_for(schema)
         return validator(schema, validate_formats=False, offline=True, pattern_options=bounds)
     except ValidationError as error:
         if error.kind.name != "$ref":
-            at = render_path(error.instance_path)
-            fault = shorten(_message(error), _MAX_TOLD)
+            place = render_path(error.instance_path)
+            fault = shorten(_error_text(error), _MAX_TEXT_CHARS)
             if error.kind.name == "format":
                 fault = (
                     f"{excerpt(error.instance)} is not a regular expression of ECMA 262, or it is "
-                    f"too large: compiled, it may have {most // 1024:,} KiB"
+                    f"too large: compiled, it may have {max_bytes // 1024:,} KiB"
                 )
-            raise WrongSchema(f"{at}: {fault}" if at else fault) from None
+            raise WrongSchema(f"{place}: {fault}" if place else fault) from None
         # The library tells the end of a reference, without the schema that has it.
         reference = next(
             (ref for ref in _references(schema) if ref.lstrip("#") in error.message), ""
@@ -219,7 +225,7 @@ def _compile_schema(schema: dict[str, Any], expressions: int) -> Any:
             else f"an $id or a reference in it cannot be read: {error.message}"
         ) from None
     except ValueError as error:
-        raise WrongSchema(shorten(str(error), _MAX_TOLD)) from None
+        raise WrongSchema(shorten(str(error), _MAX_TEXT_CHARS)) from None
 
 
 def map_schemas(change: Callable[[dict[str, Any]], Any], schema: Any, by_name: bool = False) -> Any:
@@ -230,8 +236,8 @@ def map_schemas(change: Callable[[dict[str, Any]], Any], schema: Any, by_name: b
     if isinstance(schema, Mapping):
         copied = {
             key: each
-            if key in _VALUES and not by_name
-            else map_schemas(change, each, not by_name and key in _MAPS)
+            if key in _VALUE_KEYWORDS and not by_name
+            else map_schemas(change, each, not by_name and key in _SCHEMA_MAPS)
             for key, each in schema.items()
         }
         return copied if by_name else change(copied)
@@ -246,64 +252,64 @@ def without_expressions(schema: Any, removes: Callable[[str], object]) -> Any:
     What stands under `not`, `if`, `oneOf` or `maxContains` would refuse more if it were looser. It
     goes, too, where it has such an expression, or a reference, which may lead to one.
     """
-    touched, has_gone = set[int](), False
+    touched_ids, has_gone = set[int](), False
 
-    def marked(node: Any) -> bool:
+    def mark(node: Any) -> bool:
         nonlocal has_gone
         inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        is_touched = [each for each in inner if marked(each)] != []
+        is_touched = [each for each in inner if mark(each)] != []
         if isinstance(node, dict):
             if any(map(removes, expressions_of(node))):
                 is_touched = has_gone = True
             is_touched |= any(key in node for key in _REFERENCES)
         if is_touched:
-            touched.add(id(node))
+            touched_ids.add(id(node))
         return is_touched
 
-    def loosened(node: Any, by_name: bool = False) -> Any:
+    def loosen(node: Any, by_name: bool = False) -> Any:
         if isinstance(node, list):
-            return [loosened(each) for each in node]
+            return [loosen(each) for each in node]
         if not isinstance(node, dict):
             return node
-        loose = {
+        result = {
             key: each
-            if key in _VALUES and not by_name
-            else loosened(each, not by_name and key in _MAPS)
+            if key in _VALUE_KEYWORDS and not by_name
+            else loosen(each, not by_name and key in _SCHEMA_MAPS)
             for key, each in node.items()
-            if by_name or id(each) not in touched or key not in ("not", "if", "oneOf")
+            if by_name or id(each) not in touched_ids or key not in ("not", "if", "oneOf")
         }
         if by_name:
-            return loose
-        if id(members := node.get("oneOf")) in touched:
-            loose["allOf"] = [*loose.get("allOf", ()), {"anyOf": loosened(members)}]
-        if id(node.get("contains")) in touched:
-            loose.pop("maxContains", None)
-        if isinstance(pattern := loose.get("pattern"), str) and removes(pattern):
-            del loose["pattern"]
-        if isinstance(keys := loose.get("patternProperties"), dict) and any(map(removes, keys)):
-            loose["patternProperties"] = {key: keys[key] for key in keys if not removes(key)}
-            loose.pop("additionalProperties", None)
-        loose.pop("unevaluatedProperties", None)
-        return loose
+            return result
+        if id(members := node.get("oneOf")) in touched_ids:
+            result["allOf"] = [*result.get("allOf", ()), {"anyOf": loosen(members)}]
+        if id(node.get("contains")) in touched_ids:
+            result.pop("maxContains", None)
+        if isinstance(pattern := result.get("pattern"), str) and removes(pattern):
+            del result["pattern"]
+        if isinstance(keys := result.get("patternProperties"), dict) and any(map(removes, keys)):
+            result["patternProperties"] = {key: keys[key] for key in keys if not removes(key)}
+            result.pop("additionalProperties", None)
+        result.pop("unevaluatedProperties", None)
+        return result
 
-    marked(schema)
-    return loosened(schema) if has_gone else schema
+    mark(schema)
+    return loosen(schema) if has_gone else schema
 
 
 _UNSUPPORTED: Final = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?<?[=!]|\\[1-9k])")
 """What looks around or refers back, which takes more than linear time."""
 
 
-def _is_beyond(expression: str) -> bool:
+def _is_unsupported(expression: str) -> bool:
     """Return whether the linear engine cannot do an expression, and say so once."""
     if _UNSUPPORTED.search(expression) is None:
         return False
-    _say_once(excerpt(expression))
+    _warn_once(excerpt(expression))
     return True
 
 
 @lru_cache(maxsize=1024)
-def _say_once(expression: str) -> None:
+def _warn_once(expression: str) -> None:
     logger.warning(
         "pattern %s of a schema looks around or refers back: values are not checked by it here, "
         "since that could take for ever; whoever gets them has to",
@@ -320,8 +326,8 @@ def _references(schema: Any) -> Iterator[str]:
             yield from _references(inner)
 
 
-_OF_SCHEMAS: Final = frozenset(("$defs", "properties"))
-_ZONED: Final = frozenset(("date-time", "time"))
+_SCHEMA_MAP_KEYS: Final = frozenset(("$defs", "properties"))
+_ZONED_FORMATS: Final = frozenset(("date-time", "time"))
 
 
 def with_open_objects(schema: Any) -> Any:
@@ -332,12 +338,12 @@ def with_open_objects(schema: Any) -> Any:
         return schema
     result: dict[str, Any] = {}
     for key, item in schema.items():
-        if key in _VALUES:
+        if key in _VALUE_KEYWORDS:
             result[key] = item
-        elif key in _OF_SCHEMAS:
+        elif key in _SCHEMA_MAP_KEYS:
             result[key] = {name: with_open_objects(each) for name, each in item.items()}
         elif (key, item) != ("additionalProperties", False) and (
-            key != "format" or item not in _ZONED
+            key != "format" or item not in _ZONED_FORMATS
         ):
             result[key] = with_open_objects(item)
     return result

@@ -39,7 +39,7 @@ from moothall.foundation.errors import ActionError, DefinitionError, InvalidArgu
 from moothall.foundation.jsonvalue import NotJSON, copy_json, to_json
 from moothall.foundation.text import error_text, excerpt, printable
 
-_MOST_TOLD = 8  # the most names in one error
+_MAX_NAMED = 8  # the most names in one error
 
 _NO_DEFAULT: Any = inspect.Parameter.empty
 _Defs = dict[str, Any]
@@ -113,11 +113,11 @@ class Signature:
     injected: Mapping[str, type]
 
     def __init__(self, function: Callable[..., Any], *, bound_to_self: bool) -> None:
-        source = _source(function)
+        source = _plain_function(function)
         self._name: str = getattr(source, "__qualname__", None) or type(function).__qualname__
         parameters = check_parameters(function, bound_to_self, self._name)
         self._docstring = inspect.getdoc(function if isinstance(function, type) else source)
-        self._docs: Docstring | None = None
+        self._parsed_docstring: Docstring | None = None
         hints = resolved_annotations(source, self._name)
         self._returns: Any = hints.get("return", _NO_DEFAULT)
 
@@ -127,7 +127,7 @@ class Signature:
             name = parameter.name
             hint = hints.get(name, parameter.annotation)
             if hint is _NO_DEFAULT and self._docstring:
-                hint = read_type(self._documented().args.get(name, DocstringEntry()).type_name)
+                hint = read_type(self._parse_docstring().args.get(name, DocstringEntry()).type_name)
             annotation, description = split_annotated(Any if hint is _NO_DEFAULT else hint)
             if (kind := injected_class(annotation)) is not None:
                 injected[name] = kind
@@ -161,14 +161,14 @@ class Signature:
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
         """Return the signature of a callable, made once; for a method of a class without `self`."""
-        cached = (_METHODS if bound_to_self else _FUNCTIONS).get(id(function))
+        cached = (_METHOD_CACHE if bound_to_self else _FUNCTION_CACHE).get(id(function))
         if cached is not None and cached[0]() is function:
             return cached[1]
         if isinstance(function, types.MethodType) and not bound_to_self:
             # Each lookup of a bound method makes a new object; its function stays the same.
             return cls.of(function.__func__, bound_to_self=True)
         signature = cls(function, bound_to_self=bound_to_self)
-        _remember(function, signature, _METHODS if bound_to_self else _FUNCTIONS)
+        _remember(function, signature, _METHOD_CACHE if bound_to_self else _FUNCTION_CACHE)
         return signature
 
     # -- for callers -------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Signature:
     @property
     def description(self) -> str:
         """The docstring's short and long description; it may be empty."""
-        return self._documented().description
+        return self._parse_docstring().description
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -256,10 +256,10 @@ class Signature:
     def __repr__(self) -> str:
         return f"<Signature of {self._name}({', '.join(self._parameters)})>"
 
-    def _documented(self) -> Docstring:
-        if self._docs is None:
-            self._docs = read_docstring(self._docstring)
-        return self._docs
+    def _parse_docstring(self) -> Docstring:
+        if self._parsed_docstring is None:
+            self._parsed_docstring = read_docstring(self._docstring)
+        return self._parsed_docstring
 
     def _schemas_of(self, *, cut_recursion: bool) -> tuple[dict[str, dict[str, Any]], _Defs]:
         forms = {name: parameter.form for name, parameter in self._parameters.items()}
@@ -277,19 +277,19 @@ class Signature:
         self, schemas: dict[str, dict[str, Any]], definitions: _Defs
     ) -> tuple[dict[str, Any], _Defs]:
         """Return the parameters' schemas with description and default, and the definitions."""
-        docs = self._documented()
-        described = {}
+        docs = self._parse_docstring()
+        result = {}
         for name, parameter in self._parameters.items():
             text = parameter.description or docs.args.get(name, DocstringEntry()).description
-            described[name] = _annotated_schema(schemas[name], text)
+            result[name] = _annotated_schema(schemas[name], text)
             if parameter.default is not _NO_DEFAULT:
                 # A default such as a sentinel has no JSON form; callers cannot pass it anyway.
                 with contextlib.suppress(NotJSON):
-                    described[name]["default"] = to_json(parameter.default)
-        return described, definitions
+                    result[name]["default"] = to_json(parameter.default)
+        return result, definitions
 
     def _returned_help(self) -> dict[str, Any]:
-        entry = self._documented().returns or DocstringEntry()
+        entry = self._parse_docstring().returns or DocstringEntry()
         hint = self._returns
         annotation = read_type(entry.type_name) if hint is _NO_DEFAULT else hint
         annotation, description = split_annotated(annotation)
@@ -323,8 +323,8 @@ class Signature:
     def _read_args(self, args: dict[str, Any], label: str) -> dict[str, Any]:
         """Read arguments, with whole floats as integers, or raise InvalidArguments."""
         faults = [
-            _listed_fault("missing", [name for name in self._required if name not in args]),
-            _listed_fault("unexpected", [name for name in args if name not in self._parameters]),
+            _names_fault("missing", [name for name in self._required if name not in args]),
+            _names_fault("unexpected", [name for name in args if name not in self._parameters]),
         ]
         if any(faults):
             raise InvalidArguments(f'"{label}" {", ".join(filter(None, faults))}')
@@ -347,8 +347,8 @@ class Signature:
 # Keyed by id: hashing a callable may run its class's code, and a weak-keyed dict takes several
 # times as long. The weak reference ensures that the id is still that function's.
 _Cache = dict[int, tuple[weakref.ref[Any], Signature]]
-_FUNCTIONS: _Cache = {}
-_METHODS: _Cache = {}
+_FUNCTION_CACHE: _Cache = {}
+_METHOD_CACHE: _Cache = {}
 
 
 def _remember(function: Callable[..., Any], signature: Signature, cache: _Cache) -> None:
@@ -360,7 +360,7 @@ def _remember(function: Callable[..., Any], signature: Signature, cache: _Cache)
     cache[key] = (reference, signature)
 
 
-def _source(function: Callable[..., Any]) -> Any:
+def _plain_function(function: Callable[..., Any]) -> Any:
     """Return the plain function behind a callable, which has the annotations and the docstring."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -374,11 +374,11 @@ def _source(function: Callable[..., Any]) -> Any:
 
 def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[str, Any]:
     """Return a schema with a description, by default its own, right after the type."""
-    described = {"type": schema["type"]} if "type" in schema else {}
+    result = {"type": schema["type"]} if "type" in schema else {}
     text = description or schema.get("description")
     if text:
-        described["description"] = printable(text)
-    return described | {key: item for key, item in schema.items() if key != "description"}
+        result["description"] = printable(text)
+    return result | {key: item for key, item in schema.items() if key != "description"}
 
 
 def _schema_of_returned(annotation: Any, *, cut_recursion: bool) -> tuple[dict[str, Any], _Defs]:
@@ -391,10 +391,10 @@ def _schema_of_returned(annotation: Any, *, cut_recursion: bool) -> tuple[dict[s
     return {}, {}
 
 
-def _listed_fault(label: str, names: list[str]) -> str:
+def _names_fault(label: str, names: list[str]) -> str:
     if not names:
         return ""
-    listed = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
-    more = len(names) - _MOST_TOLD
+    listed = ", ".join(excerpt(name) for name in names[:_MAX_NAMED])
+    more = len(names) - _MAX_NAMED
     plural = "s" if len(names) > 1 else ""
     return f"{label} argument{plural} {listed}" + (f" and {more} more" if more > 0 else "")

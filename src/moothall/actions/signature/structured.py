@@ -29,10 +29,10 @@ from pydantic_core import (
 from moothall.foundation.text import error_text, printable
 
 _REF = "#/$defs/"
-_STANDARD = str.maketrans("-_", "+/")  # of the alphabet for URLs
+_URL_TO_STANDARD = str.maketrans("-_", "+/")  # of the alphabet for URLs
 # Dataclasses and TypedDicts without their own configuration use these.
 _FORBID_EXTRA = ConfigDict(extra="forbid")
-_RETURNED = ConfigDict(extra="ignore")  # a subclass has more fields
+_IGNORE_EXTRA = ConfigDict(extra="ignore")  # a subclass has more fields
 _new_type: Any = NewType  # another name, since type checkers treat NewType specially
 
 
@@ -41,13 +41,13 @@ def structured_form(annotation: Any, returned: bool = False) -> tuple[Any, TypeA
     if sys.version_info < (3, 12):
         annotation = _without_typing_dicts(annotation, {})
     # A TypeAdapter of a class accepts no configuration; one of a NewType does.
-    config = _RETURNED if returned else _FORBID_EXTRA
+    config = _IGNORE_EXTRA if returned else _FORBID_EXTRA
     adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=config)
     if not getattr(adapter, "pydantic_complete", True):
         adapter.rebuild(raise_errors=True)
     validator = SchemaValidator(_adapt_core_schema(adapter.core_schema))
-    read = functools.partial(_validate, validator)
-    core = {"type": "function-plain", "function": {"type": "no-info", "function": read}}
+    validate = functools.partial(_validate, validator)
+    core = {"type": "function-plain", "function": {"type": "no-info", "function": validate}}
     return core, adapter
 
 
@@ -128,7 +128,7 @@ def _adapt_core_schema(schema: Any, encoded: bool = True) -> Any:
 
 def _decode_base64(value: Any) -> bytes:
     try:
-        return b64decode(value.translate(_STANDARD), validate=True)
+        return b64decode(value.translate(_URL_TO_STANDARD), validate=True)
     except (AttributeError, ValueError):
         raise PydanticCustomError("base64", "Input should be base64 text") from None
 
@@ -136,43 +136,43 @@ def _decode_base64(value: Any) -> bytes:
 # -- schemas ---------------------------------------------------------------------------------------
 
 
-def schemas(
+def adapter_schemas(
     adapters: Mapping[str, TypeAdapter[Any]], *, returned: bool, cut_recursion: bool
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schemas of adapters, as `annotation.schemas_of` does."""
     mode: Literal["validation", "serialization"] = "serialization" if returned else "validation"
     # Returned values are dumped by field names; given values may use the aliases.
-    by_name, together = TypeAdapter.json_schemas(
+    by_name, joint_schema = TypeAdapter.json_schemas(
         [(name, mode, adapter) for name, adapter in adapters.items()],
         by_alias=not returned,
         schema_generator=_QuietSchema,
     )
-    definitions = together.get("$defs", {})
+    definitions = joint_schema.get("$defs", {})
     recursive: dict[str, Any] = {}
-    tidied = {
+    tidy_schemas = {
         name: _tidy(by_name[name, mode], definitions, recursive, cut=cut_recursion)
         for name in adapters
     }
-    return tidied, recursive
+    return tidy_schemas, recursive
 
 
 class _QuietSchema(GenerateJsonSchema):
     # A default without a JSON form is left out of the schema, without a warning.
     ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
 
-    _of_model = False
+    _is_in_model = False
 
     def bytes_schema(self, schema: Any) -> dict[str, Any]:
-        if self._of_model:
+        if self._is_in_model:
             return super().bytes_schema(schema)
         return {"type": "string", "contentEncoding": "base64"}  # its lengths are the bytes'
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
-        before, self._of_model = self._of_model, True
+        was_in_model, self._is_in_model = self._is_in_model, True
         try:
             return super().model_schema(schema)
         finally:
-            self._of_model = before
+            self._is_in_model = was_in_model
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         return _forbid_extra_keys(schema, super().dataclass_schema(schema))
@@ -253,13 +253,13 @@ def _tidy(
 def _reaches(name: str, definitions: dict[str, Any]) -> bool:
     """Return whether a definition refers to itself, directly or indirectly."""
     visited: set[str] = set()
-    ahead = _references(definitions[name])
-    while ahead:
-        if name in ahead:
+    pending = _references(definitions[name])
+    while pending:
+        if name in pending:
             return True
-        visited |= ahead
-        ahead = {
-            target for reference in ahead for target in _references(definitions[reference])
+        visited |= pending
+        pending = {
+            target for reference in pending for target in _references(definitions[reference])
         } - visited
     return False
 
@@ -272,16 +272,16 @@ def _references(node: Any) -> set[str]:
 # -- typing.TypedDict before Python 3.12 -----------------------------------------------------------
 
 
-def _without_typing_dicts(annotation: Any, done: dict[Any, Any]) -> Any:
+def _without_typing_dicts(annotation: Any, copies: dict[Any, Any]) -> Any:
     """Return an annotation with each `typing.TypedDict` replaced by one that pydantic accepts."""
     if typing_extensions.is_typeddict(annotation):
-        return _converted_typeddict(annotation, done)
+        return _converted_typeddict(annotation, copies)
     origin, args = get_origin(annotation), get_args(annotation)
     if not args or origin is Literal or isinstance(args[0], list):  # Callable[[int], str]
         return annotation
     if origin is Annotated:
-        return Annotated[(_without_typing_dicts(args[0], done), *args[1:])]
-    converted = tuple(_without_typing_dicts(arg, done) for arg in args)
+        return Annotated[(_without_typing_dicts(args[0], copies), *args[1:])]
+    converted = tuple(_without_typing_dicts(arg, copies) for arg in args)
     if converted == args:
         return annotation
     if origin is Union or origin is types.UnionType:
@@ -289,22 +289,22 @@ def _without_typing_dicts(annotation: Any, done: dict[Any, Any]) -> Any:
     return origin[converted[0] if len(converted) == 1 else converted]
 
 
-def _converted_typeddict(original: Any, done: dict[Any, Any]) -> Any:
-    if original in done:
-        return done[original]
+def _converted_typeddict(original: Any, copies: dict[Any, Any]) -> Any:
+    if original in copies:
+        return copies[original]
     hints = typing_extensions.get_type_hints(original, include_extras=True)
     # First the keys, then their types: a type may refer to its own dict.
     keys = {name: _presence(name, hint, original)[Any] for name, hint in hints.items()}
     copy = _make_typeddict(original.__name__, keys)
-    done[original] = copy
+    copies[original] = copy
     for name in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
         if hasattr(original, name):
             setattr(copy, name, getattr(original, name))
-    types_of = {name: _without_typing_dicts(hint, done) for name, hint in hints.items()}
-    if type(original).__module__ != "typing" and types_of == hints:
-        done[original] = original
-    copy.__annotations__ = types_of
-    return done[original]
+    new_hints = {name: _without_typing_dicts(hint, copies) for name, hint in hints.items()}
+    if type(original).__module__ != "typing" and new_hints == hints:
+        copies[original] = original
+    copy.__annotations__ = new_hints
+    return copies[original]
 
 
 # Another name, since type checkers require literal keys where a TypedDict is made.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.actions.message import REPLYING
+from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance import sources_of
 from moothall.agents.agent import CURRENT, leads_to
 from moothall.agents.conversation.conversation_record import (
@@ -208,7 +208,9 @@ class Conversation(Group):
 
     def _leads_here(self, thread: Thread) -> bool:
         """Return whether a reply of its own, of any thread, waits for this one."""
-        if thread.underway is not None or any(each.agent is self for each in REPLYING.get()[:-1]):
+        if thread.underway is not None or any(
+            each.agent is self for each in ENCLOSING_REPLIES.get()[:-1]
+        ):
             return True
         handling = CURRENT.get()
         handlings = [each.turns.handling for each in self.all_threads.under_way()]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from moothall.actions.provenance.relative_times import length_of
+from moothall.actions.provenance.relative_times import duration_of
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import evidence_text, said_by, text_of
@@ -178,7 +178,7 @@ def _same_values(task: str, answer: str, claim: str) -> bool | None:
         return True
     if min(map(len, lists)) > 1 and (lists[0] < lists[1] or lists[1] < lists[0]):
         return False
-    lengths = {length_of(ours), length_of(theirs)}
+    lengths = {duration_of(ours), duration_of(theirs)}
     if None not in lengths:
         return len(lengths) == 1
     if any(_SAYS_YES_OR_NO.match(each) for each in (ours, theirs)):

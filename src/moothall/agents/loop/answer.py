@@ -140,9 +140,9 @@ class ToolCall:
     from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
     derived: bool = False  # whether a value of it, guarded or not, is from outside
     foreign: dict[str, Any] = field(default_factory=dict)  # arguments partly from outside
-    read: tuple[str, ...] = ()  # what the agents that it asked had read
-    adrift_reads: tuple[ReadValue, ...] = ()  # what was read in threads that may be its own
-    late: Callable[[Sequence[str]], None] | None = None  # told what its work reads after its end
+    read_sources: tuple[str, ...] = ()  # what the agents that it asked had read
+    contextless_reads: tuple[ReadValue, ...] = ()  # what was read in threads that may be its own
+    on_late_read: Callable[[Sequence[str]], None] | None = None  # of its work, after its end
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     statements: tuple[str, ...] = ()  # what a person answered to its questions
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
@@ -187,7 +187,12 @@ class ToolCall:
     def provenance(self, sources: list[str]) -> dict[str, Any]:
         """Return what a record keeps of where its values, and its result, come from."""
         if not (
-            self.origins or self.read or self.always or self.statements or sources or self.is_stated
+            self.origins
+            or self.read_sources
+            or self.always
+            or self.statements
+            or sources
+            or self.is_stated
         ):
             return {}
         data = {"origins": self.origins, "derived": self.derived, "said": self.statements}
@@ -200,7 +205,8 @@ class ToolCall:
         if isinstance(data, dict):
             self.origins = origins_of(data.get("origins"))
             self.derived = data.get("derived", False)
-            self.read, self.always = tuple(data.get("sources", ())), tuple(data.get("always", ()))
+            self.read_sources = tuple(data.get("sources", ()))
+            self.always = tuple(data.get("always", ()))
             self.statements = tuple(data.get("said", ()))
             self.is_stated, self.resumed = data.get("stated", False), not data.get("unbegun", False)
 

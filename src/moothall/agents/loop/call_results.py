@@ -93,8 +93,8 @@ def about_call(call: ToolCall) -> dict[str, Any]:
         about["origins"] = as_json(call.origins)
     if call.action is not None and call.action.facts:
         about["facts"] = {**call.action.facts}
-    if call.read:
-        about["read"] = [*call.read]
+    if call.read_sources:
+        about["read"] = [*call.read_sources]
     return about
 
 
@@ -119,7 +119,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
         if kind == "result":
             details["name"] = name
         came = await step.wait(key, kind, later, **details)
-    call.read = (*union((*call.read, *came.sources)),)
+    call.read_sources = (*union((*call.read_sources, *came.sources)),)
     return as_result(name or key, came)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.acting import ACTING
+from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed_result
 from moothall.actions.provenance import reading
@@ -113,7 +113,7 @@ class ToolCalls(Executing):
             raise Stop.at_limit(error) from error
         self.budget = budget
         limit = asyncio.timeout(budget.remaining_seconds())
-        token = ACTING.set(replace(ACTING.get(), limit=PausableLimit(limit, budget)))
+        token = CALL_SCOPE.set(replace(CALL_SCOPE.get(), clock_pause=PausableLimit(limit, budget)))
         try:
             async with limit:
                 await self.execute()
@@ -199,8 +199,8 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
     result: Any = None
     channel: CallChannel | None = None
     if chosen.outside:  # what it tells other agents is from outside, too
-        call.read += (source_of(call),)
-    token = reading.execute(call)
+        call.read_sources += (source_of(call),)
+    token = reading.begin_execution(call)
     try:
         if call.foreign and (texts := request.state.texts) is not None:
             note_execution(call, texts)
@@ -231,7 +231,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
         return failed_result(error)
     finally:
         reading.end_execution(call, token, result)
-        call.late = partial(note_late_reading, request)
+        call.on_late_read = partial(note_late_reading, request)
         if channel is not None and (not isinstance(result, dict) or "error" in result):
             channel.withdraw()
     if not isinstance(result, dict):

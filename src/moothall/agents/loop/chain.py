@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions import ACCESS_PERMITTED
-from moothall.actions.acting import ACTING, acting
+from moothall.actions.acting import CALL_SCOPE, scope_with
 from moothall.actions.approval import Later
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.environment import failed_result
@@ -344,7 +344,7 @@ async def _ask_permission(step: LoopActionStep, call: Call) -> Any:
     if step.action.access_policy == ACCESS_PERMITTED and turn.request.state.texts is None:
         return await call()
     try:
-        with context_value(ACTING, acting(requested)):  # what the approver has read
+        with context_value(CALL_SCOPE, scope_with(requested)):  # what the approver has read
             decision = await permits(turn.agent, requested, turn.request, step.record)
     except asyncio.CancelledError as error:
         if is_cancelled():

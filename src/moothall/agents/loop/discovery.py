@@ -18,7 +18,7 @@ from moothall.actions import Action
 from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import MAX_ID, is_group
 from moothall.actions.provenance import reading
-from moothall.actions.provenance.reading import reading_here
+from moothall.actions.provenance.reading import current_reading
 from moothall.actions.search import ActionIndex
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
@@ -215,8 +215,8 @@ def _action(
 ) -> Action:
     async def call(**args: Any) -> Any:
         value = await agent.request({"to": id, "action": {"name": name, "args": args}})
-        if (read := reading_here()) is not None and is_here:
-            read.read += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
+        if (read := current_reading()) is not None and is_here:
+            read.read_sources += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
         return value
 
     text = _line(described.get("description")) or "not described"

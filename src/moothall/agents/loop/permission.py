@@ -12,9 +12,9 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
-from moothall.actions.acting import ACTING
+from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.approval import ApprovalRequest, CallToApprove, Refused
-from moothall.actions.approval.approval import decider
+from moothall.actions.approval.approval import decider_title
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.agents.loop.answer import ToolCall
@@ -51,7 +51,7 @@ class PausableLimit:
         self._timeout = timeout
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self._outer = ACTING.get().limit
+        self._outer = CALL_SCOPE.get().clock_pause
         self._waiting = 0
 
     def __enter__(self) -> None:
@@ -129,7 +129,7 @@ async def permits(
         message["action"] = {"name": call.name, "args": call.args}
         note = questions_in_words(more) if more else ""
         changed = CallToApprove(call.name, call.args, note, tuple(keys))
-        ACTING.set(replace(ACTING.get(), to_approve=changed))
+        CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=changed))
         if step is not None and texts is not None:
             step.tell(origins=as_json(call.origins))
         return now().fingerprint, was
@@ -139,7 +139,7 @@ async def permits(
     waits_in = None if step is None else step.run_id
     in_run = request.allowed if request.recorded is None else request.recorded.run.decided
     first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
-    token = ACTING.set(replace(ACTING.get(), to_approve=first))
+    token = CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=first))
     try:
         permitted: Decision
         if step is None:
@@ -149,7 +149,7 @@ async def permits(
             if (form := chosen.parameters).get("additionalProperties") is False:
                 details["takes"] = [*form["properties"]]
             exact = now()
-            by = decider(agent.find_approver())
+            by = decider_title(agent.find_approver())
             permitted = await step.permitted(exact.fingerprint, asks, change, details, exact, by)
         if step is None:
             request.allowed += DECISION_KINDS.keys_in_run(now(), permitted)
@@ -157,7 +157,7 @@ async def permits(
         if permitted is True and texts is not None:
             call.always = tuple(keys) if scope == "thread" else call.always
             request.allowed += keys
-            texts.always.update(call.always)
+            texts.permitted_values.update(call.always)
             if step is not None and keys:
                 step.tell(allowed=[*keys])
         if permitted is False and open_questions and agent.find_approver() is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
 from moothall.actions.provenance import Origin, Origins, sources_of, union
-from moothall.actions.provenance.marks import Marks, any_marked, marks_of, without_marks
+from moothall.actions.provenance.marks import Marks, any_has_marks, marks_of, without_marks
 from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -17,7 +17,7 @@ from moothall.foundation.jsonvalue import as_json, json_line
 from moothall.foundation.text import cut
 
 if TYPE_CHECKING:
-    from moothall.actions.provenance.texts import Texts, Traced
+    from moothall.actions.provenance.texts import Texts, TracedParts
 
 _PARTED: Final = (list, tuple, dict)
 _MAX_SHOWN: Final = 3
@@ -49,7 +49,7 @@ def note_messages(
     if new is None:
         new = messages
     texts = thread.texts
-    if not thread.marked and any_marked(new):
+    if not thread.marked and any_has_marks(new):
         thread.marked = True
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
@@ -125,7 +125,7 @@ def mark_message(
         if _of_unknown(message, find):
             texts.add_outside(content, [name or "an action without a name"])
         else:
-            texts.add(content, "program", name, result=True)
+            texts.add(content, "program", name, is_result=True)
     elif role == "system":
         texts.add(content, "program", "prompt")
     else:
@@ -136,7 +136,7 @@ def mark_message(
         texts.add_whole_values(
             [each for each in marks.own if _is_plain(each)], str(message.get("name", ""))
         )
-    texts.always.update(filter(_is_text, marks.always))
+    texts.permitted_values.update(filter(_is_text, marks.always))
     return marks
 
 
@@ -219,18 +219,18 @@ def note_execution(call: ToolCall, texts: Texts | None) -> None:
         texts.note_given(call.foreign)
 
 
-def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
+def _addresses(texts: Texts, value: Any, action: Action, name: str) -> TracedParts:
     """Return the addresses within a value that are from outside."""
     from moothall.actions.provenance.addresses import MAX_ADDRESSES, addresses_in
-    from moothall.actions.provenance.read import UNTRACED
+    from moothall.actions.provenance.read_texts import UNTRACED
     from moothall.actions.provenance.texts import is_same
 
     choices, _ = choices_of(action, name)
-    traced: Traced = []
+    traced: TracedParts = []
     for place, each in enumerate(addresses_in(value)):
         if any(is_same(part, each.text) or is_same(value, part) for part in choices):
             continue
-        origin = texts.address(each)
+        origin = texts.origin_of_address(each)
         if place == MAX_ADDRESSES:
             traced.append((f"more than {MAX_ADDRESSES} addresses", UNTRACED))
         elif origin.kind == "outside":
@@ -289,7 +289,7 @@ def questions(call: ToolCall, texts: Texts, request: ReplyRequest) -> list[tuple
     guarded = () if call.action is None else call.action.guarded
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
-        if key not in texts.always and key not in request.allowed:
+        if key not in texts.permitted_values and key not in request.allowed:
             question = ""
             if len(result) < _MAX_SHOWN:
                 within = guarded is not None and parameter not in guarded
@@ -312,8 +312,9 @@ def marks_of_result(call: ToolCall, thread: Thread, request: ReplyRequest) -> Ma
     """Return the marks of a call's result."""
     is_outside = call.action is not None and call.action.outside
     result = None if call.result is None else call.result.get("result")
-    reads = thread.texts is not None or is_outside or call.read or call.statements or call.is_stated
-    if not reads and not isinstance(result, _PARTED):  # the most frequent case
+    has_marks = is_outside or call.read_sources or call.statements or call.is_stated
+    has_marks = has_marks or thread.texts is not None
+    if not has_marks and not isinstance(result, _PARTED):  # the most frequent case
         return None
     sources = sources_of_result(call, thread.texts, call.result or {})
     own_parts: list[Any] = []
@@ -372,10 +373,10 @@ def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any
     is_outside = call.action is not None and call.action.outside
     is_outside = is_outside and (call.has_started or call.resumed)
     sources = [source_of(call)] if is_outside else []
-    sources += [*call.read, *_recalled_sources(result.get("result"))]
+    sources += [*call.read_sources, *_recalled_sources(result.get("result"))]
     may_give_back = call.action is None or call.action.origin.gives_back or "error" in result
     if texts is not None and may_give_back and not is_outside:
-        sources += texts.sources if call.derived or texts.changed else ()
+        sources += texts.sources if call.derived or texts.may_have_kept else ()
     return union(sources)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from moothall.actions import ACCESS_DENIED, Action, ActionRegistry
 from moothall.actions.environment import AnyEnvironment
 from moothall.actions.goal import Goal
-from moothall.actions.message import REPLYING
+from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import Marks, stored_message
 from moothall.agents.context import SystemPrompt, check_system_prompt
@@ -432,7 +432,7 @@ class ReActAgent(Looping):
         once = self._as_once()
         add_once: Any = getattr(memory, "add_once", None)
         if once is not None and callable(add_once):
-            replies = REPLYING.get()
+            replies = ENCLOSING_REPLIES.get()
             request = replies[-1].request if replies else None
             if request is not None and request.recorded is not None:
                 memory = memory_of_fork(memory, request.recorded.run)

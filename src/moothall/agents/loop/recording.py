@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import (
-    FIELD,
+    MARKS_FIELD,
     Marks,
-    any_marked,
+    any_has_marks,
     marks_of,
     with_marks,
     without_marks,
@@ -118,7 +118,7 @@ class LoopState(LoopTurn):
 
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
-        if self.messages and any_marked(self.messages):
+        if self.messages and any_has_marks(self.messages):
             marks = [_mark_data(marks_of(each), each.get(NUMBER_KEY)) for each in self.messages]
             self.marks[:0] = [{"message": n, **each} for n, each in enumerate(marks) if each]
             self.messages[:] = map(without_marks, self.messages)
@@ -143,7 +143,7 @@ class LoopState(LoopTurn):
 
 
 def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:
-    data: dict[str, Any] = {FIELD: marks.json()} if marks else {}
+    data: dict[str, Any] = {MARKS_FIELD: marks.to_json()} if marks else {}
     return data if number is None else {**data, NUMBER_KEY: number}
 
 

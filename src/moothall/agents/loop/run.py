@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
 from moothall.actions.provenance.marks import Marks, with_marks
-from moothall.actions.provenance.origin import Sourced
+from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.context import Context
 from moothall.agents.loop import call_results
 from moothall.agents.loop.answer import ModelAnswer, read_answer
@@ -333,7 +333,7 @@ class LoopRun:
     def _take_new_texts(self) -> None:
         turn = LoopTurn()
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
-            marks = Marks(text.sources) if isinstance(text, Sourced) else None
+            marks = Marks(text.sources) if isinstance(text, SourcedText) else None
             turn.add({"role": "user", "content": str(text)}, marks)
         self.state.reset_faults()
         self.save(turn, ends=False)

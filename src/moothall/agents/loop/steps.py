@@ -297,7 +297,9 @@ class LoopActionStep:
                 add_user_texts(call, texts, None, answer.value)
         request = past_step.requests[past_step.later or ""]
         answer = past_step.answers[request["wait"]]
-        call.read = tuple(union((*call.read, *request.get("read", ()), *answer.sources)))
+        call.read_sources = tuple(
+            union((*call.read_sources, *request.get("read", ()), *answer.sources))
+        )
         return as_result(request.get("name", request["wait"]), answer)
 
     def _restore_from(self, past_step: PastStep) -> None:
@@ -310,7 +312,7 @@ class LoopActionStep:
         if DECISION_KINDS.scope_of(past_step.permission) == "thread":
             call.always = tuple(past_step.allowed)
         if call.always and texts is not None:
-            texts.always.update(call.always)
+            texts.permitted_values.update(call.always)
 
 
 class ActionStep:

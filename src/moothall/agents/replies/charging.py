@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.message import REPLYING
+from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_MARK
@@ -110,7 +110,7 @@ def called_each_other(replies: Iterable[Any]) -> str:
 
 def is_nested() -> bool:
     """Return whether the reply of this context was asked for by an action of another agent."""
-    replies = REPLYING.get()
+    replies = ENCLOSING_REPLIES.get()
     return bool(replies) and replies[-1].depth > 1
 
 
@@ -118,7 +118,7 @@ def count_unbounded() -> None:
     """Count a model call that no budget bounds, if its agent was called by an action of another."""
     if not is_nested():
         return
-    replies = REPLYING.get()
+    replies = ENCLOSING_REPLIES.get()
     outer_replies = [*replies[-1].outer_replies, replies[-1]]
     root = outer_replies[0]
     most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import TypeVar
 
 from moothall.actions import Action, action
-from moothall.actions.acting import ACTING
+from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.approval import Later
-from moothall.actions.message import REPLYING
+from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import has_marks
-from moothall.actions.provenance.reading import AdriftReply, is_adrift
+from moothall.actions.provenance.reading import ContextlessReply, is_without_context
 from moothall.agents.agent import CURRENT, leads_to
 from moothall.agents.replies.charging import (
     MAX_NESTED_MODEL_CALLS,
@@ -513,7 +513,7 @@ class ConversationalAgent(Threaded):
 
     async def _in_turn(self, request: ReplyRequest) -> Reply:
         """Reply in the thread's turn."""
-        outer = REPLYING.get()
+        outer = ENCLOSING_REPLIES.get()
         handling: Any = CURRENT.get()
         own_reply = Replying(self, request.thread, request=request)
         is_asked = handling is not None or bool(outer)  # by another agent, or its own action
@@ -525,8 +525,8 @@ class ConversationalAgent(Threaded):
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
             handling.replies = (*(each for each in handling.replies if each.open), own_reply)
         thread = request.state = self._take_thread(request.thread)
-        adrift = is_adrift()
-        if is_asked or adrift or thread.texts is not None:
+        is_contextless = is_without_context()
+        if is_asked or is_contextless or thread.texts is not None:
             note_content(request, self)
         if is_asked and not outer and request.emit is None:
             request.emit = self._listener()
@@ -535,7 +535,7 @@ class ConversationalAgent(Threaded):
         nested = (outer and is_open(turns, outer)) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        token = REPLYING.set((*outer, own_reply))
+        token = ENCLOSING_REPLIES.set((*outer, own_reply))
         answer = partial(reply_with_hooks, self) if self.hooks else self.respond
         if not self.is_recorded:
             answer = partial(self._traced_reply, answer)
@@ -543,7 +543,7 @@ class ConversationalAgent(Threaded):
             answer = partial(self._watchers.reply, self.id, answer)
         if self._journal is not None:
             answer = partial(under_way, answer, self._journal)
-        adrift_reply = AdriftReply() if adrift else None
+        contextless_reply = ContextlessReply() if is_contextless else None
         try:
             if nested:
                 return await answer(request)
@@ -559,13 +559,13 @@ class ConversationalAgent(Threaded):
         except Later as later:
             if outer:  # an action waits
                 raise
-            raise later.misplaced from later
+            raise later.misplaced_error from later
         finally:
             own_reply.open = False
-            if thread.texts is not None or ACTING.get().reading is not None:
+            if thread.texts is not None or CALL_SCOPE.get().reading is not None:
                 tell_caller(self, thread)
-            if adrift_reply is not None:
-                adrift_reply.end()
+            if contextless_reply is not None:
+                contextless_reply.end()
             if thread.id is not None:
                 self._release(thread)
             reset(token)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar
 
-from moothall.actions.acting import ACTING, acting
+from moothall.actions.acting import CALL_SCOPE, scope_with
 from moothall.actions.approval import Later
 from moothall.actions.provenance.origin import union
 from moothall.actions.provenance.reading import MemberReading
@@ -245,11 +245,11 @@ async def ask_member(
         read = MemberReading()
         setup = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
         until = record.waiting_for("person", text=str(agent.id)) if is_person else nullcontext()
-        with context_value(ACTING, acting(read)), as_asked(setup=setup), until:
+        with context_value(CALL_SCOPE, scope_with(read)), as_asked(setup=setup), until:
             if is_person:
                 await record.commit()
             reply = await _request(agent, content, options, request, emit)
-        if sources := union(read.read):  # kept with the reply, which is recorded
+        if sources := union(read.read_sources):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))
         if reply.stop_reason not in ANSWERED and is_person:
             raise _Unanswered(reply)  # a resumed run asks a person again
@@ -323,7 +323,7 @@ def own_cancellation() -> Iterator[None]:
     try:
         yield
     except Later as later:
-        raise later.misplaced from later
+        raise later.misplaced_error from later
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise

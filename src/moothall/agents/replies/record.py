@@ -390,7 +390,7 @@ class Record(ReadRecord[S]):
                 reply = stopped(Stop.at_limit(limit))
             except Later as later:
                 log_failure(logger, f"run {self.run_id!r} stops", later)
-                reply = stopped(Stop("error", str(later.misplaced), later.misplaced))
+                reply = stopped(Stop("error", str(later.misplaced_error), later.misplaced_error))
             if not (reply.stop_reason == "waiting" and self._rests()):
                 await self.end(reply.stop_reason, **at_end(reply))
         except JournalError as error:

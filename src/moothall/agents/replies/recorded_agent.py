@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from moothall.actions.message import REPLYING, Envelope
+from moothall.actions.message import ENCLOSING_REPLIES, Envelope
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
@@ -195,7 +195,7 @@ class RecordedAgent(ConversationalAgent):
                 return await self.recorded_reply(request, record)
             reply = await self._traced_work(request, record)
             if part.past_entries:
-                asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
+                asking = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
             if reply.stop_reason == "waiting" and request.record is None:
                 self._release_reserved(request)
@@ -294,7 +294,7 @@ class RecordedAgent(ConversationalAgent):
 
     def _asker(self) -> dict[str, str]:
         """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
-        asking = [e for e in REPLYING.get()[-2:] if e.agent is not self and e.open]
+        asking = [e for e in ENCLOSING_REPLIES.get()[-2:] if e.agent is not self and e.open]
         if asking:
             asker, request = str(asking[0].agent.id), asking[0].request
             in_journal = answers_in(self, request)

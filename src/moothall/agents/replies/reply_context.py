@@ -16,9 +16,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from moothall.actions.message import REPLYING
-from moothall.actions.provenance.origin import Sourced, union
-from moothall.actions.provenance.reading import add_sources, reading_here, sources_in_adrift_text
+from moothall.actions.message import ENCLOSING_REPLIES
+from moothall.actions.provenance.origin import SourcedText, union
+from moothall.actions.provenance.reading import (
+    add_sources,
+    current_reading,
+    sources_of_contextless_text,
+)
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.charging import called_each_other
@@ -185,7 +189,7 @@ def cancel_run(run_id: str, journal: Journal) -> bool:
 def own_reply(agent: Any) -> ReplyRequest | None:
     """Return the request that an agent replies to in this context, or None."""
     each: Replying
-    for each in reversed(REPLYING.get()):
+    for each in reversed(ENCLOSING_REPLIES.get()):
         if each.agent is agent and each.open:
             return each.request
     return None
@@ -200,13 +204,15 @@ def deps_of(agent: Any) -> Any:
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
     """Return the thread of a `say` that is called as a method, by a program or within a reply."""
-    caller: Replying | None = next((each for each in reversed(REPLYING.get()) if each.open), None)
+    caller: Replying | None = next(
+        (each for each in reversed(ENCLOSING_REPLIES.get()) if each.open), None
+    )
     return thread if caller is None else caller.thread_for(agent, thread)
 
 
 def approver_of_group(agent: Agent) -> Approver | None:
     """Return the approver of the group that asked an agent; None without one."""
-    replying = [each.agent for each in REPLYING.get()]
+    replying = [each.agent for each in ENCLOSING_REPLIES.get()]
     while replying and replying[-1] is not agent:
         replying.pop()
     member = agent
@@ -243,10 +249,10 @@ def sources_of_asker(agent: Any) -> AskerSources:
     its thread has read something from outside. The text of an agent in another process is from
     outside, unless this agent trusts that agent; what the other says about itself does not count.
     """
-    replies = [each for each in REPLYING.get() if each.open]
+    replies = [each for each in ENCLOSING_REPLIES.get() if each.open]
     if replies:
-        request, read = replies[-1].request, reading_here()
-        sources = [] if read is None else [*read.read]
+        request, read = replies[-1].request, current_reading()
+        sources = [] if read is None else [*read.read_sources]
         if request is None:
             return sources, None
         if (texts := request.state.texts) is None:
@@ -271,9 +277,9 @@ def sources_of_asker(agent: Any) -> AskerSources:
 
 def sources_here(agent: Any) -> list[str]:
     """Return the outside sources that an agent has read where it calls an action now."""
-    request, read = own_reply(agent), reading_here()
+    request, read = own_reply(agent), current_reading()
     sources = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
-    return union((*sources, *(() if read is None else read.read)))
+    return union((*sources, *(() if read is None else read.read_sources)))
 
 
 def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
@@ -313,10 +319,10 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
 def note_content(request: ReplyRequest, agent: Any) -> None:
     """Note in a request, and in its thread, which outside sources its content comes from."""
     request.outside, request.on_behalf = sources_of_asker(agent)
-    request.outside = request.outside or sources_in_adrift_text(request.content)
+    request.outside = request.outside or sources_of_contextless_text(request.content)
     texts = request.state.texts
     if texts is not None:
-        texts.on_behalf = request.on_behalf
+        texts.parent = request.on_behalf
         if request.outside:
             texts.add_outside(request.content, request.outside)
         else:
@@ -325,7 +331,7 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
 
 def tell_caller(agent: Any, thread: Thread) -> None:
     """Pass the outside sources of a thread on to the caller, of a tool call or a message."""
-    read = reading_here()
+    read = current_reading()
     if read is not None:
         if is_untracked(agent):
             add_sources([f"agent {agent.id}"])
@@ -369,12 +375,12 @@ def text_with_sources(agent: Any, text: str, thread: Thread) -> str:
     if not (sources := sources_of_asker(agent)[0]):
         return text
     note_on_thread(thread, sources)
-    return Sourced(text, sources)
+    return SourcedText(text, sources)
 
 
 def note_late_reading(request: ReplyRequest, sources: Sequence[str]) -> None:
     """Note what the work that an action left behind has read: later results may have it."""
-    note_on_thread(request.state, sources, request.on_behalf).changed = True
+    note_on_thread(request.state, sources, request.on_behalf).may_have_kept = True
 
 
 def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | None = None) -> Texts:

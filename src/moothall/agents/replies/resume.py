@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from moothall.actions.approval import Later
-from moothall.actions.message import MAX_ID, REPLYING
+from moothall.actions.message import ENCLOSING_REPLIES, MAX_ID
 from moothall.actions.provenance import union
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
@@ -125,7 +125,7 @@ def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
         return memory
     run, agent_id, thread = request.recorded.run, str(agent.id), request.thread
     fork: _Fork | None = None
-    for each in reversed(REPLYING.get()[-1].outer_replies):
+    for each in reversed(ENCLOSING_REPLIES.get()[-1].outer_replies):
         asking = None if each.request is None else each.request.recorded
         if asking is not None and asking.run is run:  # its group
             agent_id, thread = str(each.agent.id), each.request.thread

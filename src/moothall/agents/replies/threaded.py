@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moothall.actions.acting import ACTING
+from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.approval.paused_clocks import asking_contexts, clocks_paused
-from moothall.actions.message import REPLYING, Envelope, Message
+from moothall.actions.message import ENCLOSING_REPLIES, Envelope, Message
 from moothall.actions.provenance import with_sources
 from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.context import check_system_prompt, checked_prompt
@@ -248,7 +248,7 @@ class Threaded(Replier, Agent):
         thread = self._take_thread(id)
         own_reply = Replying(self, thread.id, thread.turns)
         try:
-            with context_value(REPLYING, (*REPLYING.get(), own_reply)):
+            with context_value(ENCLOSING_REPLIES, (*ENCLOSING_REPLIES.get(), own_reply)):
                 yield thread
         finally:
             own_reply.open = False
@@ -256,7 +256,7 @@ class Threaded(Replier, Agent):
 
     def asking_agent(self) -> Agent | None:
         """Return the other agent whose reply led here; None if a program or a message did."""
-        replies = [each for each in REPLYING.get() if each.open and each.agent is not self]
+        replies = [each for each in ENCLOSING_REPLIES.get() if each.open and each.agent is not self]
         return replies[-1].agent if replies else None
 
     @staticmethod
@@ -270,8 +270,8 @@ class Threaded(Replier, Agent):
         return [
             AskingContext(
                 each.get(CURRENT),
-                tuple(reply for reply in each.get(REPLYING, ()) if reply.open),
-                getattr(each.get(ACTING), "reading", None),
+                tuple(reply for reply in each.get(ENCLOSING_REPLIES, ()) if reply.open),
+                getattr(each.get(CALL_SCOPE), "reading", None),
             )
             for each in asking_contexts()
         ]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from moothall.actions import Action
 from moothall.actions.approval import Later
 from moothall.actions.capability import ActionOrigin
-from moothall.actions.message import REPLYING
-from moothall.actions.provenance.reading import reading_here
+from moothall.actions.message import ENCLOSING_REPLIES
+from moothall.actions.provenance.reading import current_reading
 from moothall.agents.context import Context
 from moothall.agents.replies.charging import budget_in_call, charge_spent
 from moothall.agents.replies.checked_parts import is_recording
@@ -61,7 +61,7 @@ def ask_action(
         caller = own_reply(context.agent)
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
-        read: Any = reading_here()
+        read: Any = current_reading()
         call = read if getattr(read, "action", None) is action else None
         if not is_fresh:
             ask_options = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
@@ -98,12 +98,12 @@ def ask_action(
 
 def call_of_own_say(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
-    call: Any = reading_here()
+    call: Any = current_reading()
     action = getattr(call, "action", None)
     target: Any = action.origin.agent if isinstance(action, Action) else None
     if target is None or target is not agent or target.current_message is not None:
         return None
-    replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
+    replies = [each for each in ENCLOSING_REPLIES.get() if each.open and each.agent is not agent]
     return (replies[-1].request, call) if replies else None
 
 
@@ -176,7 +176,7 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     """Return the thread of one call: below the caller's, so that what deletes that finds it."""
     if caller is None or call is None:
         return f"call/{os.urandom(8).hex()}"
-    asker = next(each.agent for each in reversed(REPLYING.get()) if each.request is caller)
+    asker = next(each.agent for each in reversed(ENCLOSING_REPLIES.get()) if each.request is caller)
     path = "" if caller.recorded is None else caller.recorded.path
     # The members of a group share a run, and their calls have the same keys.
     parts = (caller.run_id, str(asker.id), path, call.key or call.id)
