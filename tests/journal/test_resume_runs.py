@@ -310,6 +310,38 @@ async def test_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
 
 
 @on_a_loop
+async def test_resumption_that_is_cancelled_waits_for_the_cleanup_of_each_run(
+    tmp_path: Path,
+) -> None:
+    left = await crashed(tmp_path, desk, *RUNS)
+    under_way: list[str] = []
+    cleaned = asyncio.Event()
+
+    async def wait() -> None:
+        under_way.append("run")
+        is_last = len(under_way) == len(RUNS)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if is_last:
+                await cleaned.wait()
+
+    with Journal(left) as journal:
+        resuming = asyncio.create_task(desk(journal, wait).resume_runs())
+        await settled(lambda: len(under_way) == len(RUNS))
+        resuming.cancel()
+        await settled(lambda: [run.state for run in journal.runs()].count("stopped") == 2)
+        for _ in range(10):  # the two that have ended go through worker threads, too
+            await asyncio.to_thread(journal.runs)
+            await settled()
+        assert not resuming.done()
+        cleaned.set()
+        with pytest.raises(asyncio.CancelledError):
+            await resuming
+        assert {run.state for run in journal.runs()} == {"stopped"}
+
+
+@on_a_loop
 @pytest.mark.parametrize("way", ("resume_runs", "resume_decided"))
 async def test_run_whose_task_a_program_cancels_stops_no_other(tmp_path: Path, way: str) -> None:
     working = asyncio.Queue[asyncio.Task[Any] | None]()

@@ -174,7 +174,13 @@ async def _log(resumed: ResumedRun) -> None:
 
 async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[ResumedRun]:
     """Return what became of runs that are resumed; if cancelled, cancel them."""
-    results = [each for each in await asyncio.gather(*tasks) if each is not None]
+    try:
+        outcomes = await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        if is_cancelled():  # `gather` has cancelled them all, and ends with the first
+            await to_its_end(asyncio.wait(tasks))
+        raise
+    results = [each for each in outcomes if each is not None]
     if len({each.run.agent for each in results}) < 2:
         return results  # a fork has begun when its original did, and comes after it
     return sorted(results, key=lambda each: each.run.began)
