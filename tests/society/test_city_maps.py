@@ -291,6 +291,26 @@ def collection(*features: Any) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": list(features)}
 
 
+def test_map_for_many_citizens_has_their_work_and_schools_but_what_it_states() -> None:
+    features = [
+        line((0, 0), (0.01, 0)),
+        point(0, 0, building="apartments"),
+        *(point(x, 1e-4, office="company") for x in (0.002, 0.004)),
+        point(0.006, 0, office="company", capacity="70"),
+        point(0.007, 0, shop="bakery"),
+        point(0.008, 0, amenity="school"),
+    ]
+    city = City.from_geojson(collection(*features), citizens=2000)
+    assert [city.capacity(each) for each in city.by_kind("work")] == [415, 415, 70]  # 45 of 100
+    assert (city.capacity("school-1"), city.capacity("shop-1")) == (360, 240)
+    small = City.from_geojson(collection(*features), citizens=20)
+    assert [small.capacity(each) for each in small.by_kind("work")] == [20, 20, 70]
+    with Society(1900, city, seed=1) as society:
+        assert society.population is not None
+        works = society.population.columns["work"] >= 0
+        assert 800 < works.sum() <= 970  # 75 of 100 adults want to
+
+
 WRONG: list[tuple[Any, str]] = [
     ({}, "must be a FeatureCollection"),
     ([1], r"must be a file's path or its data, got"),

@@ -136,7 +136,8 @@ class City(NumberedPlaces):
 
         Args:
             path: the file
-            citizens: how many citizens are to find a home: capacities of homes are changed evenly
+            citizens: how many citizens are to find a home: capacities of homes are changed evenly,
+                and those of others that no tag states raised to as many as a drawn town has
             modes: the modes of travel
 
         Raises:

@@ -1,7 +1,8 @@
 """Cities of maps: places and roads in degrees, by the tags of OpenStreetMap, as places in metres.
 
 What tags mean, and the capacity and hours of a place that states none, are assumed (`tags.py`):
-homes of 3 residents, or 8 a storey of a block of flats; the usual hours of a kind. Only the largest
+homes of 3 residents, or 8 a storey of a block of flats; the usual hours of a kind; for so many
+citizens at least as much work, school and trade as a drawn town has. Only the largest
 connected part of the roads is kept.
 """
 
@@ -25,11 +26,13 @@ from moothall.society.city.access import connected_parts
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.tags import (
     KINDS,
-    capacity_of,
+    SEATS,
     hours_of,
     is_road,
     modes_and_directions,
     place_kind,
+    stated_capacity,
+    usual_capacity,
 )
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -249,9 +252,13 @@ def city_of(
     spots = [metres(spot) for spot, *_ in kinds]
     distances, nearest = (each.tolist() for each in tree.query(spots))
     node_ids = list(nodes)
-    seats = [capacity_of(kind, tags) for _, tags, kind in kinds]
+    map_seats = [stated_capacity(tags) for _, tags, _ in kinds]
+    seats = [
+        usual_capacity(kind, tags) if seat is None else seat
+        for (_, tags, kind), seat in zip(kinds, map_seats, strict=True)
+    ]
     if citizens is not None:
-        _make_room(seats, [kind for *_, kind in kinds], citizens, source)
+        _make_room(seats, [kind for *_, kind in kinds], map_seats, citizens, source)
     counts: Counter[str] = Counter()
     places = []
     for (_, tags, kind), (x, y), node, holds in zip(kinds, spots, nearest, seats, strict=True):
@@ -282,14 +289,26 @@ def _warn_of_far(ids: list[str], distances: list[float], source: str) -> None:
         )
 
 
-def _make_room(seats: list[int], kinds: list[str], citizens: int, source: str) -> None:
-    """Raise the capacity of homes, evenly, until so many citizens find one."""
+def _make_room(
+    seats: list[int], kinds: list[str], map_seats: list[int | None], citizens: int, source: str
+) -> None:
+    """Change capacities evenly: of homes for so many citizens, of others where a map states none.
+
+    A map has few of the firms and shops of a country.
+    """
     homes = [at for at, kind in enumerate(kinds) if kind == "home"]
     if not homes:
         raise ConfigError(f"{source} has no homes for {citizens:,} citizens")
     capacity = sum(seats[at] for at in homes)
     for at in homes:
         seats[at] = max(1, -(-seats[at] * citizens // max(1, capacity)))
+    for kind, share in SEATS.items():
+        places = [at for at, each in enumerate(kinds) if each == kind]
+        assumed = [at for at in places if map_seats[at] is None]
+        lacks = citizens * share // 1000 - sum(seats[at] for at in places)
+        usual = sum(seats[at] for at in assumed)
+        for at in assumed if lacks > 0 else ():
+            seats[at] += -(-seats[at] * lacks // usual)
 
 
 def _roads(

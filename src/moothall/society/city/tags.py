@@ -37,6 +37,8 @@ _HOLDS: Final = {
     "restaurant": 50,
     "park": 300,
 }
+SEATS: Final = {"work": 450, "school": 180, "shop": 120, "restaurant": 120, "park": 214}
+"""The seats for 1,000 citizens that places have together at least, as in a town of `generate`."""
 _HOURS: Final = {"work": (7, 19), "school": (7, 17), "shop": (8, 20), "restaurant": (11, 22)}
 _HOURS_OF_PARKS: Final = (5, 23)
 _MOST: Final = 1_000_000_000
@@ -79,11 +81,16 @@ def place_kind(tags: Mapping[str, object]) -> str:
     return ""
 
 
-def capacity_of(kind: str, tags: Mapping[str, object]) -> int:
-    """Return the capacity that tags state, or what is assumed of the kind."""
+def stated_capacity(tags: Mapping[str, object]) -> int | None:
+    """Return the capacity that tags state; None: they state none."""
     for name, times in (("capacity", 1.0), ("beds", 1.0), ("building:flats", 2.5)):
         if (number := _integer(tags.get(name))) is not None:
             return max(1, round(number * times))
+    return None
+
+
+def usual_capacity(kind: str, tags: Mapping[str, object]) -> int:
+    """Return what is assumed of a place of a kind whose tags state no capacity."""
     levels, building = _integer(tags.get("building:levels")), tags.get("building")
     flats = building in ("apartments", "dormitory") or (building == "yes" and (levels or 0) > 2)
     if kind == "home" and flats:
