@@ -12,7 +12,15 @@ import pyarrow.parquet
 import pytest
 
 from moothall.foundation.errors import ConfigError
-from moothall.society import City, Experiment, Network, Place, Society, read_network
+from moothall.society import (
+    City,
+    Experiment,
+    Network,
+    Place,
+    Society,
+    make_people,
+    read_network,
+)
 
 LAT = 48.0  # a degree of longitude has 74,403 m there, one of latitude 111,195
 
@@ -309,6 +317,21 @@ def test_map_for_many_citizens_has_their_work_and_schools_but_what_it_states() -
         assert society.population is not None
         works = society.population.columns["work"] >= 0
         assert 800 < works.sum() <= 970  # 75 of 100 adults want to
+
+
+@pytest.mark.parametrize(("room", "count"), ((900, 900), (1500, 1500), (4000, 2000), (6000, 6000)))
+def test_map_of_houses_alone_has_people_of_all_ages_however_many_live_there(
+    room: int, count: int
+) -> None:
+    houses = [point(x * 1e-4, y * 1e-4, building="yes") for x in range(25) for y in range(20)]
+    city = City.from_geojson(collection(line((0, 0), (0.003, 0)), *houses), citizens=room)
+    assert sum(city.capacity(each) for each in city.by_kind("home")) >= room
+    people = make_people(city, count, seed=1)
+    ages = [each["profile"]["age"] for each in people]
+    assert 0.15 < sum(age < 15 for age in ages) / count < 0.23  # in the United States 0.18
+    assert 0.12 < sum(age >= 65 for age in ages) / count < 0.21  # 0.17
+    alone = sum(each["profile"]["household"] == "alone" for each in people)
+    assert 0.08 < alone / count < 0.2
 
 
 WRONG: list[tuple[Any, str]] = [

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isqrt
+from typing import Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
@@ -40,7 +41,8 @@ from moothall.society.city.map import Place, Road
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import choices, draw_below, integers
 
-_HOUSEHOLDS = (29, 35, 15, 12, 6, 2, 1)
+HOUSEHOLD_SIZES: Final = (29, 35, 15, 12, 6, 2, 1)
+"""The weights of households of 1 … 7."""
 _SPACING = 100
 _HOUR = 3600
 
@@ -153,7 +155,7 @@ class _TownPlan:
     def households(self) -> list[int]:
         """Return the sizes of households, whose sum is the number of citizens."""
         rows = self._rows(self._citizens)
-        sizes = choices(_HOUSEHOLDS, self._seed, rows, 0, "city.household") + 1
+        sizes = choices(HOUSEHOLD_SIZES, self._seed, rows, 0, "city.household") + 1
         return self._until(sizes, self._citizens)
 
     def firms(self, jobs: int) -> list[int]:

@@ -23,6 +23,7 @@ from moothall import ConfigError
 from moothall.build import UnreadableText, check_integer, error_text, excerpt, read_json
 from moothall.society.arrays import import_package, np
 from moothall.society.city.access import connected_parts
+from moothall.society.city.generate import HOUSEHOLD_SIZES
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.tags import (
     KINDS,
@@ -34,6 +35,7 @@ from moothall.society.city.tags import (
     stated_capacity,
     usual_capacity,
 )
+from moothall.society.kernel.draw import choices, integers
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -46,6 +48,7 @@ _EARTH_M: Final = 6_371_000
 _LONG: Final = 10  # degrees between corners of a road, which are 1,000 km
 _CRS: Final = re.compile(r"EPSG:+(?:[0-9.]*:)?([0-9]+)")
 _ITEM: Final = re.compile(r"""(['"])(.*?)\1""")
+_FLATS: Final = 10  # residents of four households, of one to four
 _MUCH: Final = 0.1  # of the metres of roads, which few maps leave out
 _FAR: Final = 1600  # metres from a place to a road: R5 links none that are farther
 
@@ -292,16 +295,32 @@ def _warn_of_far(ids: list[str], distances: list[float], source: str) -> None:
 def _make_room(
     seats: list[int], kinds: list[str], map_seats: list[int | None], citizens: int, source: str
 ) -> None:
-    """Change capacities evenly: of homes for so many citizens, of others where a map states none.
+    """Change capacities: of homes for so many citizens, of others where a map states none.
 
-    A map has few of the firms and shops of a country.
+    A house has a household of the usual size, or several; a map has few of the firms of a country.
     """
     homes = [at for at, kind in enumerate(kinds) if kind == "home"]
     if not homes:
         raise ConfigError(f"{source} has no homes for {citizens:,} citizens")
+    usual = usual_capacity("home", {})
+    houses = [at for at in homes if map_seats[at] is None and seats[at] == usual]
+    numbers = np.arange(len(houses), dtype=np.uint64)
+    sizes = 1 + choices(HOUSEHOLD_SIZES, 0, numbers, 0, "map.house")
+    for at, size in zip(houses, sizes.tolist(), strict=True):
+        seats[at] = size
     capacity = sum(seats[at] for at in homes)
-    for at in homes:
-        seats[at] = max(1, -(-seats[at] * citizens // max(1, capacity)))
+    order = np.argsort(integers(0, numbers, 0, "map.flats"), kind="stable").tolist()
+    for number in order:  # one household of so many would be no family
+        if capacity < citizens:
+            capacity += _FLATS - seats[houses[number]]
+            seats[houses[number]] = _FLATS
+    if houses:
+        tens, rest = divmod(max(0, -(-(citizens - capacity) // _FLATS)), len(houses))
+        for turn, number in enumerate(order):
+            seats[houses[number]] += _FLATS * (tens + (turn < rest))
+    else:
+        for at in homes:
+            seats[at] = max(1, -(-seats[at] * citizens // max(1, capacity)))
     for kind, share in SEATS.items():
         places = [at for at, each in enumerate(kinds) if each == kind]
         assumed = [at for at in places if map_seats[at] is None]

@@ -1,6 +1,6 @@
 """Homes, work and schools, given to many at once; one rule for objects and for columns.
 
-* Homes are filled up to their capacity; of large ones, with several households, a few seats may be.
+* Homes are filled up to their capacity; of large ones, with several households, ten seats may be.
   Fewer people than a city has room for live in homes all over it, drawn by the seed. They are given
   by area, so that those whose rows follow one another live near each other (and lie near each other
   in memory). A home without a limit takes one person, and another each time all homes are filled.
@@ -39,7 +39,7 @@ _FINE: Final = 10**8  # the weight of no distance: 40 of them have fewer than 32
 _REACH: Final = 20
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
-_FROM: Final = (0, 1, 3, 6)  # where households of 1, 2, 3 and 4 begin in ten seats of a large home
+_TEN: Final = 10  # the seats of households of 1, 2, 3 and 4 in a large home
 
 
 def homes_taken(population: Register, home: Array) -> Array:
@@ -176,15 +176,15 @@ def _rooms(population: Register, occupied: WholeNumber) -> tuple[Array, Array]:
 
 
 def _units(room: Array) -> tuple[Array, Array]:
-    """Return households that homes of such room have, one or several: their homes and sizes."""
-    large = room > LARGEST
-    rest = np.searchsorted(np.array(_FROM), room % 10, side="left")
-    many = np.where(large, room // 10 * len(_FROM) + rest, 1)
+    """Return what is lived in as a whole: homes, and of large ones tens of seats, with the rest.
+
+    Fewer than ten in a large home would be one family, or only the smaller of its households.
+    """
+    many = np.where(room > LARGEST, np.maximum(room // _TEN, 1), 1)
     units = np.arange(len(room)).repeat(many)
     turn = turn_of(units)
-    begins = turn // len(_FROM) * 10 + np.array(_FROM)[turn % len(_FROM)]
-    sizes = np.minimum(turn % len(_FROM) + 1, room[units] - begins)
-    return units, np.where(large[units], sizes, room[units])
+    rest = room[units] - turn * _TEN
+    return units, np.where(turn + 1 < many[units], _TEN, rest)
 
 
 def _spread(population: Register, count: int) -> Array:
