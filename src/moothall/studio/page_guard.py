@@ -197,7 +197,7 @@ class PageGuard:
                 "with --host, or for an address that is forwarded to it with --public-url",
             )
         # A studio that others can reach may be behind a proxy that speaks TLS.
-        own_origins = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]
+        own_origins = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.is_public]
         if front.origin:  # a proxy may pass another Host on; a browser states this Origin
             own_origins = (
                 (front.origin,) if host.lower() == front.host else (*own_origins, front.origin)

@@ -24,28 +24,28 @@ from moothall.serving.a2a.wire import (
     A2AFault,
     check_params,
 )
-from moothall.serving.doors.a2a_records import id_of_message, questions_of
-from moothall.serving.doors.a2a_store import Tasks
+from moothall.serving.doors.a2a_records import questions_of, task_id_of_message
+from moothall.serving.doors.a2a_store import TaskStore
 from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
-from moothall.serving.doors.checks import COMMENT, as_json, json_of, sent_event, with_silences
+from moothall.serving.doors.checks import SSE_COMMENT, as_json, json_of, sse_event, with_keepalives
 from moothall.serving.doors.front import NO_FRONT, Front
-from moothall.serving.doors.protocols import A2A, REFUSED, TooOften, fault_of, id_in, in_path
+from moothall.serving.doors.protocols import A2A, REFUSALS, TooOften, fault_of, to_id, to_path
 from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-_BEGUN_S: Final = 1.0
+_START_WAIT_S: Final = 1.0
 """How long `returnImmediately` waits until the journal has the task's run."""
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 """Seconds between two looks whether a task that waits has gone on."""
 _CACHE_CONTROL: Final = "public, max-age=300"
 """Clients may keep a card for five minutes."""
-_MOST_ANSWERS: Final = 10_000
-_STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
-_OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
+_MOST_ANSWER_IDS: Final = 10_000
+_STREAMING_METHODS: Final = ("SendStreamingMessage", "SubscribeToTask")
+_TASK_METHODS: Final = ("GetTask", "CancelTask", "SubscribeToTask")
 
 
 class A2ADoor:
@@ -70,10 +70,10 @@ class A2ADoor:
         self._title = title
         self._has_token = has_token
         self._front = front
-        self._started = formatdate(usegmt=True)
-        self._tasks = Tasks(served, has_token)
+        self._start_date = formatdate(usegmt=True)
+        self._tasks = TaskStore(served, has_token)
         self._drain_s = drain_s
-        self._answers: dict[str, None] = {}  # the last messages that have answered a task
+        self._answer_ids: dict[str, None] = {}  # the last messages that have answered a task
 
     def routes(self) -> list[Any]:
         """Return the routes of the cards and of the agents."""
@@ -113,9 +113,9 @@ class A2ADoor:
     def agent_id(self, request: Request) -> str:
         """Return the id of the agent that an address names; clients may add a slash."""
         path, agents = request.path_params["agent"], self._served.agents
-        if (id := id_in(path, agents)) in agents or not path.endswith("/"):
+        if (id := to_id(path, agents)) in agents or not path.endswith("/"):
             return id
-        return id_in(path[:-1], agents)
+        return to_id(path[:-1], agents)
 
     def _card_of(self, id: str | None, request: Request) -> Response:
         from starlette.responses import PlainTextResponse, Response
@@ -126,7 +126,7 @@ class A2ADoor:
         own_url = f"{request.url.scheme}://{request.headers['host']}{root}"
         front = self._front
         base = f"{front.origin}{front.base[:-1]}" if front.origin else own_url
-        agent_url = f"{base}{A2A.path}/{in_path(id)}"
+        agent_url = f"{base}{A2A.path}/{to_path(id)}"
         agent = self._served.agents[id]
         description = agent.offers["say"].description
         skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
@@ -155,14 +155,14 @@ class A2ADoor:
             card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
             card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
         body = as_json(card)
-        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {
-            "etag": tag,
-            "last-modified": self._started,
+            "etag": etag,
+            "last-modified": self._start_date,
             "cache-control": _CACHE_CONTROL,
             "vary": "host",
         }
-        if tag in request.headers.get("if-none-match", ""):
+        if etag in request.headers.get("if-none-match", ""):
             return Response(None, 304, headers)
         return Response(body, 200, headers, "application/json")
 
@@ -176,15 +176,15 @@ class A2ADoor:
             return PlainTextResponse("no such agent replies here\n", 404)
         id: Any = None
         try:
-            with faults():
+            with protocol_faults():
                 call = _read_call(await request.body(), request.headers.get("content-type", ""))
                 id = call.get("id")
                 check_version(request)
                 method, params = call["method"], call.get("params") or {}
                 sender = self.sender(request)
-                if method in _STREAMED:
+                if method in _STREAMING_METHODS:
                     updates = await self.stream_method(method, agent, sender, params)
-                    events = sent_events(
+                    events = sse_events(
                         updates,
                         lambda update: {"jsonrpc": "2.0", "id": id, "result": update},
                         lambda fault: {"jsonrpc": "2.0", "id": id, "error": fault.to_json()},
@@ -204,26 +204,26 @@ class A2ADoor:
     async def answer_method(self, method: str, agent: str, sender: str, params: Any) -> Any:
         """Answer a method; raise A2AFault for one that is refused."""
         if method == "SendMessage":
-            task, history, at_once = await self._accept_message(agent, sender, params)
+            task, limit, is_immediate = await self._accept_message(agent, sender, params)
             if isinstance(task, Task):
-                if at_once:
+                if is_immediate:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(_BEGUN_S):
+                        async with asyncio.timeout(_START_WAIT_S):
                             await task.wait_until(lambda task: task.state != SUBMITTED)
                 else:
                     await task.wait_until(lambda task: task.state in TERMINAL | PAUSED)
-                if at_once or not task.is_elsewhere:
-                    return {"task": task.to_json(history)}
-            if not at_once and task.state in ("running", WORKING):
+                if is_immediate or not task.runs_elsewhere:
+                    return {"task": task.to_json(limit)}
+            if not is_immediate and task.state in ("running", WORKING):
                 await self._tasks.wait_until_idle(agent, task.id)
-            return {"task": await self._tasks.get(agent, sender, task.id, history)}
-        if method in _OF_TASK:
+            return {"task": await self._tasks.get(agent, sender, task.id, limit)}
+        if method in _TASK_METHODS:
             params = check_params("GetTask", params)
             if method == "CancelTask":
                 return await self._cancel(agent, sender, params["id"])
             return await self._tasks.get(agent, sender, params["id"], params.get("historyLength"))
         if method == "ListTasks":
-            return await self._tasks.list(agent, sender, check_params(method, params))
+            return await self._tasks.list_page(agent, sender, check_params(method, params))
         if "PushNotification" in method:
             raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
         if method == "GetExtendedAgentCard":
@@ -241,12 +241,12 @@ class A2ADoor:
         message, options = params["message"], params.get("configuration", {})
         if options.get("taskPushNotificationConfig"):
             raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
-        options_of_reply = options.get("historyLength"), bool(options.get("returnImmediately"))
+        reply_options = options.get("historyLength"), bool(options.get("returnImmediately"))
         if not (id := message.get("taskId")):
-            return await self._tasks.start(agent, sender, message), *options_of_reply
-        task: Task | Outline | None = await self._tasks.live(agent, sender, id)
-        answer = id_of_message(message, agent, sender)
-        if answer in self._answers:
+            return await self._tasks.start(agent, sender, message), *reply_options
+        task: Task | Outline | None = await self._tasks.find_live(agent, sender, id)
+        answer_id = task_id_of_message(message, agent, sender)
+        if answer_id in self._answer_ids:
             task = task or await self._tasks.outline(agent, sender, id)
         elif isinstance(task, Task):
             if message.get("contextId") not in (None, "", task.context):
@@ -254,13 +254,13 @@ class A2ADoor:
             task.answer_ask(message)
         else:
             task = await self._tasks.answer(agent, sender, id, message)
-        self._answers[answer] = None
-        while len(self._answers) > _MOST_ANSWERS:
-            self._answers.pop(next(iter(self._answers)))
-        return task, *options_of_reply
+        self._answer_ids[answer_id] = None
+        while len(self._answer_ids) > _MOST_ANSWER_IDS:
+            self._answer_ids.pop(next(iter(self._answer_ids)))
+        return task, *reply_options
 
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
-        task = await self._tasks.live(agent, sender, id)
+        task = await self._tasks.find_live(agent, sender, id)
         ended_before = task is not None and task.state in TERMINAL
         if task is not None and not ended_before and task.work is not None:
             task.work.cancel()
@@ -277,44 +277,44 @@ class A2ADoor:
     ) -> AsyncIterator[dict[str, Any]]:
         """Answer a method by updates; raise A2AFault for one that is refused."""
         if method == "SendStreamingMessage":
-            task, history, _ = await self._accept_message(agent, sender, params)
+            task, limit, _ = await self._accept_message(agent, sender, params)
             if isinstance(task, Outline):
-                return self._follow_task(agent, sender, task.id, history, task.state != "running")
-            return self._to_end(task, _updates(task, history, task.state in PAUSED))
+                return self._follow_task(agent, sender, task.id, limit, task.state != "running")
+            return self._with_end(task, _updates(task, limit, task.state in PAUSED))
         id = check_params("GetTask", params)["id"]
-        live_task = await self._tasks.live(agent, sender, id)
+        live_task = await self._tasks.find_live(agent, sender, id)
         if live_task is not None and live_task.state not in TERMINAL:
-            return self._to_end(live_task, _updates(live_task, None, False))
+            return self._with_end(live_task, _updates(live_task, None, False))
         if live_task is None:
             run = await self._tasks.outline(agent, sender, id)
             if run.state in ("running", "waiting"):
                 return self._follow_task(agent, sender, id)
         raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
 
-    async def _to_end(self, task: Task, updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _with_end(self, task: Task, updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield updates of a task, and its end where another process works on it."""
         async for update in updates:
             yield update
-        if task.is_elsewhere:
+        if task.runs_elsewhere:
             await self._tasks.wait_until_idle(task.agent, task.id)
             yield {"task": await self._tasks.get(task.agent, task.sender, task.id)}
 
     async def _follow_task(
-        self, agent: str, sender: str, id: str, history: int | None = None, once: bool = False
+        self, agent: str, sender: str, id: str, limit: int | None = None, only_now: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
-        first_state = await self._tasks.get(agent, sender, id, history)
+        first_state = await self._tasks.get(agent, sender, id, limit)
         yield {"task": first_state}
-        if once:
+        if only_now:
             return
         run = await self._tasks.outline(agent, sender, id)
         while (
-            task := await self._tasks.live(agent, sender, id)
+            task := await self._tasks.find_live(agent, sender, id)
         ) is None and run.state == "waiting":
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             earlier_run, run = run, await self._tasks.outline(agent, sender, id)
             if run.changed != earlier_run.changed and run.state == "waiting":
-                task_data = await self._tasks.get(agent, sender, id, history)
+                task_data = await self._tasks.get(agent, sender, id, limit)
                 # It has gone on meanwhile, and asks something else.
                 if questions_of(task_data) not in ([], questions_of(first_state)):
                     yield {"task": task_data}
@@ -323,65 +323,65 @@ class A2ADoor:
             await self._tasks.wait_until_idle(agent, id)
             yield {"task": await self._tasks.get(agent, sender, id)}
             return
-        async for update in self._to_end(task, _updates(task, None, False)):
+        async for update in self._with_end(task, _updates(task, None, False)):
             yield update  # its run ends before it does
 
 
-def _updates(task: Task, history: int | None, rests: bool) -> AsyncIterator[dict[str, Any]]:
+def _updates(task: Task, limit: int | None, is_paused: bool) -> AsyncIterator[dict[str, Any]]:
     """Return a task as it is now, and then its updates until it has ended or asks something."""
     # Read from now on: when the first update is asked for, a quick agent has ended.
-    return _read_updates(task, {"task": task.to_json(history)}, task.subscribe(), rests)
+    return _read_updates(task, {"task": task.to_json(limit)}, task.subscribe(), is_paused)
 
 
 async def _read_updates(
-    task: Task, now: dict[str, Any], queue: asyncio.Queue[dict[str, Any] | None], rests: bool
+    task: Task, first: dict[str, Any], queue: asyncio.Queue[dict[str, Any] | None], is_paused: bool
 ) -> AsyncIterator[dict[str, Any]]:
     try:
-        yield now
-        while not rests and (update := await queue.get()) is not None:
+        yield first
+        while not is_paused and (update := await queue.get()) is not None:
             yield update
             status = update.get("statusUpdate", {}).get("status", {})
-            rests = status.get("state") in PAUSED
+            is_paused = status.get("state") in PAUSED
     finally:
         task.unsubscribe(queue)
 
 
 @contextmanager
-def faults() -> Iterator[None]:
+def protocol_faults() -> Iterator[None]:
     """Raise moothall's errors in the `with` block as the protocol's errors."""
     try:
         yield
     except TooOften:  # answered in the form of its binding
         raise
-    except REFUSED as refused:
-        raise fault_of(refused) from refused
-    except NoSuchRun as deleted:
-        raise A2AFault("TASK_NOT_FOUND", "there is no such task any more") from deleted
-    except JournalError as failed:
-        raise A2AFault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
+    except REFUSALS as error:
+        raise fault_of(error) from error
+    except NoSuchRun as error:
+        raise A2AFault("TASK_NOT_FOUND", "there is no such task any more") from error
+    except JournalError as error:
+        raise A2AFault("INTERNAL_ERROR", f"the task cannot be read: {error}") from error
 
 
-async def sent_events(
+async def sse_events(
     updates: AsyncIterator[dict[str, Any]],
-    form: Callable[[dict[str, Any]], dict[str, Any]],
-    refusal: Callable[[A2AFault], dict[str, Any]],
+    to_event: Callable[[dict[str, Any]], dict[str, Any]],
+    to_refusal: Callable[[A2AFault], dict[str, Any]],
 ) -> AsyncIterator[bytes]:
     """Yield updates as server-sent events, and a comment after a while without updates."""
     try:
-        with faults():
-            async with aclosing(with_silences(updates)) as stream:
+        with protocol_faults():
+            async with aclosing(with_keepalives(updates)) as stream:
                 async for update in stream:
-                    yield COMMENT if update is None else sent_event(form(update))
+                    yield SSE_COMMENT if update is None else sse_event(to_event(update))
     except A2AFault as fault:  # such as of a task that was deleted meanwhile
-        yield sent_event(refusal(fault))
+        yield sse_event(to_refusal(fault))
 
 
-def _read_call(body: bytes, media: str) -> dict[str, Any]:
+def _read_call(body: bytes, content_type: str) -> dict[str, Any]:
     """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
     try:
         call = json_of(body)
     except UnreadableText as error:
-        kind = "PARSE_ERROR" if "json" in media else "CONTENT_TYPE_NOT_SUPPORTED"
+        kind = "PARSE_ERROR" if "json" in content_type else "CONTENT_TYPE_NOT_SUPPORTED"
         raise A2AFault(kind, f"the body is not JSON: {error}") from None
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
         raise A2AFault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')

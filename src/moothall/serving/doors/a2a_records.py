@@ -29,56 +29,56 @@ from moothall.serving.doors.a2a_tasks import (
     task_json,
 )
 
-ONE_FOR_ALL: Final = "shared"
+SHARED_CONTEXT: Final = "shared"
 """The `contextId` of an agent that has one conversation with all callers."""
-_GOES_ON: Final = ("stopped", "in_doubt", "waiting")
-_ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
-_SENDER: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
+_RESUMABLE_STATES: Final = ("stopped", "in_doubt", "waiting")
+_TASK_ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
+_SENDER_ID: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
 def is_task(run_id: str) -> bool:
     """Return whether a run is a task of A2A, which its door resumes."""
-    return _ID.fullmatch(run_id) is not None
+    return _TASK_ID.fullmatch(run_id) is not None
 
 
-def id_of(nonce: str, agent: str, sender: str) -> str:
+def task_id_of(nonce: str, agent: str, sender: str) -> str:
     """Return the id of a task; the id tells whose task it is, in the journal too."""
-    owner = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
-    return f"a2a-{nonce}{owner.hexdigest()[:16]}"
+    owner_hash = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
+    return f"a2a-{nonce}{owner_hash.hexdigest()[:16]}"
 
 
-def id_of_message(message: dict[str, Any], agent: str, sender: str) -> str:
+def task_id_of_message(message: dict[str, Any], agent: str, sender: str) -> str:
     """Return the id of the task that a message begins: the same if it is sent again."""
-    places = (message.get("contextId") or "", message.get("taskId") or "")
-    text = json_text([message["messageId"], *places, message["parts"]])
+    context_and_task = (message.get("contextId") or "", message.get("taskId") or "")
+    text = json_text([message["messageId"], *context_and_task, message["parts"]])
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))
-    return id_of(digest.hexdigest()[:24], agent, sender)
+    return task_id_of(digest.hexdigest()[:24], agent, sender)
 
 
-def is_of(id: str, agent: str, sender: str) -> bool:
+def is_task_of(id: str, agent: str, sender: str) -> bool:
     """Return whether a task is a sender's, and of this agent."""
-    match = _ID.fullmatch(id)
-    return match is not None and id_of(match[1], agent, sender) == id
+    match = _TASK_ID.fullmatch(id)
+    return match is not None and task_id_of(match[1], agent, sender) == id
 
 
 def resumable_task(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
     """Return the next message of a task of the journal that can go on; None for other tasks."""
     run = journal.run(run_id)
-    if run.held or run.state not in _GOES_ON:
+    if run.held or run.state not in _RESUMABLE_STATES:
         return None
     entries = [*journal.entries(run.id)]
     if Doubt.among(entries):
         return None
     sender, _, context = (run.thread or "").partition("/")
     if run.thread is None:
-        sender, context = requesting_sender(entries), ONE_FOR_ALL
-    if not context or not _SENDER.fullmatch(sender) or not is_of(run.id, id, sender):
+        sender, context = requesting_sender(entries), SHARED_CONTEXT
+    if not context or not _SENDER_ID.fullmatch(sender) or not is_task_of(run.id, id, sender):
         return None
     question = Entry.asked_in(entries)
     return (
         None
         if question is None
-        else (run.id, id, sender, context, content_asked(question, run, sender))
+        else (run.id, id, sender, context, caller_content(question, run, sender))
     )
 
 
@@ -92,13 +92,13 @@ def journal_of(agent: Agent) -> Journal | None:
 
 def requesting_sender(entries: list[Any]) -> str:
     """Return the sender who asked for a run."""
-    beginning: Any = next(
+    begun_data: Any = next(
         (each.data for each in entries if not each.path and each.kind == "begun"), {}
     )
-    return str(beginning.get("asked_by", ""))
+    return str(begun_data.get("asked_by", ""))
 
 
-def content_asked(
+def caller_content(
     question: dict[str, Any], run: Outline, sender: str
 ) -> str | list[dict[str, Any]]:
     """Return what a caller has said, without the marks around it."""
@@ -114,7 +114,7 @@ def content_asked(
 
 def context_of(run: Outline, sender: str) -> str:
     """Return the context of a task."""
-    return ONE_FOR_ALL if run.thread is None else run.thread.removeprefix(f"{sender}/")
+    return SHARED_CONTEXT if run.thread is None else run.thread.removeprefix(f"{sender}/")
 
 
 def state_of(agent: Agent, run: Outline) -> str:
@@ -134,23 +134,30 @@ def state_of(agent: Agent, run: Outline) -> str:
 
 
 def recorded_task(
-    agent: Agent, sender: str, run: Outline, permits: bool, history: int | None, artifacts: bool
+    agent: Agent,
+    sender: str,
+    run: Outline,
+    may_permit: bool,
+    limit: int | None,
+    with_artifacts: bool,
 ) -> dict[str, Any]:
     """Return a task of the journal in the protocol's form, for a caller that may permit calls."""
     journal = journal_of(agent)
     assert journal is not None
     state, context = state_of(agent, run), context_of(run, sender)
     question = Entry.asked_in(journal.entries(run.id))
-    content = run.task if question is None else content_asked(question, run, sender)
+    content = run.task if question is None else caller_content(question, run, sender)
     try:
         reply = journal.replay(run.id) if state in TERMINAL else None
     except StateError:
         reply = None
     note, artifact_list, parts = "", [], []
     if state == COMPLETED and reply is not None:
-        artifact_list = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
+        artifact_list = (
+            [artifact_of(reply.text, reply.value, reply.blocks)] if with_artifacts else []
+        )
     elif state == INPUT_REQUIRED:
-        parts = resting_parts(journal.waiting(run.id), permits)
+        parts = resting_parts(journal.waiting(run.id), may_permit)
     elif state == FAILED:
         note = f"the run has no reply ({run.state})"
         note += f": {reply.detail}" if reply is not None and reply.detail else ""
@@ -159,7 +166,12 @@ def recorded_task(
     parts = [text_part(note)] if note else parts
     status = status_json(run.id, context, state, run.changed, parts)
     return task_json(
-        run.id, context, status, artifact_list, [first_message(run.id, context, content)], history
+        run.id,
+        context,
+        status,
+        artifact_list,
+        [first_message(run.id, context, content)],
+        limit,
     )
 
 
@@ -174,7 +186,7 @@ def page_token(changed: float, id: str) -> str:
     return base64.urlsafe_b64encode(f"{changed!r} {id}".encode()).decode()
 
 
-def page_after(token: str) -> tuple[float, str] | None:
+def page_position(token: str) -> tuple[float, str] | None:
     """Return the place after which a page begins; None for the first page."""
     if not token:
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.build import UnreadableText, one_line
 from moothall.serving.a2a.wire import A2AFault
-from moothall.serving.doors.a2a import A2ADoor, check_version, faults, sent_events
+from moothall.serving.doors.a2a import A2ADoor, check_version, protocol_faults, sse_events
 from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.protocols import A2A
 
@@ -33,7 +33,7 @@ class A2ARest:
         from starlette.routing import Route
 
         built_routes: list[Any] = []
-        for path, method, verbs, streams in (
+        for path, method, http_methods, streams in (
             ("message:send", "SendMessage", ("POST",), False),
             ("message:stream", "SendStreamingMessage", ("POST",), True),
             ("tasks", "ListTasks", ("GET",), False),
@@ -41,12 +41,12 @@ class A2ARest:
             ("tasks/{task}:subscribe", "SubscribeToTask", ("GET", "POST"), True),
             ("tasks/{task}", "GetTask", ("GET",), False),
             ("extendedAgentCard", "GetExtendedAgentCard", ("GET",), False),
-            ("tasks/{task}/{rest:path}", "PushNotificationConfig", _VERBS, False),
-            ("{rest:path}", "", _VERBS, False),
+            ("tasks/{task}/{rest:path}", "PushNotificationConfig", _HTTP_METHODS, False),
+            ("{rest:path}", "", _HTTP_METHODS, False),
         ):
             endpoint = self._endpoint(method, streams)
             built_routes.append(
-                Route(f"{A2A.path}/{{agent:path}}/v1/{path}", endpoint, methods=[*verbs])
+                Route(f"{A2A.path}/{{agent:path}}/v1/{path}", endpoint, methods=[*http_methods])
             )
         return built_routes
 
@@ -58,16 +58,16 @@ class A2ARest:
             if agent not in self._door.agents():
                 return PlainTextResponse("no such agent replies here\n", 404)
             try:
-                with faults():
+                with protocol_faults():
                     check_version(request)
                     if not method:
                         request_line = one_line(f"{request.method} {request.url.path}", 100)
                         raise A2AFault("METHOD_NOT_FOUND", f"there is no {request_line}")
-                    params = await _params(request)
+                    params = await _read_params(request)
                     sender = self._door.sender(request)
                     if streams:
                         updates = await self._door.stream_method(method, agent, sender, params)
-                        events = sent_events(
+                        events = sse_events(
                             updates,
                             lambda update: update,
                             lambda fault: {"error": fault.to_status()},
@@ -81,10 +81,10 @@ class A2ARest:
         return answer
 
 
-_VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_HTTP_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-async def _params(request: Request) -> dict[str, Any]:
+async def _read_params(request: Request) -> dict[str, Any]:
     """Return the parameters of a method: of the body, the path and the query."""
     params: dict[str, Any] = {}
     if body := await request.body():
@@ -95,11 +95,11 @@ async def _params(request: Request) -> dict[str, Any]:
         if not isinstance(json_body, dict):
             raise A2AFault("INVALID_REQUEST", "the body must be a JSON object")
         params = json_body
-    for name, text in request.query_params.items():
-        if name in ("includeArtifacts", "include_artifacts") and text in ("true", "false"):
-            params[name] = text == "true"
+    for name, value in request.query_params.items():
+        if name in ("includeArtifacts", "include_artifacts") and value in ("true", "false"):
+            params[name] = value == "true"
         elif name != "A2A-Version":
-            params[name] = text
+            params[name] = value
     if "task" in request.path_params:
         params["id"] = request.path_params["task"]
     return params

@@ -22,23 +22,23 @@ from moothall.serving.a2a.wire import (
     seconds,
 )
 from moothall.serving.doors.a2a_records import (
-    ONE_FOR_ALL,
+    SHARED_CONTEXT,
     context_of,
-    id_of_message,
-    is_of,
     is_task,
+    is_task_of,
     journal_of,
-    page_after,
+    page_position,
     page_token,
     recorded_task,
     resumable_task,
     state_of,
+    task_id_of_message,
 )
 from moothall.serving.doors.a2a_tasks import (
     Content,
     Task,
-    answer_in,
-    no_message_fault,
+    read_answer,
+    unexpected_message_fault,
 )
 from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, TOKEN
@@ -51,12 +51,12 @@ _CANCEL_MARK: Final = "cancel"
 """The mark of a task that its caller has cancelled at a process that does not work on it."""
 _CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a task."""
-_MOST_LIVE, _MOST_OF_ONE, _MOST_ENDED = 1000, 100, 1000
+_MOST_LIVE, _MOST_OF_CALLER, _MOST_ENDED = 1000, 100, 1000
 _MOST_WAITING: Final = 1000
 """How many tasks of a caller and an agent may wait in the journal."""
 
 
-class Tasks:
+class TaskStore:
     """The tasks of all callers.
 
     Args:
@@ -82,54 +82,54 @@ class Tasks:
             BudgetExceeded: the caller has spent its budget
             TooOften: the server is busy
         """
-        content, id = content_of(message["parts"]), id_of_message(message, agent, sender)
+        content, id = content_of(message["parts"]), task_id_of_message(message, agent, sender)
         with suppress(A2AFault):
-            return await self.live(agent, sender, id) or await self.outline(agent, sender, id)
-        self._served.check(self._caller(sender))
+            return await self.find_live(agent, sender, id) or await self.outline(agent, sender, id)
+        self._served.check(self._caller_of(sender))
         journal = journal_of(self._served.agents[agent])
         if journal is not None:
-            waiting = await in_thread(journal.waits.runs_below, agent, sender)
-            if waiting >= _MOST_WAITING:
+            waiting_count = await in_thread(journal.waits.runs_below, agent, sender)
+            if waiting_count >= _MOST_WAITING:
                 text = f"{_MOST_WAITING} tasks wait for an answer: answer one first"
                 raise A2AFault("INTERNAL_ERROR", text)
-        live = [each for each in self._tasks.values() if each.state not in TERMINAL]
-        own_count = sum(each.sender == sender for each in live)
-        if len(live) >= _MOST_LIVE or own_count >= _MOST_OF_ONE:
+        live_tasks = [each for each in self._tasks.values() if each.state not in TERMINAL]
+        own_count = sum(each.sender == sender for each in live_tasks)
+        if len(live_tasks) >= _MOST_LIVE or own_count >= _MOST_OF_CALLER:
             raise A2AFault(
                 "INTERNAL_ERROR", "too many tasks are under way: wait until one has ended"
             )
-        shared = bool(getattr(self._served.agents[agent], "shared", False))
+        is_shared = bool(getattr(self._served.agents[agent], "shared", False))
         context = message.get("contextId") or ""
-        if shared and context not in ("", ONE_FOR_ALL):
+        if is_shared and context not in ("", SHARED_CONTEXT):
             reason = "this agent has one conversation with all callers: leave contextId out"
             raise A2AFault("INVALID_PARAMS", reason)
-        context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
+        context = SHARED_CONTEXT if is_shared else context or secrets.token_hex(16)
         task = self._tasks.get(id)
-        return task or self._begin(id, agent, sender, context, content, is_new=True)
+        return task or self._start_task(id, agent, sender, context, content, is_new=True)
 
-    def _begin(
+    def _start_task(
         self, id: str, agent: str, sender: str, context: str, content: Content, is_new: bool = False
     ) -> Task:
         on_end = self._served.count_reply(is_new=is_new)
         say = self._served.agents[agent].offers["say"]
-        in_thread = context != ONE_FOR_ALL and "thread" in say.parameters.get("properties", {})
-        caller = self._caller(sender)
-        task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
+        has_threads = context != SHARED_CONTEXT and "thread" in say.parameters.get("properties", {})
+        caller = self._caller_of(sender)
+        task = self._tasks[id] = Task(id, agent, sender, context, content, has_threads, caller)
         task.work = asyncio.create_task(task.run(self._served))
-        task.work.add_done_callback(lambda work: self._work_ended(task))
+        task.work.add_done_callback(lambda work: self._on_work_end(task))
         task.work.add_done_callback(on_end)
         ended_tasks = [each for each in self._tasks.values() if each.state in TERMINAL]
         for each in ended_tasks[: max(0, len(ended_tasks) - _MOST_ENDED)]:
             del self._tasks[each.id]
         return task
 
-    def _caller(self, sender: str) -> str:
+    def _caller_of(self, sender: str) -> str:
         """Return the caller of a sender: the name of its token."""
         if not self._has_token:
             return LOCAL
         return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
-    def _work_ended(self, task: Task) -> None:
+    def _on_work_end(self, task: Task) -> None:
         """End a task's readers, and drop it if its run rests: the journal has its state then."""
         task.end_subscriptions()
         if self._tasks.get(task.id) is not task:
@@ -146,15 +146,15 @@ class Tasks:
                 await self._cancel_marked(id, journal)
                 run_ids = await in_thread(journal.waits.run_ids, id)
                 if self._resumed_agents.get(id) is not agent:
-                    find = partial(journal.runs, agent=id, state=Outline.cut_off)
-                    run_ids += [run.id for run in await in_thread(find)]
-                go_on = [
+                    find_runs = partial(journal.runs, agent=id, state=Outline.cut_off)
+                    run_ids += [run.id for run in await in_thread(find_runs)]
+                are_settled = [
                     await self._resume_task(id, journal, each) for each in run_ids if is_task(each)
                 ]
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its tasks do not go on", error)
             else:
-                if all(go_on):
+                if all(are_settled):
                     self._resumed_agents[id] = agent
 
     async def _cancel_marked(self, agent: str, journal: Journal) -> None:
@@ -169,21 +169,21 @@ class Tasks:
 
     async def _resume_task(self, agent: str, journal: Journal, run_id: str) -> bool:
         """Go on with a task of the journal; return False if it must be tried again."""
-        recorded = None
+        task_args = None
         if run_id not in self._tasks:
             with journal.file.skipping_damaged(run_id):
-                recorded = await in_thread(resumable_task, agent, journal, run_id)
-        if recorded is None or run_id in self._tasks:
+                task_args = await in_thread(resumable_task, agent, journal, run_id)
+        if task_args is None or run_id in self._tasks:
             return True
-        if self._served.is_full or not self._can_pay(recorded[2]):
+        if self._served.is_full or not self._can_pay(task_args[2]):
             return False
-        self._begin(*recorded)
+        self._start_task(*task_args)
         return True
 
     def _can_pay(self, sender: str) -> bool:
         """Return whether a task would not fail at once since its caller's budget is spent."""
         try:
-            self._served.check(self._caller(sender))
+            self._served.check(self._caller_of(sender))
         except (BudgetExceeded, JournalError):
             return False
         except Exception:  # of the program's function: the task ends with it
@@ -192,18 +192,18 @@ class Tasks:
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Cancel the tasks that do not end in time; the next process resumes what a journal has."""
-        if work := [each.work for each in self._tasks.values() if each.work is not None]:
-            await asyncio.wait(work, timeout=drain_s)
-        live = [each for each in self._tasks.values() if each.work and not each.work.done()]
-        for task in live:
+        if works := [each.work for each in self._tasks.values() if each.work is not None]:
+            await asyncio.wait(works, timeout=drain_s)
+        live_tasks = [each for each in self._tasks.values() if each.work and not each.work.done()]
+        for task in live_tasks:
             journal = journal_of(self._served.agents[task.agent])
             if journal is not None:
                 task.is_handed_over = True
                 journal.leave_runs(task.id)
-        work = [each.work for each in live if each.work is not None]
-        for each in work:
+        works = [each.work for each in live_tasks if each.work is not None]
+        for each in works:
             each.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await asyncio.gather(*works, return_exceptions=True)
 
     async def answer(
         self, agent: str, sender: str, id: str, message: dict[str, Any]
@@ -221,41 +221,43 @@ class Tasks:
         if message.get("contextId") not in (None, "", context_of(run, sender)):
             raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
         # Else a text that is sent again would answer the next question.
-        mark = id_of_message(message, agent, sender)
+        mark = task_id_of_message(message, agent, sender)
         if await in_thread(journal.waits.marked, [id], mark):
             return run
-        caller = self._caller(sender)
-        permits = self._served.callers.permits(caller)
+        caller = self._caller_of(sender)
+        may_permit = self._served.callers.permits(caller)
         has_waits = run.state in RESTING and not run.held
         waits = await in_thread(journal.waiting, id) if has_waits else []
-        asks = asks_of(waits, permits)
+        asks = asks_of(waits, may_permit)
         try:
-            key, answer = answer_in(message["parts"], asks)
+            key, answer = read_answer(message["parts"], asks)
         except A2AFault as fault:
-            answered = asks_of(await in_thread(journal.waits.decided, caller, id), permits)
+            answered_asks = asks_of(await in_thread(journal.waits.decided, caller, id), may_permit)
             try:
-                key, answer = answer_in(message["parts"], answered)
+                key, answer = read_answer(message["parts"], answered_asks)
             except A2AFault:
                 state = state_of(self._served.agents[agent], run)
                 asks_somebody = waits and run.state == "waiting"
-                raise fault if asks_somebody else no_message_fault(id, state, waits) from None
+                raise (
+                    fault if asks_somebody else unexpected_message_fault(id, state, waits)
+                ) from None
         # Before it is kept: a task that fails now would go on once there is budget again.
         self._served.check(caller)
         try:
             await in_thread(journal.waits.mark, id, mark)
             await in_thread(partial(journal.answer, id, key, answer, by=caller))
-        except StateError as late:
-            raise A2AFault("UNSUPPORTED_OPERATION", str(late)) from late
+        except StateError as error:
+            raise A2AFault("UNSUPPORTED_OPERATION", str(error)) from error
         if key not in asks:
             return run
-        recorded = await in_thread(resumable_task, agent, journal, id)
-        task = await self.live(agent, sender, id)
+        task_args = await in_thread(resumable_task, agent, journal, id)
+        task = await self.find_live(agent, sender, id)
         if task is None:
-            if recorded is None:  # another process goes on with it
+            if task_args is None:  # another process goes on with it
                 raise A2AFault(
                     "UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask"
                 )
-            task = self._begin(*recorded)
+            task = self._start_task(*task_args)
         task.add_to_history(message)
         return task
 
@@ -292,10 +294,10 @@ class Tasks:
 
     # -- finding -----------------------------------------------------------------------------------
 
-    async def live(self, agent: str, sender: str, id: str) -> Task | None:
+    async def find_live(self, agent: str, sender: str, id: str) -> Task | None:
         """Return a caller's task of this process, or None."""
         task = self._tasks.get(id)
-        if task is None or task.is_at_rest or not is_of(id, agent, sender):
+        if task is None or task.is_at_rest or not is_task_of(id, agent, sender):
             return None
         return next(iter(await self._without_deleted(agent, [task])), None)
 
@@ -305,25 +307,25 @@ class Tasks:
         ended_ids = [each.id for each in tasks if each.run_started and each.state in TERMINAL]
         if journal is None or not ended_ids:
             return tasks
-        deleted = {*ended_ids} - await in_thread(journal.deletions.ids_present, ended_ids)
-        for each in deleted:
+        deleted_ids = {*ended_ids} - await in_thread(journal.deletions.ids_present, ended_ids)
+        for each in deleted_ids:
             self._tasks.pop(each, None)
-        return [each for each in tasks if each.id not in deleted]
+        return [each for each in tasks if each.id not in deleted_ids]
 
     async def get(
-        self, agent: str, sender: str, id: str, history: int | None = None
+        self, agent: str, sender: str, id: str, limit: int | None = None
     ) -> dict[str, Any]:
         """Return a caller's task in the protocol's form.
 
         Raises:
             A2AFault: the caller has no such task
         """
-        task = await self.live(agent, sender, id)
+        task = await self.find_live(agent, sender, id)
         if task is not None:
-            return task.to_json(history)
+            return task.to_json(limit)
         run = await self.outline(agent, sender, id)
         task_data: dict[str, Any] = await in_thread(
-            self._recorded_task_json, agent, sender, run, history, True
+            self._recorded_task_json, agent, sender, run, limit, True
         )
         return task_data
 
@@ -334,7 +336,7 @@ class Tasks:
             A2AFault: the caller has no such task
         """
         journal = journal_of(self._served.agents[agent])
-        if journal is not None and is_of(id, agent, sender):
+        if journal is not None and is_task_of(id, agent, sender):
             try:
                 run: Outline = await in_thread(journal.run, id)
                 if run.agent == agent:
@@ -350,18 +352,21 @@ class Tasks:
         async for _ in journal.follow(id):
             pass
 
-    async def list(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def list_page(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return a page of a caller's tasks; the tasks that changed last come first."""
-        after = page_after(params.get("pageToken") or "")
+        position = page_position(params.get("pageToken") or "")
         since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
         status = params.get("status", ANY_STATE[0])
-        own_tasks = [each for each in self._tasks.values() if is_of(each.id, agent, sender)]
-        live = [
+        own_tasks = [each for each in self._tasks.values() if is_task_of(each.id, agent, sender)]
+        live_rows = [
             (each.changed_at, each.id, each.context, each.state, each)
             for each in await self._without_deleted(agent, own_tasks)
         ]
-        live_ids = {each[1] for each in live}
-        rows = [*live, *await in_thread(lambda: [*self._journal_rows(agent, sender, live_ids)])]
+        live_ids = {each[1] for each in live_rows}
+        rows = [
+            *live_rows,
+            *await in_thread(lambda: [*self._journal_rows(agent, sender, live_ids)]),
+        ]
         ordered = sorted(
             (
                 each
@@ -372,34 +377,34 @@ class Tasks:
             ),
             key=lambda each: (-each[0], each[1]),
         )
-        size = params.get("pageSize", 50)
-        remaining = [each for each in ordered if after is None or (-each[0], each[1]) > after]
-        page, history = remaining[:size], params.get("historyLength", 0)
-        artifacts = params.get("includeArtifacts", False)
+        page_size = params.get("pageSize", 50)
+        remaining = [each for each in ordered if position is None or (-each[0], each[1]) > position]
+        page, limit = remaining[:page_size], params.get("historyLength", 0)
+        with_artifacts = params.get("includeArtifacts", False)
         tasks = []
         for each in page:
             if isinstance(each[4], Task):
-                tasks.append(each[4].to_json(history, artifacts))
+                tasks.append(each[4].to_json(limit, with_artifacts))
             else:
-                args = (agent, sender, each[4], history, artifacts)
+                args = (agent, sender, each[4], limit, with_artifacts)
                 with suppress(NoSuchRun):  # it was deleted meanwhile
                     tasks.append(await in_thread(self._recorded_task_json, *args))
-        token = page_token(page[-1][0], page[-1][1]) if len(remaining) > size else ""
-        sizes = {"pageSize": len(tasks), "totalSize": len(ordered)}
-        return {"tasks": tasks, "nextPageToken": token, **sizes}
+        token = page_token(page[-1][0], page[-1][1]) if len(remaining) > page_size else ""
+        counts = {"pageSize": len(tasks), "totalSize": len(ordered)}
+        return {"tasks": tasks, "nextPageToken": token, **counts}
 
     def _journal_rows(
         self, agent: str, sender: str, live_ids: set[str]
     ) -> Iterator[tuple[float, str, str, str, Outline]]:
         journal = journal_of(self._served.agents[agent])
         for run in () if journal is None else journal.runs():
-            if run.agent == agent and run.id not in live_ids and is_of(run.id, agent, sender):
+            if run.agent == agent and run.id not in live_ids and is_task_of(run.id, agent, sender):
                 state = state_of(self._served.agents[agent], run)
                 yield run.changed, run.id, context_of(run, sender), state, run
 
     def _recorded_task_json(
-        self, agent: str, sender: str, run: Outline, history: int | None, artifacts: bool
+        self, agent: str, sender: str, run: Outline, limit: int | None, with_artifacts: bool
     ) -> dict[str, Any]:
-        permits = self._served.callers.permits(self._caller(sender))
-        served = self._served.agents[agent]
-        return recorded_task(served, sender, run, permits, history, artifacts)
+        may_permit = self._served.callers.permits(self._caller_of(sender))
+        served_agent = self._served.agents[agent]
+        return recorded_task(served_agent, sender, run, may_permit, limit, with_artifacts)

@@ -44,9 +44,9 @@ from moothall.serving.doors.served_agents import Served
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """What a caller says: a text, or blocks."""
-ANSWER_S: Final = 86_400.0
+ANSWER_WAIT_S: Final = 86_400.0
 """How long a task waits for an answer to its question."""
-_MOST_UNREAD: Final = 10_000
+_MOST_UNREAD_UPDATES: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
 
 
@@ -72,25 +72,25 @@ class Task:
     work: asyncio.Task[None] | None = None
     run_started: bool = False  # whether its run has begun, which a journal keeps
     is_handed_over: bool = False  # whether the next process goes on with it
-    is_elsewhere: bool = False  # whether another process works on it
+    runs_elsewhere: bool = False  # whether another process works on it
     open_asks: OpenAsks = field(init=False)  # what it asks while it works
     _subscribers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
     _appends_text: bool = False  # whether the next piece of text is added to those before
 
     def __post_init__(self) -> None:
-        self.open_asks = OpenAsks(self._show_asks, ANSWER_S)
+        self.open_asks = OpenAsks(self._show_asks, ANSWER_WAIT_S)
 
-    def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
-        """Return the task in the protocol's form, with at most `history` messages."""
+    def to_json(self, limit: int | None = None, with_artifacts: bool = True) -> dict[str, Any]:
+        """Return the task in the protocol's form, with at most `limit` messages."""
         first = first_message(self.id, self.context, self.content)
         return task_json(
             self.id,
             self.context,
             self._status(),
-            self.artifacts if artifacts else [],
+            self.artifacts if with_artifacts else [],
             [first, *self.later_messages],
-            history,
+            limit,
         )
 
     @property
@@ -144,7 +144,7 @@ class Task:
             if reason in RESTING:
                 await self._show_waits(served, str(error))
             elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
-                self.is_elsewhere = True
+                self.runs_elsewhere = True
                 self._set_state(WORKING)
             else:
                 self._end(FAILED, str(error))
@@ -155,17 +155,17 @@ class Task:
             reply = self._reply
             artifact = (json_text(value), *(() if reply is None else (reply.value, reply.blocks)))
             self.artifacts = [artifact_of(*artifact)]
-            self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
+            self._emit({"artifactUpdate": self._update_of(self.artifacts[0], False, True)})
             self._end(COMPLETED)
 
-    async def _show_waits(self, served: Served, text: str) -> None:
+    async def _show_waits(self, served: Served, fallback_text: str) -> None:
         """Say what its run waits for; if the journal does not tell, what the agent says of it."""
         try:
             waits = await served.waits(self.agent, self.id)
         except NoSuchRun as error:
             self._end(FAILED, str(error))
         except JournalError:  # the run rests all the same
-            self._end(INPUT_REQUIRED, text)
+            self._end(INPUT_REQUIRED, fallback_text)
         else:
             self._end(
                 INPUT_REQUIRED, parts=resting_parts(waits, served.callers.permits(self.caller))
@@ -180,15 +180,15 @@ class Task:
         )
         if self.state == SUBMITTED and is_own:
             self._set_state(WORKING)
-        if (tells := self._EVENT_HANDLERS.get(event.kind)) is not None:
-            tells(self, event, is_own)
+        if (handle := self._EVENT_HANDLERS.get(event.kind)) is not None:
+            handle(self, event, is_own)
         elif event.progress and not self.open_asks.open and not getattr(event, "past", False):
             self._set_state(WORKING, [text_part(one_line(event.progress, 300))])
 
     def _on_text(self, event: Any, is_own: bool) -> None:
         if is_own and not event.decides:
             artifact = artifact_of(event.text)
-            self._emit({"artifactUpdate": self._update(artifact, self._appends_text, False)})
+            self._emit({"artifactUpdate": self._update_of(artifact, self._appends_text, False)})
             self._appends_text = True
 
     def _on_call_start(self, event: Any, is_own: bool) -> None:
@@ -225,16 +225,16 @@ class Task:
             A2AFault: the task asks nothing, or the message is no answer to what it asks
         """
         if not self.open_asks.open:
-            raise no_message_fault(self.id, self.state)
-        self.open_asks.settle(*answer_in(message["parts"], self.open_asks.open))
+            raise unexpected_message_fault(self.id, self.state)
+        self.open_asks.settle(*read_answer(message["parts"], self.open_asks.open))
         self.add_to_history(message)
 
     def add_to_history(self, message: dict[str, Any]) -> None:
         """Add a message that answers it to its history."""
-        displayed = message_of(
+        history_message = message_of(
             "USER", message["messageId"], self.id, self.context, message["parts"]
         )
-        self.later_messages.append(displayed)
+        self.later_messages.append(history_message)
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -256,31 +256,31 @@ class Task:
         for queue in readers:
             queue.put_nowait(None)
 
-    def _update(self, artifact: dict[str, Any], append: bool, last: bool) -> dict[str, Any]:
+    def _update_of(self, artifact: dict[str, Any], append: bool, last: bool) -> dict[str, Any]:
         task_fields = {"taskId": self.id, "contextId": self.context, "artifact": artifact}
         return {**task_fields, "append": append, "lastChunk": last}
 
     def _emit(self, update: dict[str, Any]) -> None:
         for queue in list(self._subscribers):
             # Its client does not read: its connection ends, before the server's memory does.
-            if queue.qsize() >= _MOST_UNREAD:
+            if queue.qsize() >= _MOST_UNREAD_UPDATES:
                 self._subscribers.discard(queue)
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(update)
 
 
-def no_message_fault(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
+def unexpected_message_fault(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
     """Return the error for a message to a task that asks its caller nothing."""
-    now = "has ended" if state in TERMINAL else "works and asks nothing"
+    state_text = "has ended" if state in TERMINAL else "works and asks nothing"
     if state == CANCELED:
-        now = "was cancelled"
+        state_text = "was cancelled"
     elif waits:
-        now = f"is {waiting_text(waits)}"
-    return A2AFault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
+        state_text = f"is {waiting_text(waits)}"
+    return A2AFault("UNSUPPORTED_OPERATION", f"task {id} {state_text}, so it takes no message")
 
 
-def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, Any]:
+def read_answer(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, Any]:
     """Return which of these a message answers, and its answer.
 
     Raises:
@@ -290,21 +290,21 @@ def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str
     if data:
         # A text beside it may be a condition.
         if len(parts) == 1 and isinstance(data[0], dict):
-            return _by_hash(data[0], asks)
+            return _read_data_answer(data[0], asks)
     elif len(asks) == 1:
         (ask,) = asks.values()
         if not ask.is_approval:
             return ask.key, text_of(parts)
-    raise _no_answer()
+    raise _no_answer_fault()
 
 
-def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, Any]:
-    copy = dict(part)
-    kind = "approval" if "approval" in copy else "question"
-    hash = copy.pop(kind, None)
-    ask = asks.get(hash) if isinstance(hash, str) else None
-    answer: Any = copy.pop("permit" if kind == "approval" else "answer", None)
-    word = copy.pop("for") if isinstance(copy.get("for"), str) else ""  # else what was asked
+def _read_data_answer(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, Any]:
+    fields = dict(part)
+    kind = "approval" if "approval" in fields else "question"
+    key = fields.pop(kind, None)
+    ask = asks.get(key) if isinstance(key, str) else None
+    answer: Any = fields.pop("permit" if kind == "approval" else "answer", None)
+    word = fields.pop("for") if isinstance(fields.get("for"), str) else ""  # else what was asked
     if (
         ask is None
         or (word and word not in ask.details.get("for", ()))
@@ -312,14 +312,14 @@ def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, Any]:
         or not isinstance(answer, bool if ask.is_approval else str)
         or any(
             key not in ask.details or json_text(ask.details[key]) != json_text(value)
-            for key, value in copy.items()
+            for key, value in fields.items()
         )
     ):
-        raise _no_answer()
+        raise _no_answer_fault()
     return ask.key, read_form(ask, {"permit": answer, "answer": answer, "for": word}, "permit")
 
 
-def _no_answer() -> A2AFault:
+def _no_answer_fault() -> A2AFault:
     return A2AFault(
         "INVALID_PARAMS",
         "this answers nothing that the task asks: an approval takes one data part "
@@ -338,14 +338,14 @@ def ask_parts(asks: Iterable[Ask]) -> list[dict[str, Any]]:
     return parts
 
 
-def resting_parts(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
+def resting_parts(waits: Sequence[Wait], may_permit: bool) -> list[dict[str, Any]]:
     """Return what a task that rests in the journal waits for: what its caller may answer, and else.
 
     Args:
         waits: what its run waits for
-        permits: whether its caller may permit calls
+        may_permit: whether its caller may permit calls
     """
-    asks = asks_of(waits, permits)
+    asks = asks_of(waits, may_permit)
     unanswerable = [each for each in waits if each.key not in asks]
     return [
         *([part_for_others(waiting_text(unanswerable))] if unanswerable else []),
@@ -371,12 +371,12 @@ def first_message(id: str, context: str, content: Content) -> dict[str, Any]:
 
 
 def status_json(
-    id: str, context: str, state: str, at: float, parts: list[dict[str, Any]]
+    id: str, context: str, state: str, changed_at: float, parts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the status of a task in the protocol's form."""
-    status: dict[str, Any] = {"state": state, "timestamp": moment(at)}
+    status: dict[str, Any] = {"state": state, "timestamp": moment(changed_at)}
     if parts:
-        message_id = hashlib.sha256(f"{id}\n{state}\n{at}".encode()).hexdigest()[:32]
+        message_id = hashlib.sha256(f"{id}\n{state}\n{changed_at}".encode()).hexdigest()[:32]
         status["message"] = message_of("AGENT", message_id, id, context, parts)
     return status
 
@@ -387,12 +387,12 @@ def task_json(
     status: dict[str, Any],
     artifacts: list[dict[str, Any]],
     messages: list[dict[str, Any]],
-    history: int | None,
+    limit: int | None,
 ) -> dict[str, Any]:
     """Return a task in the protocol's form."""
     data: dict[str, Any] = {"id": id, "contextId": context, "status": status}
     if artifacts:
         data["artifacts"] = artifacts
-    if history != 0:
-        data["history"] = messages if history is None else messages[-history:]
+    if limit != 0:
+        data["history"] = messages if limit is None else messages[-limit:]
     return data

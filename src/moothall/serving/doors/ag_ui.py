@@ -16,27 +16,27 @@ from moothall.build import json_text, log_failure
 from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
+    ASK_WAIT_S,
     MOST_WAITING,
     RESTING,
-    WAITS_S,
     Ask,
     Caller,
     asks_of,
     waiting_text,
 )
 from moothall.serving.doors.callers import sender_of
-from moothall.serving.doors.checks import COMMENT, Send, in_thread, sent_event, with_silences
+from moothall.serving.doors.checks import SSE_COMMENT, Send, in_thread, sse_event, with_keepalives
 from moothall.serving.doors.openai.door import Endpoint, history_and_content
 from moothall.serving.doors.openai.input import with_call_results
 from moothall.serving.doors.openai.message_content import BadRequest
-from moothall.serving.doors.protocols import AG_UI, id_in, run_error
+from moothall.serving.doors.protocols import AG_UI, run_error, to_id
 from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 """Seconds between two looks whether another server still works on a run."""
-_TOGETHER_S: Final = 0.2
+_GATHER_ASKS_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
 
 
@@ -45,24 +45,24 @@ class AGUIDoor:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._waiting: dict[str, wire.AGUIRun] = {}  # those that wait in this process, by run
+        self._waiting_runs: dict[str, wire.AGUIRun] = {}  # those that wait in this process, by run
         self._answered_runs: dict[str, wire.AGUIRun] = {}  # the last ones that took answers here
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        run = Endpoint(POST=self._run_request)
-        return [Route(f"{AG_UI.path}{id}", endpoint=run) for id in ("", "/{id:path}")]
+        endpoint = Endpoint(POST=self._run_request)
+        return [Route(f"{AG_UI.path}{id}", endpoint=endpoint) for id in ("", "/{id:path}")]
 
     def close(self) -> None:
         """Cancel the runs that wait for an answer."""
-        for id in list(self._waiting):
-            self._drop(id)
+        for id in list(self._waiting_runs):
+            self._drop_run(id)
 
     async def _run_request(self, body: dict[str, Any], send: Send, caller: str) -> None:
         agents = self._served.replying()
-        id = id_in(body.get("path:id") or "", agents)
+        id = to_id(body.get("path:id") or "", agents)
         id = id or (next(iter(agents)) if len(agents) == 1 else "")
         if id not in agents:
             raise BadRequest(f"there is no agent {id[:80]!r}: name one in the path", status=404)
@@ -75,7 +75,7 @@ class AGUIDoor:
         job = (
             await self._resume_run(id, caller, thread, body)
             if body.get("resume")
-            else self._new(id, caller, body)
+            else self._start_run(id, caller, body)
         )
         is_waiting, job.is_version_1 = False, wire.is_version_1(body)
         try:
@@ -83,47 +83,48 @@ class AGUIDoor:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             ids = {"threadId": thread, "runId": run_id}
             version = {"protocolVersion": "1.0"} if job.is_version_1 else {}
-            await _write(send, {"type": "RUN_STARTED", **ids, **version})
-            async with aclosing(with_silences(self._events_of(job, ids))) as events:
+            await _send_event(send, {"type": "RUN_STARTED", **ids, **version})
+            async with aclosing(with_keepalives(self._events_of(job, ids))) as events:
                 async for each in events:
                     if each is None:
-                        comment = {"type": "http.response.body", "body": COMMENT}
+                        comment = {"type": "http.response.body", "body": SSE_COMMENT}
                         await send({**comment, "more_body": True})
                         continue
-                    is_waiting = job.run_id in self._waiting
+                    is_waiting = job.run_id in self._waiting_runs
                     if job.answers is not None:
                         job.events_sent.append(each)
-                    await _write(send, each)
+                    await _send_event(send, each)
             await send({"type": "http.response.body", "body": b""})
         finally:
             if not is_waiting and job.task is not None:
                 job.task.cancel()
 
-    def _new(self, id: str, caller: str, body: dict[str, Any]) -> wire.AGUIRun:
+    def _start_run(self, id: str, caller: str, body: dict[str, Any]) -> wire.AGUIRun:
         """Begin a run. Its conversation is what the client has sent."""
-        input_read = wire.openai_request(id, body, wire.messages_of(body.get("messages") or ()))
-        input_read.messages = wire.with_model_call_ids(with_call_results(input_read.messages))
+        chat_request = wire.openai_request(id, body, wire.messages_of(body.get("messages") or ()))
+        chat_request.messages = wire.with_model_call_ids(with_call_results(chat_request.messages))
         agent = self._served.replying()[id]
-        before, content = history_and_content(input_read, agent, sends_history=True)
-        before = [*wire.context_of(body.get("context") or ()), *before]
+        earlier_messages, content = history_and_content(chat_request, agent, sends_history=True)
+        earlier_messages = [*wire.context_messages(body.get("context") or ()), *earlier_messages]
         run_id = self._run_id(id, caller, body)
         own_thread = _own_thread(caller, body["threadId"], run_id)
         request = ReplyRequest(content, None, own_thread, run_id)
         if isinstance(agent, ReActAgent):
-            request.conversation, request.offered, before = before, input_read.tools, []
-        names = frozenset(each.name for each in input_read.tools)
-        job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, input_read.caller_names)
-        replied = self._served.count_reply()
-        job.task = asyncio.create_task(self._work(job, agent, request, before))
-        job.task.add_done_callback(replied)
+            request.conversation, request.offered = earlier_messages, chat_request.tools
+            earlier_messages = []
+        names = frozenset(each.name for each in chat_request.tools)
+        job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, chat_request.caller_names)
+        on_end = self._served.count_reply()
+        job.task = asyncio.create_task(self._run_reply(job, agent, request, earlier_messages))
+        job.task.add_done_callback(on_end)
         return job
 
-    async def _work(
+    async def _run_reply(
         self,
         job: wire.AGUIRun,
         agent: Any,
         request: ReplyRequest,
-        before: list[dict[str, Any]] | None,
+        earlier_messages: list[dict[str, Any]] | None,
     ) -> None:
         """Have an agent reply; of a new run it observes what was said before."""
         sender, own_thread = sender_of(AG_UI.sender, job.caller), str(request.thread)
@@ -131,10 +132,10 @@ class AGUIDoor:
         caller = Caller(loop, job.open_asks, run_id=job.run_id, name=job.caller)
         try:
             with self._served.calling(sender, job.agent, caller):
-                if before is not None:
+                if earlier_messages is not None:
                     await self._served.permit(sender, agent, request.content)
                 while True:
-                    for message in before or ():
+                    for message in earlier_messages or ():
                         await agent.observe(message, own_thread)
                     try:
                         async with ReplyStream(
@@ -148,7 +149,7 @@ class AGUIDoor:
                             raise
                     # It was sent again while another server works on it: that has the reply soon.
                     self._served.forget(agent, own_thread)
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_POLL_S)
         except (MoothallError, ValueError, TypeError) as error:
             job.event_queue.put_nowait(error)
         except Exception as error:  # of an agent of the user's own
@@ -163,25 +164,25 @@ class AGUIDoor:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
         for each in job.events_sent if job.task is None else ():  # its answer was sent again
             yield each | (ids if "runId" in each else {})
-        telling = wire.EventWriter(job)
+        writer = wire.EventWriter(job)
         while job.task is not None:
-            news = await self._next(job)
-            if news is None:  # all that can go on without the person has
-                yield _interrupts(job, self._keep(job), ids)
+            item = await self._next_item(job)
+            if item is None:  # all that can go on without the person has
+                yield _interrupt_event(job, self._keep_waiting(job), ids)
                 return
-            for each in telling.events(news):
+            for each in writer.events(item):
                 yield each
-            if isinstance(news, Ask):
-                job.find_call_of(news)
-            elif isinstance(news, Exception):
-                yield run_error(news)
+            if isinstance(item, Ask):
+                job.find_call_of(item)
+            elif isinstance(item, Exception):
+                yield run_error(item)
                 return
-            elif news.kind == "done" and news.agent == job.agent:  # not of a member
-                for each in await self._end(job, ids, news.reply, telling.text):
+            elif item.kind == "done" and item.agent == job.agent:  # not of a member
+                for each in await self._end_events(job, ids, item.reply, writer.text):
                     yield each
                 return
 
-    async def _end(
+    async def _end_events(
         self, job: wire.AGUIRun, ids: dict[str, Any], reply: Reply, text: str
     ) -> list[dict[str, Any]]:
         """Return the last events of a reply, whose last message was this text."""
@@ -189,21 +190,21 @@ class AGUIDoor:
             waits = await self._served.waits(job.agent, job.run_id)
             asks = asks_of(waits, self._served.callers.permits(job.caller))
             for ask in asks.values():
-                ask.call = ask.call and job.ids.current(ask.details["agent"], ask.call)
+                ask.call = ask.call and job.call_ids.current(ask.details["agent"], ask.call)
             if asks:
-                return [_interrupts(job, asks, ids)]
+                return [_interrupt_event(job, asks, ids)]
             end = {"type": "RUN_FINISHED", **ids, "outcome": {"type": "success"}}
-            return [*wire.whole_message(waiting_text(waits)), end]
+            return [*wire.message_events(waiting_text(waits)), end]
         end = _end_event(reply, job, ids, self._served.agents[job.agent])
         reply_text = "" if _pending_calls(reply, job) or end["type"] == "RUN_ERROR" else reply.text
         if reply_text and reply_text.strip() != text.strip():  # such as a group's
-            return [*wire.whole_message(reply_text), end]
+            return [*wire.message_events(reply_text), end]
         return [end]
 
     # -- interrupts --------------------------------------------------------------------------------
 
     @staticmethod
-    async def _next(job: wire.AGUIRun) -> Any:
+    async def _next_item(job: wire.AGUIRun) -> Any:
         """Return what the reply tells next; None if it only waits for the person.
 
         Calls of one answer run side by side, so their questions come one after the other at once.
@@ -211,24 +212,26 @@ class AGUIDoor:
         if not job.open_asks.open:
             return await job.event_queue.get()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_TOGETHER_S):
+            async with asyncio.timeout(_GATHER_ASKS_S):
                 return await job.event_queue.get()
         return None
 
-    def _keep(self, job: wire.AGUIRun) -> dict[str, Ask]:
+    def _keep_waiting(self, job: wire.AGUIRun) -> dict[str, Ask]:
         """Keep a run that waits in this process; return what it asks."""
-        self._waiting[job.run_id] = job
-        asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.open_asks.open})
-        while len(self._waiting) > MOST_WAITING:
-            self._drop(next(iter(self._waiting)))
+        self._waiting_runs[job.run_id] = job
+        asyncio.get_running_loop().call_later(
+            ASK_WAIT_S, self._drop_idle, job, {*job.open_asks.open}
+        )
+        while len(self._waiting_runs) > MOST_WAITING:
+            self._drop_run(next(iter(self._waiting_runs)))
         return job.open_asks.open
 
     def _drop_idle(self, job: wire.AGUIRun, keys: set[str]) -> None:
         if keys & (job.open_asks.open.keys() | job.open_asks.withdrawn):
-            self._drop(job.run_id)
+            self._drop_run(job.run_id)
 
-    def _drop(self, run_id: str) -> None:
-        job = self._waiting.pop(run_id, None)
+    def _drop_run(self, run_id: str) -> None:
+        job = self._waiting_runs.pop(run_id, None)
         if job is not None and job.task is not None:
             job.task.cancel()
 
@@ -244,22 +247,22 @@ class AGUIDoor:
         }
         run_ids = {id.partition(".")[0] for id in entries_by_id}
         if not run_ids or len(run_ids) > 1 or len(entries_by_id) < len(entries):
-            raise wire.no_run()
+            raise wire.no_run_error()
         (run_id,) = run_ids
         answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
-        last = self._answered_runs.get(run_id)
-        if last and last.answers == answers and last.is_of(agent, caller, thread):
-            return last.repeat_for(body.get("messages") or ())
-        job = self._waiting.get(run_id)
+        answered = self._answered_runs.get(run_id)
+        if answered and answered.answers == answers and answered.is_of(agent, caller, thread):
+            return answered.repeat_for(body.get("messages") or ())
+        job = self._waiting_runs.get(run_id)
         if job is None:
-            return await self._resumed_from_journal(agent, caller, run_id, answers, body)
+            return await self._resume_from_journal(agent, caller, run_id, answers, body)
         open_asks, late_keys = job.open_asks.open, job.open_asks.withdrawn & answers.keys()
         if (
             not job.is_of(agent, caller, thread)
             or not open_asks.keys() | late_keys >= answers.keys()
         ):
-            raise wire.no_run()
-        del self._waiting[run_id]
+            raise wire.no_run_error()
+        del self._waiting_runs[run_id]
         job.answers, job.events_sent = answers, []
         self._answered_runs[run_id] = self._answered_runs.pop(run_id, job)
         while len(self._answered_runs) > MOST_WAITING:
@@ -269,7 +272,7 @@ class AGUIDoor:
             job.open_asks.settle(key, wire.read_resume_entry(open_asks[key], answers[key]))
         return job
 
-    async def _resumed_from_journal(
+    async def _resume_from_journal(
         self, id: str, caller: str, run_id: str, answers: dict[str, Any], body: dict[str, Any]
     ) -> wire.AGUIRun:
         """Give a run that waits in its journal its answers, and go on with it."""
@@ -277,31 +280,35 @@ class AGUIDoor:
         journal: Any = self._served.journal_of(id)
         own_thread = _own_thread(caller, thread, run_id)
 
-        def look() -> Any:
+        def read_run() -> Any:
             run, entries = journal.run(run_id), [*journal.entries(run_id)]
             if (run.agent, run.thread) != (id, own_thread):
                 return None
-            answered = journal.waits.decided(caller, run_id)  # perhaps sent again
+            decided = journal.waits.decided(caller, run_id)  # perhaps sent again
             goes_on = run.held or run.state in ("waiting", *REASONS.answered)
-            if not goes_on and not answered:
+            if not goes_on and not decided:
                 return None
             waits = journal.waiting(run_id)
-            calls = {e.data["wait"]: e.data.get("call", "") for e in entries if e.kind == "waits"}
-            late_keys = calls.keys() - {each.key for each in (*waits, *answered)}
-            waits = answered if run.held else [*waits, *answered]
-            return Entry.asked_in(entries), waits, late_keys, {*calls.values()}
+            calls_by_wait = {
+                e.data["wait"]: e.data.get("call", "") for e in entries if e.kind == "waits"
+            }
+            late_keys = calls_by_wait.keys() - {each.key for each in (*waits, *decided)}
+            waits = decided if run.held else [*waits, *decided]
+            return Entry.asked_in(entries), waits, late_keys, {*calls_by_wait.values()}
 
         try:
-            recorded = None if journal is None else await in_thread(look)
+            recorded = None if journal is None else await in_thread(read_run)
         except NoSuchRun:
             recorded = None
         question, waits, late_keys, calls_shown = recorded or (None, (), set[str](), set[str]())
         asks = asks_of(waits, self._served.callers.permits(caller))
         if question is None or not asks.keys() | late_keys >= answers.keys():
-            raise wire.no_run()
-        tools = wire.openai_request(id, body, [{"role": "user", "content": ""}])
-        names = frozenset(e.name for e in tools.tools)
-        job = wire.AGUIRun(id, caller, thread, run_id, names, tools.caller_names, calls_shown)
+            raise wire.no_run_error()
+        tool_request = wire.openai_request(id, body, [{"role": "user", "content": ""}])
+        names = frozenset(e.name for e in tool_request.tools)
+        job = wire.AGUIRun(
+            id, caller, thread, run_id, names, tool_request.caller_names, calls_shown
+        )
         request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
 
         def answer() -> None:
@@ -314,7 +321,7 @@ class AGUIDoor:
             await self._served.answer(run_id, answer)
         except StateError as error:
             raise BadRequest(str(error)) from error
-        job.task = asyncio.create_task(self._work(job, agent, request, None))
+        job.task = asyncio.create_task(self._run_reply(job, agent, request, None))
         job.task.add_done_callback(self._served.count_reply(is_new=False))
         job.task.add_done_callback(lambda task: self._served.answered_runs.discard(run_id))
         return job
@@ -335,9 +342,11 @@ def _own_thread(caller: str, thread: str, run_id: str) -> str:
     return f"{sender_of(AG_UI.sender, caller)}/{digest}-{run_id}"
 
 
-def _interrupts(job: wire.AGUIRun, asks: Mapping[str, Ask], ids: dict[str, Any]) -> dict[str, Any]:
+def _interrupt_event(
+    job: wire.AGUIRun, asks: Mapping[str, Ask], ids: dict[str, Any]
+) -> dict[str, Any]:
     """Return the end of a run that waits for the person, with all that it asks."""
-    interrupts = [wire.interrupt(f"{job.run_id}.{key}", each) for key, each in asks.items()]
+    interrupts = [wire.interrupt_of(f"{job.run_id}.{key}", each) for key, each in asks.items()]
     outcome = {"type": "interrupt", "interrupts": interrupts}
     return {"type": "RUN_FINISHED", **ids, "outcome": outcome}
 
@@ -358,8 +367,8 @@ def _pending_calls(reply: Reply, job: wire.AGUIRun) -> list[str]:
         return []
     last = [each for each in reply.messages if each.get("tool_calls")][-1]
     calls = (each["id"] for each in last["tool_calls"] if each["name"] in job.tools)
-    return [job.ids.current(job.agent, each) for each in calls]
+    return [job.call_ids.current(job.agent, each) for each in calls]
 
 
-async def _write(send: Send, data: dict[str, Any]) -> None:
-    await send({"type": "http.response.body", "body": sent_event(data), "more_body": True})
+async def _send_event(send: Send, data: dict[str, Any]) -> None:
+    await send({"type": "http.response.body", "body": sse_event(data), "more_body": True})

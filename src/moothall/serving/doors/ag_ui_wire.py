@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Final
 from moothall import CallEnded, CallProgress, CallStarted
 from moothall.build import json_text, shorten, with_sources
 from moothall.serving.a2a.wire import as_block
-from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, answer_schema, read_form
+from moothall.serving.doors.asks import ASK_WAIT_S, Ask, OpenAsks, answer_schema, read_form
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 from moothall.serving.doors.openai.message_content import BadRequest
 
-_FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
+_FILE_MEDIA: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
 _CALL_MARK: Final = re.compile(r"\A[0-9a-f]{16}(\.\d{1,9})?-(?=.)", re.S)
 """What stands before the id of a call, so that its thread has not had it."""
@@ -33,19 +33,19 @@ class CallIds:
     def __init__(self, run_id: str) -> None:
         self._mark = run_id[:16]
         self._counts: Counter[str] = Counter()
-        self._last: dict[tuple[str, str], str] = {}  # of each agent
+        self._current_ids: dict[tuple[str, str], str] = {}  # of each agent
 
     def begin(self, agent: str, id: str) -> str:
         """Return the id of a call that begins."""
-        before = self._counts[id]
+        earlier_count = self._counts[id]
         self._counts[id] += 1
-        new_id = f"{self._mark}.{before}-{id}" if before else f"{self._mark}-{id}"
-        self._last[agent, id] = new_id
+        new_id = f"{self._mark}.{earlier_count}-{id}" if earlier_count else f"{self._mark}-{id}"
+        self._current_ids[agent, id] = new_id
         return new_id
 
     def current(self, agent: str, id: str) -> str:
         """Return the id of a call that has begun, here or before a restart."""
-        return self._last.get((agent, id), f"{self._mark}-{id}")
+        return self._current_ids.get((agent, id), f"{self._mark}-{id}")
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class AGUIRun:
     thread: str  # the client's
     run_id: str
     tools: frozenset[str]
-    caller_names: dict[str, str]  # the client's names of its tools, by those that models take
+    client_tool_names: dict[str, str]  # the client's names of its tools, by those that models take
     known_calls: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
     event_queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
@@ -68,11 +68,11 @@ class AGUIRun:
     answers: dict[str, Any] | None = None  # the last ones that it took in this process
     events_sent: list[dict[str, Any]] = field(default_factory=list)  # since then
     open_asks: OpenAsks = field(init=False)
-    ids: CallIds = field(init=False)
+    call_ids: CallIds = field(init=False)
 
     def __post_init__(self) -> None:
-        self.open_asks = OpenAsks(self._on_ask_change, WAITS_S)
-        self.ids = CallIds(self.run_id)
+        self.open_asks = OpenAsks(self._on_ask_change, ASK_WAIT_S)
+        self.call_ids = CallIds(self.run_id)
 
     def is_of(self, agent: str, caller: str, thread: str) -> bool:
         """Return whether it is of this agent, caller and thread."""
@@ -100,18 +100,18 @@ class AGUIRun:
             self.thread,
             self.run_id,
             self.tools,
-            self.caller_names,
+            self.client_tool_names,
         )
         return AGUIRun(*identity, events_sent=events)
 
     def take_event(self, event: Any) -> None:
         """Take an event of the reply; its call gets the id under which the client knows it."""
         if isinstance(event, CallStarted):
-            client_id = self.ids.begin(event.agent, event.call_id)
+            client_id = self.call_ids.begin(event.agent, event.call_id)
             self.known_calls |= {client_id} if event.call_id in self.known_calls else set()
             event = replace(event, call_id=client_id)
         elif isinstance(event, CallProgress | CallEnded):
-            event = replace(event, call_id=self.ids.current(event.agent, event.call_id))
+            event = replace(event, call_id=self.call_ids.current(event.agent, event.call_id))
         self.event_queue.put_nowait(event)
 
     def _on_ask_change(self, ask: Ask) -> None:
@@ -123,14 +123,14 @@ class AGUIRun:
         if not ask.is_approval:
             ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
             return
-        placed_calls = {each.call for each in self.open_asks.open.values()}
+        asked_calls = {each.call for each in self.open_asks.open.values()}
         call_text = json_text([ask.details["action"], ask.details["args"]])
-        same = (
+        matching_ids = (
             id
             for id, each in self.calls.items()
-            if id not in placed_calls and json_text([each.action, each.args]) == call_text
+            if id not in asked_calls and json_text([each.action, each.args]) == call_text
         )
-        ask.call = next(same, "")
+        ask.call = next(matching_ids, "")
 
 
 class EventWriter:
@@ -146,99 +146,101 @@ class EventWriter:
         self.text = ""
         self._speech: tuple[Any, str] = (None, "")  # who said it, and its id, until a call follows
         self._turn: Any = None  # whose calls belong together
-        self._parent = ""  # the message of these calls
+        self._parent_id = ""  # the message of these calls
 
-    def events(self, news: Any) -> list[dict[str, Any]]:
+    def events(self, item: Any) -> list[dict[str, Any]]:
         """Return the events for one of a reply; for anything else, those that end a message."""
-        kind = getattr(news, "kind", "")
-        if getattr(news, "past", False) or (kind == "text" and news.decides):
+        kind = getattr(item, "kind", "")
+        if getattr(item, "past", False) or (kind == "text" and item.decides):
             return []  # the client knows it, or its decision comes as one event
-        piece = _PIECES.get(kind, "")
-        was, id, speaker = self._open_message
-        is_new_piece = bool(was) and (was != piece or speaker != news.agent)
-        lines = ends(was, id) if is_new_piece else []
-        if is_new_piece:
+        message_kind = _MESSAGE_KINDS.get(kind, "")
+        open_kind, id, speaker = self._open_message
+        ends_message = bool(open_kind) and (open_kind != message_kind or speaker != item.agent)
+        out = end_events(open_kind, id) if ends_message else []
+        if ends_message:
             self._open_message = ("", "", "")
-        if (tells := self._TELLS.get(kind)) is not None:
-            return [*lines, *tells(self, news)]
-        if progress := getattr(news, "progress", ""):
-            lines.append(_custom(kind, {"agent": news.agent, "text": progress}))
-        return lines
+        if (write := self._WRITERS.get(kind)) is not None:
+            return [*out, *write(self, item)]
+        if progress := getattr(item, "progress", ""):
+            out.append(_custom_event(kind, {"agent": item.agent, "text": progress}))
+        return out
 
-    def _text_events(self, news: Any) -> list[dict[str, Any]]:
-        kind, is_text, out = _PIECES[news.kind], news.kind == "text", []
+    def _text_events(self, event: Any) -> list[dict[str, Any]]:
+        kind, is_text, out = _MESSAGE_KINDS[event.kind], event.kind == "text", []
         if not self._open_message[0]:
-            self._open_message = (kind, secrets.token_hex(8), news.agent)
+            self._open_message = (kind, secrets.token_hex(8), event.agent)
             if is_text:
-                self.text, self._speech, self._turn = "", (news.agent, self._open_message[1]), None
-            out = starts(
-                kind, self._open_message[1], "" if news.agent == self._job.agent else news.agent
+                self.text, self._speech, self._turn = "", (event.agent, self._open_message[1]), None
+            out = start_events(
+                kind, self._open_message[1], "" if event.agent == self._job.agent else event.agent
             )
-        self.text += news.text if is_text else ""
-        if news.text:
+        self.text += event.text if is_text else ""
+        if event.text:
             content = {
                 "type": f"{kind}_CONTENT",
                 "messageId": self._open_message[1],
-                "delta": news.text,
+                "delta": event.text,
             }
             out.append(content)
         return out
 
-    def _call(self, news: Any) -> list[dict[str, Any]]:
-        self._job.calls[news.call_id] = news
-        if news.call_id in self._job.known_calls:
+    def _call_events(self, event: Any) -> list[dict[str, Any]]:
+        self._job.calls[event.call_id] = event
+        if event.call_id in self._job.known_calls:
             return []
-        if self._turn != (news.agent, news.iteration):
-            self._turn = news.agent, news.iteration
-            spoke, id = self._speech
-            self._parent = id if spoke == news.agent else secrets.token_hex(8)
-        self._speech, call_field = (None, ""), {"toolCallId": news.call_id}
-        name = self._job.caller_names.get(news.action, news.action)
-        names = {"toolCallName": name, "parentMessageId": self._parent}
+        if self._turn != (event.agent, event.iteration):
+            self._turn = event.agent, event.iteration
+            speaker, id = self._speech
+            self._parent_id = id if speaker == event.agent else secrets.token_hex(8)
+        self._speech, call_field = (None, ""), {"toolCallId": event.call_id}
+        name = self._job.client_tool_names.get(event.action, event.action)
+        names = {"toolCallName": name, "parentMessageId": self._parent_id}
         return [
             {"type": "TOOL_CALL_START", **call_field, **names},
-            {"type": "TOOL_CALL_ARGS", **call_field, "delta": json_text(news.args)},
+            {"type": "TOOL_CALL_ARGS", **call_field, "delta": json_text(event.args)},
             {"type": "TOOL_CALL_END", **call_field},
         ]
 
-    def _progress(self, news: Any) -> list[dict[str, Any]]:
-        return [_custom(news.kind, {"toolCallId": news.call_id, "text": news.text})]
+    def _progress_events(self, event: Any) -> list[dict[str, Any]]:
+        return [_custom_event(event.kind, {"toolCallId": event.call_id, "text": event.text})]
 
-    def _result(self, news: Any) -> list[dict[str, Any]]:
-        self._job.calls.pop(news.call_id, None)
-        if news.action in self._job.tools:
+    def _result_events(self, event: Any) -> list[dict[str, Any]]:
+        self._job.calls.pop(event.call_id, None)
+        if event.action in self._job.tools:
             return []
         self._turn = None  # its message is not the last one any more
-        content = json_text(news.error or news.result.get("result"))
-        ids = {"toolCallId": news.call_id, "messageId": secrets.token_hex(8)}
+        content = json_text(event.error or event.result.get("result"))
+        ids = {"toolCallId": event.call_id, "messageId": secrets.token_hex(8)}
         return [{"type": "TOOL_CALL_RESULT", **ids, "content": content}]
 
-    def _review(self, news: Any) -> list[dict[str, Any]]:
-        data = getattr(news, news.kind).to_json()
-        return [_custom(news.kind, {"agent": news.agent, "loop": news.loop, news.kind: data})]
+    def _review_events(self, event: Any) -> list[dict[str, Any]]:
+        data = getattr(event, event.kind).to_json()
+        return [
+            _custom_event(event.kind, {"agent": event.agent, "loop": event.loop, event.kind: data})
+        ]
 
-    def _step(self, news: Any) -> list[dict[str, Any]]:
-        kind = "STEP_STARTED" if news.kind == "block_started" else "STEP_FINISHED"
-        return [{"type": kind, "stepName": news.block}]
+    def _step_events(self, event: Any) -> list[dict[str, Any]]:
+        kind = "STEP_STARTED" if event.kind == "block_started" else "STEP_FINISHED"
+        return [{"type": kind, "stepName": event.block}]
 
-    _TELLS: ClassVar[dict[str, Callable[[EventWriter, Any], list[dict[str, Any]]]]] = {
+    _WRITERS: ClassVar[dict[str, Callable[[EventWriter, Any], list[dict[str, Any]]]]] = {
         "text": _text_events,
         "reasoning": _text_events,
-        "call_started": _call,
-        "call_progress": _progress,
-        "call_ended": _result,
-        "decision": _review,
-        "conclusion": _review,
-        "block_started": _step,
-        "block_ended": _step,
+        "call_started": _call_events,
+        "call_progress": _progress_events,
+        "call_ended": _result_events,
+        "decision": _review_events,
+        "conclusion": _review_events,
+        "block_started": _step_events,
+        "block_ended": _step_events,
     }
     """What is told in another way than by its progress."""
 
 
-_PIECES: Final = {"text": "TEXT_MESSAGE", "reasoning": "REASONING_MESSAGE"}
+_MESSAGE_KINDS: Final = {"text": "TEXT_MESSAGE", "reasoning": "REASONING_MESSAGE"}
 
 
-def _custom(name: str, value: dict[str, Any]) -> dict[str, Any]:
+def _custom_event(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return {"type": "CUSTOM", "name": name, "value": value}
 
 
@@ -277,11 +279,13 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
             message["tool_calls"] = [*calls] if isinstance(calls, list) else calls
         if isinstance(message.get("content"), list):
             message["content"] = [_content_part(part) for part in message["content"]]
-        before = messages[-1] if messages else {}
-        if before.get("role") == message.get("role") == "assistant" and not message.get("content"):
-            had = before.setdefault("tool_calls", [])
-            if isinstance(calls, list) and isinstance(had, list):  # each in a message of its own
-                had += calls
+        previous = messages[-1] if messages else {}
+        both_assistant = previous.get("role") == message.get("role") == "assistant"
+        if both_assistant and not message.get("content"):
+            earlier = previous.setdefault("tool_calls", [])
+            # Each in a message of its own.
+            if isinstance(calls, list) and isinstance(earlier, list):
+                earlier += calls
                 continue
         messages.append(message)
     return messages
@@ -290,17 +294,17 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
 def _content_part(part: Any) -> Any:
     """Return a part of a message in the form of chat completions; files are of several types."""
     source = part.get("source", part) if isinstance(part, dict) else None
-    if not isinstance(source, dict) or part.get("type") not in _FILES:
+    if not isinstance(source, dict) or part.get("type") not in _FILE_MEDIA:
         return part
     metadata = {"filename": part.get("filename") or source.get("filename")}
-    metadata["mediaType"] = source.get("mimeType") or _FILES[part["type"]]
-    value = "raw" if source.get("type") == "data" or "data" in source else "url"
+    metadata["mediaType"] = source.get("mimeType") or _FILE_MEDIA[part["type"]]
+    value_key = "raw" if source.get("type") == "data" or "data" in source else "url"
     return as_block(
-        {**metadata, value: source.get("value") or source.get("data") or source.get("url")}
+        {**metadata, value_key: source.get("value") or source.get("data") or source.get("url")}
     )
 
 
-def context_of(items: Any) -> list[dict[str, Any]]:
+def context_messages(items: Any) -> list[dict[str, Any]]:
     """Return what the page shows its person, as a message to the model; it is from outside."""
     if not isinstance(items, list | tuple):
         raise BadRequest("context must be a list", "context")
@@ -318,19 +322,23 @@ def context_of(items: Any) -> list[dict[str, Any]]:
 
 def read_resume_entry(ask: Ask, entry: dict[str, Any]) -> Any:
     """Return what a `resume` answers; whatever has another form permits and answers nothing."""
-    form, fields = entry.get("payload"), answer_schema(ask, "approved")["properties"]
-    if entry.get("status") != "resolved" or not isinstance(form, dict) or form.keys() - fields:
-        form = {}
-    return read_form(ask, form, "approved")
+    payload, fields = entry.get("payload"), answer_schema(ask, "approved")["properties"]
+    if (
+        entry.get("status") != "resolved"
+        or not isinstance(payload, dict)
+        or payload.keys() - fields
+    ):
+        payload = {}
+    return read_form(ask, payload, "approved")
 
 
-def interrupt(id: str, ask: Ask) -> dict[str, Any]:
+def interrupt_of(id: str, ask: Ask) -> dict[str, Any]:
     """Return what the client is told of what is asked."""
     reason = "approval" if ask.is_approval else "question"
-    form = answer_schema(ask, "approved") | {"additionalProperties": False}
+    schema = answer_schema(ask, "approved") | {"additionalProperties": False}
     call = {"toolCallId": ask.call} if ask.call else {}
     fields = {"reason": reason, "message": ask.text, "metadata": ask.details}
-    return {"id": id, **call, **fields, "responseSchema": form}
+    return {"id": id, **call, **fields, "responseSchema": schema}
 
 
 def _missing_events(events: list[dict[str, Any]], messages: Any) -> Iterator[dict[str, Any]]:
@@ -350,14 +358,14 @@ def _missing_events(events: list[dict[str, Any]], messages: Any) -> Iterator[dic
             yield event
 
 
-def whole_message(text: str) -> list[dict[str, Any]]:
+def message_events(text: str) -> list[dict[str, Any]]:
     """Return a whole message of the agent's."""
     id = secrets.token_hex(8)
     content = {"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": text}
-    return [starts("TEXT_MESSAGE", id)[0], content, ends("TEXT_MESSAGE", id)[0]]
+    return [start_events("TEXT_MESSAGE", id)[0], content, end_events("TEXT_MESSAGE", id)[0]]
 
 
-def starts(kind: str, id: str, name: str = "") -> list[dict[str, Any]]:
+def start_events(kind: str, id: str, name: str = "") -> list[dict[str, Any]]:
     """Return the events by which a message begins."""
     if kind == "TEXT_MESSAGE":
         speaker = {"role": "assistant", "name": name} if name else {"role": "assistant"}
@@ -366,7 +374,7 @@ def starts(kind: str, id: str, name: str = "") -> list[dict[str, Any]]:
     return [{"type": "REASONING_START", "messageId": id}, start]
 
 
-def ends(kind: str, id: str) -> list[dict[str, Any]]:
+def end_events(kind: str, id: str) -> list[dict[str, Any]]:
     """Return the events by which a message ends."""
     out = [{"type": f"{kind}_END", "messageId": id}]
     return out if kind == "TEXT_MESSAGE" else [*out, {"type": "REASONING_END", "messageId": id}]
@@ -374,11 +382,11 @@ def ends(kind: str, id: str) -> list[dict[str, Any]]:
 
 def openai_request(id: str, body: dict[str, Any], messages: list[dict[str, Any]]) -> OpenAIRequest:
     """Return messages to an agent, with the client's tools."""
-    listed = body.get("tools") or ()
-    tools = [{"type": "function", "function": each} for each in listed if each]
+    listed_tools = body.get("tools") or ()
+    tools = [{"type": "function", "function": each} for each in listed_tools if each]
     return chat_completion({"model": id, "messages": messages, "tools": tools})
 
 
-def no_run() -> BadRequest:
+def no_run_error() -> BadRequest:
     """Return the error for an answer that no run waits for."""
     return BadRequest("no run of this thread waits for this answer, or no longer")

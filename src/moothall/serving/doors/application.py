@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
-_LOOK_S = 2.0
+_POLL_S = 2.0
 """Seconds between two looks whether runs that wait can go on."""
 
 
@@ -97,13 +97,15 @@ def asgi(
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
     for name in options.keys() - DoorOptions.__annotations__.keys():
-        near = nearest(name, DoorOptions.__annotations__)
-        raise DefinitionError(f"asgi has no argument {name}={near}")
-    front: Any = {name: each for name, each in options.items() if name in FRONT_OPTIONS}
-    of_callers: Any = {name: each for name, each in options.items() if name not in front}
-    callers = Callers(token, **of_callers)
+        hint = nearest(name, DoorOptions.__annotations__)
+        raise DefinitionError(f"asgi has no argument {name}={hint}")
+    front_options: Any = {name: each for name, each in options.items() if name in FRONT_OPTIONS}
+    caller_options: Any = {
+        name: each for name, each in options.items() if name not in front_options
+    }
+    callers = Callers(token, **caller_options)
     served = Served(agents, callers)
-    return application(served, callers, title, front=Front.of(**front), resumes=True)
+    return application(served, callers, title, front=Front.of(**front_options), resumes=True)
 
 
 def application(
@@ -142,8 +144,8 @@ class _Doors:
     def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor, resumes: bool) -> None:
         self._served, self._mcp, self._a2a, self._resumes = served, mcp, a2a, resumes
         self._ag_ui = AGUIDoor(served)
-        self._answers_mcp: Any = None
-        self._running: asyncio.Task[None] | None = None
+        self._mcp_app: Any = None
+        self._lifespan_task: asyncio.Task[None] | None = None
 
     def app(self, extra_routes: Iterable[Any]) -> Starlette:
         """Return the application."""
@@ -156,12 +158,12 @@ class _Doors:
             *A2ARest(self._a2a).routes(),
             *self._a2a.routes(),
             *self._ag_ui.routes(),
-            Route(MCP.path, endpoint=_Passed(lambda: self._answers_mcp)),
+            Route(MCP.path, endpoint=_DeferredApp(lambda: self._mcp_app)),
         ]
         for each in routes:  # an id may have line breaks, too, and clients may add a slash
             pattern = each.path_regex.pattern.removesuffix("$")
             each.path_regex = re.compile(f"{pattern}/?$", re.DOTALL)
-        handlers: Any = {404: _nowhere, TooOften: _busy}
+        handlers: Any = {404: _answer_unknown_path, TooOften: _answer_busy}
         return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
 
     @asynccontextmanager
@@ -176,20 +178,20 @@ class _Doors:
     async def _open(self) -> AsyncIterator[None]:
         await in_thread(self._served.open)  # a server may have started and ended the application
         try:
-            async with self._mcp.over_http() as self._answers_mcp:
+            async with self._mcp.over_http() as self._mcp_app:
                 await self._a2a.resume()
-                going_on = [asyncio.create_task(self._resume_tasks())]
+                tasks = [asyncio.create_task(self._resume_tasks())]
                 if self._resumes:
                     resuming = keep_resuming(
                         lambda: self._served.offered.values(),
-                        _LOOK_S,
+                        _POLL_S,
                         lambda run: not (is_task(run.id) or run.id in self._served.answered_runs),
                     )
-                    going_on.append(asyncio.create_task(resuming))
+                    tasks.append(asyncio.create_task(resuming))
                 try:
                     yield
                 finally:
-                    for each in going_on:
+                    for each in tasks:
                         each.cancel()
         finally:
             self._ag_ui.close()
@@ -198,7 +200,7 @@ class _Doors:
     async def _resume_tasks(self) -> None:
         """Go on with tasks that have waited, once anybody has answered or their time has come."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             try:
                 await self._a2a.resume()
             except Exception as error:  # also of an agent's own code: it is tried again
@@ -210,26 +212,26 @@ class _Doors:
         It ends with the event loop.
         """
         loop = asyncio.get_running_loop()
-        if self._running is None or self._running.get_loop() is not loop:
+        if self._lifespan_task is None or self._lifespan_task.get_loop() is not loop:
             started: asyncio.Future[None] = loop.create_future()
-            self._running = loop.create_task(self._keep(started))
+            self._lifespan_task = loop.create_task(self._hold_open(started))
             self._started = started
         await asyncio.shield(self._started)
 
-    async def _keep(self, started: asyncio.Future[None]) -> None:
+    async def _hold_open(self, started: asyncio.Future[None]) -> None:
         try:
             async with self._open():
                 started.set_result(None)
                 await asyncio.Event().wait()
         except BaseException as error:
-            self._running = None
+            self._lifespan_task = None
             if not started.done():
                 started.set_exception(error)
                 started.exception()
             raise
 
 
-async def _nowhere(request: Request, error: Exception) -> Response:
+async def _answer_unknown_path(request: Request, error: Exception) -> Response:
     """Answer an address that no door offers."""
     from starlette.responses import Response
 
@@ -238,7 +240,7 @@ async def _nowhere(request: Request, error: Exception) -> Response:
     return Response(text, status, media_type=kind.decode())
 
 
-async def _busy(request: Request, error: TooOften) -> Response:
+async def _answer_busy(request: Request, error: TooOften) -> Response:
     """Answer a request for more replies than may be under way."""
     from starlette.responses import Response
 
@@ -249,7 +251,7 @@ async def _busy(request: Request, error: TooOften) -> Response:
     return Response(text, status, headers, kind.decode())
 
 
-class _Passed:
+class _DeferredApp:
     """An ASGI application that is known once the doors are open."""
 
     def __init__(self, find: Callable[[], Any]) -> None:

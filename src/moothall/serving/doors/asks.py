@@ -18,13 +18,13 @@ from moothall.serving.doors.callers import LOCAL
 
 T = TypeVar("T")
 
-WAITS_S: Final = 600.0
+ASK_WAIT_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 MOST_WAITING: Final = 1000
 RESTING: Final = ("waiting", "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
-_OPERATOR: Final = "; its operator answers (`moothall waiting`)"
-_CANNOT: Final = (
+_OPERATOR_HINT: Final = "; its operator answers (`moothall waiting`)"
+_CANNOT_ASK: Final = (
     "its caller's client cannot ask anybody, and only a reply of an agent with a journal= can wait"
 )
 
@@ -36,10 +36,10 @@ class Ask:
     Attributes:
         key: a hash of what is asked to the letter, and of this one asking
         text: it in words
-        shown: it as data; an answer may repeat it
+        details: it as data; an answer may repeat it
         is_approval: whether it is an approval
         call: the id of the call that it is about, if that is known
-        answer: where this process waits for the answer; None if the run waits in its journal
+        future: where this process waits for the answer; None if the run waits in its journal
     """
 
     key: str
@@ -47,14 +47,18 @@ class Ask:
     details: dict[str, Any]
     is_approval: bool
     call: str = ""
-    answer: asyncio.Future[Any] | None = None
+    future: asyncio.Future[Any] | None = None
 
 
 def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask:
     """Return what is asked, under a key."""
     if isinstance(request, Question):
         return Ask(
-            key, _in_lines(request), {"agent": request.agent, "text": request.text}, False, call
+            key,
+            _question_text(request),
+            {"agent": request.agent, "text": request.text},
+            False,
+            call,
         )
     details = {"agent": request.agent, "action": request.action, "args": request.args}
     if request.note:
@@ -67,21 +71,21 @@ def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask
     return Ask(key, f"Permit {request}", details, True, call)
 
 
-def answer_schema(ask: Ask, permit: str, **more: Any) -> dict[str, Any]:
-    """Return the schema of an answer; in that to an approval, `permit` is true for yes."""
-    name, kind = (permit, "boolean") if ask.is_approval else ("answer", "string")
-    properties: dict[str, Any] = {name: {"type": kind, **more}}
+def answer_schema(ask: Ask, permit_key: str, **keywords: Any) -> dict[str, Any]:
+    """Return the schema of an answer; in that to an approval, `permit_key` is true for yes."""
+    name, kind = (permit_key, "boolean") if ask.is_approval else ("answer", "string")
+    properties: dict[str, Any] = {name: {"type": kind, **keywords}}
     if choices := ask.details.get("for"):
         properties["for"] = {"type": "string", "enum": [*choices]}
     return {"type": "object", "properties": properties, "required": [name]}
 
 
-def read_form(ask: Ask, form: Mapping[str, Any], permit: str) -> Any:
+def read_form(ask: Ask, form: Mapping[str, Any], permit_key: str) -> Any:
     """Return what a form answers, as JSON data; another form permits and answers nothing."""
     if not ask.is_approval:
         answer = form.get("answer")
         return answer if isinstance(answer, str) else None
-    word, permits = form.get("for"), form.get(permit)
+    word, permits = form.get("for"), form.get(permit_key)
     if word in (None, ""):
         return permits is True
     offered = (kind for kind in DECISION_KINDS if kind.word in ask.details.get("for", ()))
@@ -89,16 +93,16 @@ def read_form(ask: Ask, form: Mapping[str, Any], permit: str) -> Any:
     return next((kind.write(kind.type()) for kind in kinds), False)
 
 
-def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
+def asks_of(waits: Iterable[Wait], may_permit: bool) -> dict[str, Ask]:
     """Return by key what a run that waits asks the caller who began it.
 
     Args:
         waits: what it waits for
-        permits: whether the caller may permit calls
+        may_permit: whether the caller may permit calls
     """
     asks: dict[str, Ask] = {}
     for each in waits:
-        if not each.asks_caller or (each.kind == "approval" and not permits):
+        if not each.asks_caller or (each.kind == "approval" and not may_permit):
             continue
         asks[each.key] = ask_of(each.request, each.key, each.call)
     return asks
@@ -107,7 +111,7 @@ def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
 def waiting_text(waits: Iterable[Wait]) -> str:
     """Return what a run waits for, and for whom, in words."""
     return "; ".join(
-        f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR)
+        f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR_HINT)
         for each in waits
     )
 
@@ -116,15 +120,15 @@ class OpenAsks:
     """Asks a caller while its call is under way here: what no journal can keep.
 
     Args:
-        changed: called when something is asked, and when it is answered or withdrawn
-        most_s: after so many seconds it counts as not answered
+        on_change: called when something is asked, and when it is answered or withdrawn
+        timeout_s: after so many seconds it counts as not answered
     """
 
-    def __init__(self, on_change: Callable[[Ask], object], most_s: float) -> None:
+    def __init__(self, on_change: Callable[[Ask], object], timeout_s: float) -> None:
         self.open: dict[str, Ask] = {}
         self.withdrawn: set[str] = set()  # the keys of what was asked and needs no answer any more
         self._on_change = on_change
-        self._most_s = most_s
+        self._timeout_s = timeout_s
 
     async def approve(self, request: ApprovalRequest) -> Any:
         """Ask whether a call is permitted."""
@@ -140,14 +144,14 @@ class OpenAsks:
 
     async def _ask(self, request: ApprovalRequest | Question) -> Any:
         ask = ask_of(request, "")
-        once = f"{json_text(ask.details)}\n{secrets.token_hex(16)}"
-        ask.key = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
-        ask.answer = asyncio.get_running_loop().create_future()
+        unique_text = f"{json_text(ask.details)}\n{secrets.token_hex(16)}"
+        ask.key = hashlib.sha256(unique_text.encode(errors="surrogatepass")).hexdigest()
+        ask.future = asyncio.get_running_loop().create_future()
         self.open[ask.key] = ask
         self._on_change(ask)
         try:
-            async with asyncio.timeout(self._most_s):
-                return await ask.answer
+            async with asyncio.timeout(self._timeout_s):
+                return await ask.future
         except TimeoutError:
             return None
         finally:
@@ -160,8 +164,8 @@ class OpenAsks:
         ask = self.open.pop(key, None)
         if ask is None:
             return
-        if ask.answer is not None and not ask.answer.done():
-            ask.answer.set_result(value)
+        if ask.future is not None and not ask.future.done():
+            ask.future.set_result(value)
         self._on_change(ask)
 
 
@@ -187,10 +191,12 @@ class Caller:
     content: str | list[dict[str, Any]] = ""
 
 
-def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], news: T) -> None:
+def call_on_loop(
+    loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], value: T
+) -> None:
     """Call a function of a caller on its loop, unless that is closed."""
     with suppress(RuntimeError):  # else the agent would call the door's watcher no more
-        loop.call_soon_threadsafe(callback, news)
+        loop.call_soon_threadsafe(callback, value)
 
 
 class CallerApprover:
@@ -210,18 +216,18 @@ class CallerApprover:
         caller = self._caller()
         permits = caller is None or self._permits(caller)
         if not permits or self._can_wait(caller, request.waits_in):
-            return self._later(self._waiting.approve(request))
+            return self._for_caller(self._waiting.approve(request))
         if caller is None or caller.asking is None:
-            return Refused(_CANNOT)
+            return Refused(_CANNOT_ASK)
         return await _on_callers_loop(caller, caller.asking.approve(request))
 
     async def answer(self, question: Question) -> str | Later:
         """Have a question wait for its answer, or ask the caller."""
         caller = self._caller()
         if self._can_wait(caller, question.waits_in):
-            return self._later(self._waiting.answer(question))
+            return self._for_caller(self._waiting.answer(question))
         if caller is None or caller.asking is None:
-            raise NobodyToAsk(f"agent {question.agent!r} has a question; {_CANNOT}")
+            raise NobodyToAsk(f"agent {question.agent!r} has a question; {_CANNOT_ASK}")
         answer: str = await _on_callers_loop(caller, caller.asking.answer(question))
         return answer
 
@@ -242,12 +248,12 @@ class CallerApprover:
         return run_id is not None and is_callers_own
 
     @staticmethod
-    def _later(later: Later) -> Later:
+    def _for_caller(later: Later) -> Later:
         later.asks_caller = True
         return later
 
 
-def _in_lines(question: Question) -> str:
+def _question_text(question: Question) -> str:
     """Return a question as callers are shown it: one of several lines stays so."""
     if "\n" not in question.text:
         return str(question)
@@ -255,7 +261,7 @@ def _in_lines(question: Question) -> str:
     return f"{escaped(question.agent)} asks:\n    {lines}"
 
 
-async def _on_callers_loop(caller: Caller, question: Any) -> Any:
+async def _on_callers_loop(caller: Caller, coroutine: Any) -> Any:
     """Await a coroutine on the caller's loop."""
     # The caller's connection may be written on its own loop only.
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, caller.loop))
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, caller.loop))

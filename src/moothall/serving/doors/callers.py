@@ -27,12 +27,12 @@ NO_CALLER: Final = ""
 """The caller without a token at a path that needs none, such as `/health`."""
 TOKEN: Final = "token"
 """The caller with the token, if there is one token for all."""
-_KEY: Final = "moothall.caller"
-_PLACES: Final = 8
+_SCOPE_KEY: Final = "moothall.caller"
+_MOST_ADDRESSES: Final = 8
 """How many addresses of requests are kept."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
-_IDLE_S: Final = 3600.0
+_IDLE_SENDER_S: Final = 3600.0
 """Seconds without a request after which a sender is forgotten, with its threads."""
 MAX_SENDERS: Final = 10_000
 
@@ -87,7 +87,7 @@ class Callers:
         self._budgets: dict[str, Budget | None] = {}
         self._allowances: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
         self._guard = guard()
-        self._places: dict[str, None] = {}
+        self._addresses: dict[str, None] = {}
 
     @staticmethod
     def read(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -124,12 +124,12 @@ class Callers:
 
     def name_of(self, token_bytes: bytes) -> str | None:
         """Return the caller of a token, or None; the time does not depend on which one it is."""
-        name_found = None
+        caller = None
         for name, tokens in (self.tokens or {}).items():
             for token in tokens:
                 if secrets.compare_digest(token_bytes, token.encode()):
-                    name_found = name
-        return name_found
+                    caller = name
+        return caller
 
     def permits(self, caller: str) -> bool:
         """Return whether a caller may permit the calls that its own requests lead to."""
@@ -150,11 +150,11 @@ class Callers:
         """Count a request of a caller and return 0; or return the seconds that it must wait."""
         if self._rate is None:
             return 0.0
-        now, each_s = time.monotonic(), 60 / self._rate
-        allowance, at = self._allowances.get(caller, (self._rate, now))
-        allowance = min(self._rate, allowance + (now - at) / each_s)
+        now, interval_s = time.monotonic(), 60 / self._rate
+        allowance, counted_at = self._allowances.get(caller, (self._rate, now))
+        allowance = min(self._rate, allowance + (now - counted_at) / interval_s)
         if allowance < 1:
-            return (1 - allowance) * each_s
+            return (1 - allowance) * interval_s
         self._allowances[caller] = allowance - 1, now
         return 0.0
 
@@ -171,16 +171,16 @@ class Callers:
         with self._guard:
             if caller not in self._budgets:
                 # Within the guard: two first requests at once would each have a whole budget.
-                self._budgets[caller] = self._made_for(caller)
+                self._budgets[caller] = self._make_budget(caller)
             budget = self._budgets[caller]
         if budget is not None:
-            _check(budget, caller)
+            _check_budget(budget, caller)
         return budget
 
     def note_server_address(self, place: str) -> None:
         """Keep an address at which a request has come, for a page."""
-        if place not in self._places and len(self._places) < _PLACES:
-            self._places[place] = None
+        if place not in self._addresses and len(self._addresses) < _MOST_ADDRESSES:
+            self._addresses[place] = None
 
     def page_data(self) -> dict[str, Any]:
         """Return for a page the addresses of requests, the spending, and why some are refused."""
@@ -193,13 +193,13 @@ class Callers:
         refused = {}
         for name, each in limited.items():
             try:
-                _check(each, name)
+                _check_budget(each, name)
             except (BudgetExceeded, DeadlineExceeded) as error:
                 refused[name] = str(error)
         spending = {name: _amounts(each) for name, each in limited.items()}
-        return {"places": [*self._places], "spending": spending, "refused": refused}
+        return {"places": [*self._addresses], "spending": spending, "refused": refused}
 
-    def _made_for(self, caller: str) -> Budget | None:
+    def _make_budget(self, caller: str) -> Budget | None:
         source: Any = self._budget_source
         if callable(getattr(source, "child", None)):
             child: Budget = source.child(name=caller)
@@ -219,48 +219,49 @@ class Senders:
         self._last_used: dict[
             str, float
         ] = {}  # when each was used; the one used last is the last one
-        self._busy: Counter[str] = Counter()  # how many calls of each are under way
+        self._call_counts: Counter[str] = Counter()  # how many calls of each are under way
         self._guard = guard()
 
     @staticmethod
     def in_space(space: Any) -> Senders:
         """Return the senders of a space."""
         with _GUARD:
-            return _OF_SPACES.get(space) or _OF_SPACES.setdefault(space, Senders())
+            return _SENDERS_OF_SPACES.get(space) or _SENDERS_OF_SPACES.setdefault(space, Senders())
 
     @contextmanager
     def in_use(self, space: Any, id: str) -> Iterator[None]:
         """Count a call of a sender in the `with` block; have the space forget idle senders."""
         with self._guard:
-            self._busy[id] += 1
-            self._note(id)
-            most_recent, extra = time.monotonic() - _IDLE_S, len(self._last_used) - MAX_SENDERS
-            old = takewhile(
-                lambda each: each[0] < extra or each[1][1] < most_recent,
+            self._call_counts[id] += 1
+            self._mark_used(id)
+            idle_since = time.monotonic() - _IDLE_SENDER_S
+            excess = len(self._last_used) - MAX_SENDERS
+            idle = takewhile(
+                lambda each: each[0] < excess or each[1][1] < idle_since,
                 enumerate(self._last_used.items()),
             )
-            for each in [sender for _, (sender, _) in old if not self._busy[sender]]:
+            for each in [sender for _, (sender, _) in idle if not self._call_counts[sender]]:
                 del self._last_used[each]
                 space.forget_sender(each)
         try:
             yield
         finally:
             with self._guard:
-                self._busy[id] -= 1
-                if not self._busy[id]:
-                    del self._busy[id]
-                self._note(id)  # idle from now on
+                self._call_counts[id] -= 1
+                if not self._call_counts[id]:
+                    del self._call_counts[id]
+                self._mark_used(id)  # idle from now on
 
-    def _note(self, id: str) -> None:
+    def _mark_used(self, id: str) -> None:
         self._last_used.pop(id, None)
         self._last_used[id] = time.monotonic()
 
 
-_OF_SPACES: Final[WeakKeyDictionary[Any, Senders]] = WeakKeyDictionary()
+_SENDERS_OF_SPACES: Final[WeakKeyDictionary[Any, Senders]] = WeakKeyDictionary()
 _GUARD: Final = guard()
 
 
-def _check(budget: Budget, caller: str) -> None:
+def _check_budget(budget: Budget, caller: str) -> None:
     """Check that a budget lets a request of a caller begin."""
     budget.check()
     for name in budget.left.used_up(to_ask=True):
@@ -272,20 +273,20 @@ def _amounts(budget: Budget) -> list[dict[str, Any]]:
     spent, remaining = budget.spent, budget.left
     rows = []
     for limit in LIMITS:
-        used, free = getattr(spent, limit.name), getattr(remaining, limit.name)
-        if free is not None or (used and limit.name != "seconds"):
-            rows.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": free})
+        used, remaining = getattr(spent, limit.name), getattr(remaining, limit.name)
+        if remaining is not None or (used and limit.name != "seconds"):
+            rows.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": remaining})
     return rows
 
 
 def note_caller(scope: Scope, caller: str) -> None:
     """Keep the caller of a request in its scope."""
-    scope[_KEY] = caller
+    scope[_SCOPE_KEY] = caller
 
 
 def caller_of(scope: Scope) -> str:
     """Return the caller of a request."""
-    caller: str = scope.get(_KEY, LOCAL)
+    caller: str = scope.get(_SCOPE_KEY, LOCAL)
     return caller
 
 
@@ -310,10 +311,10 @@ def _checked_tokens(argument: Any) -> dict[str, tuple[str, ...]] | None:
     """Return the tokens by the caller's name."""
     if argument is None:
         return None
-    of_names = dict(argument) if isinstance(argument, Mapping) else {TOKEN: argument}
+    tokens_by_name = dict(argument) if isinstance(argument, Mapping) else {TOKEN: argument}
     by_name = {
         name: tuple(each) if isinstance(each, list | tuple) else (each,)
-        for name, each in of_names.items()
+        for name, each in tokens_by_name.items()
     }
     tokens = [token for each in by_name.values() for token in each]
     if not all(by_name.values()) or not all(

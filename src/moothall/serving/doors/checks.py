@@ -47,16 +47,16 @@ Send = Callable[[Message], Awaitable[None]]
 
 T = TypeVar("T")
 
-SILENT_S: Final = 15.0
+KEEPALIVE_S: Final = 15.0
 """Seconds after which a stream without an event sends a comment, so that no proxy ends it."""
-COMMENT: Final = b": waiting\n\n"
+SSE_COMMENT: Final = b": waiting\n\n"
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
-_BODY_S: Final = 20.0
+_BODY_TIMEOUT_S: Final = 20.0
 _MOST_ATTEMPTS: Final = 20
 """After this many wrong secrets from one address in a minute, no further one is checked."""
 _MOST_ADDRESSES: Final = 1000
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
-_ONCE_HEADERS: Final = (
+_SINGLE_HEADERS: Final = (
     *("host", "origin", "authorization", "content-length"),
     *("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
 )
@@ -74,7 +74,7 @@ def as_json(data: Any) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def sent_event(data: dict[str, Any], name: str = "") -> bytes:
+def sse_event(data: dict[str, Any], name: str = "") -> bytes:
     """Return a server-sent event."""
     head = f"event: {name}\n" if name else ""
     return head.encode() + b"data: " + as_json(data) + b"\n\n"
@@ -111,7 +111,7 @@ def check_once(scope: Scope, token_headers: Iterable[str] = ()) -> None:
     names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
     if {"content-length", "transfer-encoding"} <= {*names}:  # a proxy may believe the other one
         raise RequestRefused(400, "a request has one length: Content-Length or Transfer-Encoding")
-    if any(names.count(each) > 1 for each in (*_ONCE_HEADERS, *token_headers)):
+    if any(names.count(each) > 1 for each in (*_SINGLE_HEADERS, *token_headers)):
         raise RequestRefused(403, "a header appears twice")
 
 
@@ -136,7 +136,7 @@ def check_length(scope: Scope, most_bytes: int) -> None:
     """Refuse a request whose header announces a longer body."""
     length = header(scope, "content-length") or "0"
     if not (length.isdecimal() and len(length) < 10 and int(length) <= most_bytes):
-        raise RequestRefused(413, too_long(most_bytes))
+        raise RequestRefused(413, too_long_text(most_bytes))
 
 
 def check_origin(
@@ -150,7 +150,7 @@ def check_origin(
         raise RequestRefused(403, f"a page from elsewhere may not use this {resource}")
 
 
-def too_long(most_bytes: int) -> str:
+def too_long_text(most_bytes: int) -> str:
     """Return the refusal of a body that has too many bytes."""
     return f"a request must have at most {most_bytes:,} bytes"
 
@@ -167,9 +167,9 @@ class Hosts:
     """
 
     def __init__(self, host: str) -> None:
-        self.anywhere: bool = not is_loopback_address(host)
+        self.is_public: bool = not is_loopback_address(host)
         self._own_hosts = OWN_HOSTS
-        if self.anywhere:
+        if self.is_public:
             name = socket.gethostname().lower()
             self._own_hosts |= {host.lower(), name, f"{name}.local"}
 
@@ -180,7 +180,7 @@ class Hosts:
             return False
         if match[1] in self._own_hosts:
             return True
-        if not self.anywhere:
+        if not self.is_public:
             return False
         try:  # an IP address is no DNS name, so nobody else can make it point here
             ipaddress.ip_address(match[1].strip("[]"))
@@ -193,26 +193,28 @@ class Attempts:
     """Wrong secrets, counted by the address that they came from, and with `in_all` all together."""
 
     def __init__(self, in_all: int = 0) -> None:
-        self._failed: dict[str, deque[float]] = {}
+        self._failures: dict[str, deque[float]] = {}
         self._times: deque[float] = deque(maxlen=in_all)
 
     def note(self, scope: Scope) -> None:
         """Count a wrong secret."""
-        tries = self._failed.setdefault(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))
+        tries = self._failures.setdefault(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))
         tries.append(time.monotonic())
         self._times.append(tries[-1])
-        if len(self._failed) > _MOST_ADDRESSES:
-            del self._failed[next(iter(self._failed))]
+        if len(self._failures) > _MOST_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
 
     def are_over(self, scope: Scope, *, is_known: bool = False) -> bool:
         """Return whether an address has sent too many wrong secrets, and must wait.
 
         One that is not known must wait after those of all addresses, too.
         """
-        all = [self._failed.get(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))]
+        time_lists = [self._failures.get(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))]
         if not is_known and self._times.maxlen:
-            all.append(self._times)
-        return any(len(each) == each.maxlen and time.monotonic() - each[0] < 60 for each in all)
+            time_lists.append(self._times)
+        return any(
+            len(each) == each.maxlen and time.monotonic() - each[0] < 60 for each in time_lists
+        )
 
 
 def client_of(scope: Scope) -> str:
@@ -227,19 +229,19 @@ def client_of(scope: Scope) -> str:
 
 async def body_of(receive: Receive, most_bytes: int | None = None) -> bytes:
     """Return a whole body; refuse one that is too long or too slow."""
-    body, more = bytearray(), True
+    body, has_more = bytearray(), True
     try:
-        async with asyncio.timeout(_BODY_S):
-            while more:
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
+            while has_more:
                 message = await receive()
                 if message["type"] != "http.request":
                     raise RequestRefused(400, "the request has ended in its midst")
                 body += message.get("body", b"")
                 if most_bytes is not None and len(body) > most_bytes:
-                    raise RequestRefused(413, too_long(most_bytes))
-                more = message.get("more_body", False)
+                    raise RequestRefused(413, too_long_text(most_bytes))
+                has_more = message.get("more_body", False)
     except TimeoutError:
-        reason = f"a request must be sent within {_BODY_S:.0f} seconds"
+        reason = f"a request must be sent within {_BODY_TIMEOUT_S:.0f} seconds"
         raise RequestRefused(408, reason) from None
     return bytes(body)
 
@@ -248,33 +250,33 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that first returns an already read body."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receiving() -> Message:
+    async def receive_body() -> Message:
         return messages.pop() if messages else await receive()
 
-    return receiving
+    return receive_body
 
 
-async def with_silences(
-    items: AsyncIterator[T], first_s: float = SILENT_S, every_s: float = SILENT_S
+async def with_keepalives(
+    items: AsyncIterator[T], first_s: float = KEEPALIVE_S, interval_s: float = KEEPALIVE_S
 ) -> AsyncGenerator[T | None, None]:
     """Yield the items, and None where nothing comes for so many seconds."""
-    following: asyncio.Future[T | None] = asyncio.ensure_future(anext(items, None))
+    next_item: asyncio.Future[T | None] = asyncio.ensure_future(anext(items, None))
     wait_s = first_s
     try:
         while True:
-            done, _ = await asyncio.wait((following,), timeout=wait_s)
-            item = following.result() if done else None
+            done, _ = await asyncio.wait((next_item,), timeout=wait_s)
+            item = next_item.result() if done else None
             if done and item is None:
                 return
             yield item
             if done:
-                following = asyncio.ensure_future(anext(items, None))
+                next_item = asyncio.ensure_future(anext(items, None))
             else:
-                wait_s = every_s
+                wait_s = interval_s
     finally:
-        following.cancel()
+        next_item.cancel()
         with suppress(asyncio.CancelledError):
-            await following
+            await next_item
 
 
 async def answer(

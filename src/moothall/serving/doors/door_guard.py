@@ -34,7 +34,7 @@ MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
 
 _TOKEN_HEADERS: Final = frozenset(each.token_header for each in DOORS)
-_STREAM: Final = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-store"))
+_STREAM_HEADERS: Final = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-store"))
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
@@ -65,18 +65,18 @@ class DoorGuard:
         begin: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.app = app
-        self._open = open_paths
+        self._open_paths = open_paths
         self._callers = callers
         self._front = front
-        self._begin = begin
+        self._start_app = begin
         self._hosts = Hosts("127.0.0.1")
         self._attempts = Attempts()
-        self._outer: Any = self._handle_request
+        self._outer_app: Any = self._handle_request
         if front.pages:
             from starlette.middleware.cors import CORSMiddleware
 
-            self._outer = CORSMiddleware(
-                self._outer,
+            self._outer_app = CORSMiddleware(
+                self._outer_app,
                 allow_origins=front.pages,
                 allow_methods=("GET", "POST", "DELETE"),
                 allow_headers=(WILDCARD,),
@@ -85,50 +85,50 @@ class DoorGuard:
         if front.proxies:
             from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-            self._outer = ProxyHeadersMiddleware(self._outer, [*front.proxies])
+            self._outer_app = ProxyHeadersMiddleware(self._outer_app, [*front.proxies])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
-            self._begin = None
+            self._start_app = None
             await self.app(scope, receive, send)
         else:
-            await self._outer(scope, receive, send)
+            await self._outer_app(scope, receive, send)
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, body, is_socket = path_of(scope).rstrip("/"), b"", scope["type"] == "websocket"
         try:
-            caller = self._check(scope, path)
+            caller = self._checked_caller(scope, path)
             note_caller(scope, caller)
             if not is_socket:
                 self._callers.note_server_address(self._server_address(scope))
                 body = await body_of(receive, MOST_BYTES)
             # A probe of /health must not be refused for what callers ask.
-            wait_s = 0.0 if path in self._open else self._callers.wait_s(caller)
+            wait_s = 0.0 if path in self._open_paths else self._callers.wait_s(caller)
             if wait_s:
                 raise TooOften(math.ceil(wait_s))
-        except RequestRefused as refused:
+        except RequestRefused as refusal:
             if is_socket:
                 if "websocket.http.response" not in scope.get("extensions", ()):
-                    reason = str(refused)[:100]
+                    reason = str(refusal)[:100]
                     await send({"type": "websocket.close", "code": 1008, "reason": reason})
                     return
                 send = _send_as_socket(send)
             headers = [*_HEADERS]
-            if isinstance(refused, TooOften):
-                headers += refused.headers
-            elif refused.status == 401:
+            if isinstance(refusal, TooOften):
+                headers += refusal.headers
+            elif refusal.status == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
-            status, text, kind = answer_to(refused, path, body)
-            await answer(send, status, text, headers, kind)
+            status, text, media_type = answer_to(refusal, path, body)
+            await answer(send, status, text, headers, media_type)
             return
-        if self._begin is not None:
-            await self._begin()
+        if self._start_app is not None:
+            await self._start_app()
         with Tracing.join_trace(scope["headers"]):
-            receiving = receive if is_socket else replayed(body, receive)
-            await self.app(scope, receiving, _send_unbuffered(send))
+            receive_again = receive if is_socket else replayed(body, receive)
+            await self.app(scope, receive_again, _send_unbuffered(send))
 
-    def _check(self, scope: Scope, path: str) -> str:
+    def _checked_caller(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""
         check_once(scope, _TOKEN_HEADERS)
         check_length(scope, MOST_BYTES)
@@ -144,7 +144,7 @@ class DoorGuard:
         if not has_tokens:
             return LOCAL
         is_card = path.endswith(CARD_PATH) and scope.get("method") in ("GET", "HEAD")
-        is_open = path in self._open or is_card
+        is_open = path in self._open_paths or is_card
         protocol, credential = protocol_at(path), header(scope, "authorization")
         if credential is None and protocol and (key := header(scope, protocol.token_header)):
             credential = f"Bearer {key}"
@@ -166,33 +166,33 @@ class DoorGuard:
             return f"{self._front.origin}{self._front.base[:-1]}"
         host, port = scope.get("server") or ("", None)
         name = f"[{host}]" if ":" in host else host
-        place = name if port is None else f"{scope.get('scheme', 'http')}://{name}:{port}"
-        return f"{place}{scope.get('root_path', '')}"
+        address = name if port is None else f"{scope.get('scheme', 'http')}://{name}:{port}"
+        return f"{address}{scope.get('root_path', '')}"
 
 
 def _send_as_socket(send: Send) -> Send:
     """Return a `send` that answers the opening of a socket as a request."""
 
-    async def sending(message: Message) -> None:
+    async def send_to_socket(message: Message) -> None:
         await send({**message, "type": f"websocket.{message['type']}"})
 
-    return sending
+    return send_to_socket
 
 
 def _send_unbuffered(send: Send) -> Send:
     """Return a `send` that has proxies pass each event of a stream on at once."""
 
-    async def sending(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = [*message.get("headers", ())]
-            kinds = [value for name, value in headers if name.lower() == b"content-type"]
-            if kinds and kinds[0].startswith(b"text/event-stream"):
+            content_types = [value for name, value in headers if name.lower() == b"content-type"]
+            if content_types and content_types[0].startswith(b"text/event-stream"):
                 names = {name.lower() for name, _ in headers}
                 message = {**message, "headers": headers}
-                headers += [each for each in _STREAM if each[0] not in names]
+                headers += [each for each in _STREAM_HEADERS if each[0] not in names]
         await send(message)
 
-    return sending
+    return send_with_headers
 
 
 def _is_from_this_machine(scope: Scope) -> bool:

@@ -79,23 +79,23 @@ NO_FRONT: Final = Front()
 
 def _origin_and_path(value: object, name: str) -> tuple[str, str]:
     """Return the origin, as browsers state it, and the base path of a public address."""
-    wrong = ConfigError(
+    error = ConfigError(
         f"{name} must be an address such as https://agents.example/moothall/, got {value!r:.80}"
     )
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-        raise wrong
+        raise error
     try:
         parts = urlsplit(value)
         port = parts.port
     except ValueError:
-        raise wrong from None
+        raise error from None
     host = parts.hostname or ""
-    extra_part = parts.username or parts.password or parts.query or parts.fragment
-    if parts.scheme not in ("http", "https") or not host or extra_part or " " in value:
-        raise wrong
+    has_extra = parts.username or parts.password or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not host or has_extra or " " in value:
+        raise error
     path = parts.path.strip("/")
     if any(each in ("", ".", "..") for each in path.split("/")) and path:
-        raise wrong
+        raise error
     host_text = f"[{host}]" if ":" in host else host
     if port == _PORTS[parts.scheme]:
         port = None

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.build import Thread, ToolCall, Tracing, one_line
 from moothall.journal import REASONS, Entry, Wait
-from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
+from moothall.serving.doors.asks import ASK_WAIT_S, MOST_WAITING, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.mcp_call import (
     CALLS,
-    LOOK_S,
+    POLL_S,
     MCPCall,
-    Owned,
+    SessionOwnerApp,
     SessionThreads,
+    answer_in,
     can_ask,
     elicited_form,
     failed_result,
-    gives,
     has_trace,
     input_required_result,
-    others_answer,
     result_of,
-    said_in,
+    result_schema_of,
+    until_answered,
     waits_of,
 )
-from moothall.serving.doors.protocols import MCP, REFUSED, fault_of
+from moothall.serving.doors.protocols import MCP, REFUSALS, fault_of
 from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class MCPDoor:
 
         self._served = served
         self._threads = SessionThreads(served)
-        self._waiting: dict[str, MCPCall] = {}
+        self._waiting_calls: dict[str, MCPCall] = {}
         self._answered_calls: dict[str, MCPCall] = {}  # the last ones, by their answers
         self.server: Server[Any] = Server(
             title,
             version=version("moothall"),
-            on_list_tools=self._list,
-            on_call_tool=self._call,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
         )
 
     # -- transports --------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ class MCPDoor:
         manager = StreamableHTTPSessionManager(self.server)
         async with manager.run():
             try:
-                yield Owned(StreamableHTTPASGIApp(manager))
+                yield SessionOwnerApp(StreamableHTTPASGIApp(manager))
             finally:
-                self._end_waiting()
+                self._cancel_waiting()
 
     async def over_standard_streams(self) -> None:
         """Serve the client at the standard streams until it closes them."""
@@ -89,13 +89,13 @@ class MCPDoor:
             async with stdio_server() as (read, write):
                 await self.server.run(read, write, self.server.create_initialization_options())
         finally:
-            self._end_waiting()
+            self._cancel_waiting()
 
-    def _end_waiting(self) -> None:
-        for job in self._waiting.values():
+    def _cancel_waiting(self) -> None:
+        for job in self._waiting_calls.values():
             if job.task is not None:
                 job.task.cancel()
-        self._waiting.clear()
+        self._waiting_calls.clear()
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -109,10 +109,10 @@ class MCPDoor:
             f"{id}\0{action.name}" if has_several else action.name: (id, action)
             for id, action in self._served.actions()
         }
-        safe = ToolCall.safe_names(by_name)
-        return {safe[public]: each for public, each in by_name.items()}
+        safe_names = ToolCall.safe_names(by_name)
+        return {safe_names[name]: each for name, each in by_name.items()}
 
-    async def _list(
+    async def _list_tools(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         import mcp_types as types
@@ -124,7 +124,7 @@ class MCPDoor:
                 description=action.description,
                 input_schema={"type": "object", **action.parameters},
                 output_schema=None
-                if (result_schema := gives(action)) is None
+                if (result_schema := result_schema_of(action)) is None
                 else result_schema.schema,
                 annotations=hint if action.idempotent else None,
                 _meta={"moothall/facts": {**action.facts}} if action.facts else None,
@@ -133,7 +133,7 @@ class MCPDoor:
         ]
         return types.ListToolsResult(tools=tools)
 
-    async def _call(
+    async def _call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         import mcp_types as types
@@ -141,34 +141,34 @@ class MCPDoor:
 
         args = params.arguments or {}
         if params.request_state is not None:
-            return await self._follow_call(ctx, await self._continued_call(ctx, params))
+            return await self._follow_call(ctx, await self._call_to_continue(ctx, params))
         if (match := self._tools().get(params.name)) is None:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
         id, action = match
         caller = _caller(ctx)
-        with refusals():
+        with protocol_refusals():
             self._served.check(caller)
         sender, meta = self._sender(ctx) or sender_of(MCP.sender, caller), None
         if "thread" in action.parameters.get("properties", {}):
-            base = sender_of(MCP.sender, caller)
-            call_thread = await self._threads.resolve(base, self._sender(ctx), id, args)
+            caller_sender = sender_of(MCP.sender, caller)
+            call_thread = await self._threads.resolve(caller_sender, self._sender(ctx), id, args)
             if call_thread is None:
                 return failed_result("there is no such thread: leave it out to begin one")
             sender, args, meta = call_thread
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         trace_headers = () if ctx.request is None or has_trace(params) else ctx.request.headers.raw
         job_args = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
-        says = action.name == "say" and id in self._served.replying()
-        run_id = f"mcp-{secrets.token_hex(16)}" if says else None
+        is_reply = action.name == "say" and id in self._served.replying()
+        run_id = f"mcp-{secrets.token_hex(16)}" if is_reply else None
         job = MCPCall(*job_args, can_ask(ctx), run_id)
-        with refusals(), Tracing.join_trace(trace_headers):
-            self._begin(job, is_new=True)
+        with protocol_refusals(), Tracing.join_trace(trace_headers):
+            self._start(job, is_new=True)
         return await self._follow_call(ctx, job)
 
-    def _begin(self, job: MCPCall, *, is_new: bool = False) -> None:
+    def _start(self, job: MCPCall, *, is_new: bool = False) -> None:
         on_end = None if job.run_id is None else self._served.count_reply(is_new=is_new)
-        job.task = asyncio.create_task(self._done(job))
+        job.task = asyncio.create_task(self._outcome(job))
         job.task.add_done_callback(lambda task: self._on_end(job))
         if on_end is not None:
             job.task.add_done_callback(on_end)
@@ -177,20 +177,20 @@ class MCPDoor:
         self._served.answered_runs.discard(str(job.run_id))
         job.event_queue.put_nowait(None)
 
-    async def _done(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
+    async def _outcome(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
         """Call an action; return its outcome as a result, or what its run waits for."""
-        loop, tell, action = asyncio.get_running_loop(), job.event_queue.put_nowait, job.action
-        asking = job.asking if job.can_ask else None
-        caller = Caller(loop, asking, tell, job.run_id, job.caller)
-        call = (job.sender, job.to, action.name, job.args, caller, tell)
+        loop, on_event, action = asyncio.get_running_loop(), job.event_queue.put_nowait, job.action
+        asking = job.open_asks if job.can_ask else None
+        caller = Caller(loop, asking, on_event, job.run_id, job.caller)
+        call = (job.sender, job.agent, action.name, job.args, caller, on_event)
         try:
-            with refusals():
+            with protocol_refusals():
                 value = await self._served.call(*call)
-            return result_of(value, action, f"{job.to}.{action.name}", job.meta)
+            return result_of(value, action, f"{job.agent}.{action.name}", job.meta)
         except MoothallError as error:
             if getattr(error, "type", "") == "RunHeld":  # another process has resumed it
-                await asyncio.sleep(LOOK_S)
-                return await self._done(job)
+                await asyncio.sleep(POLL_S)
+                return await self._outcome(job)
             return await waits_of(self._served, job) or failed_result(str(error))
 
     async def _follow_call(
@@ -199,21 +199,21 @@ class MCPDoor:
         """Report a call's progress and put its questions to the client, until it has ended."""
         assert job.task is not None
         keeps_running = False
-        under_way = set() if ctx.request is None else ctx.request.scope[CALLS]
-        under_way.add(job.task)
+        running_tasks = set() if ctx.request is None else ctx.request.scope[CALLS]
+        running_tasks.add(job.task)
         try:
             while True:
-                news = await job.event_queue.get()
-                if isinstance(news, Ask):
-                    if news.key not in job.asking.open:
+                item = await job.event_queue.get()
+                if isinstance(item, Ask):
+                    if item.key not in job.open_asks.open:
                         continue  # withdrawn, before it was this one's turn
                     if not ctx.session.can_send_request:
                         keeps_running = True
-                        return self._park(job, news)
-                    job.asking.settle(news.key, said_in(news, await self._elicit(ctx, news)))
+                        return self._keep_call(job, item)
+                    job.open_asks.settle(item.key, answer_in(item, await self._elicit(ctx, item)))
                     continue
-                if news is not None:
-                    await self._progress(ctx, job, news)
+                if item is not None:
+                    await self._report_progress(ctx, job, item)
                     continue
                 if job.task.cancelled():
                     return failed_result("it was cancelled")
@@ -226,27 +226,27 @@ class MCPDoor:
                 if not ctx.session.can_send_request:
                     return input_required_result(f"{job.run_id}.{asks[0].key}", asks[0])
                 await self._answer_by_form(ctx, job, asks[0])
-                under_way.discard(job.task)
-                self._begin(job)
-                under_way.add(job.task)
+                running_tasks.discard(job.task)
+                self._start(job)
+                running_tasks.add(job.task)
         finally:
-            under_way.discard(job.task)
+            running_tasks.discard(job.task)
             if not keeps_running:
                 job.task.cancel()
 
     async def _answer_by_form(self, ctx: ServerRequestContext[Any], job: MCPCall, ask: Ask) -> None:
         """Give a run the answer of the client's person, unless somebody else answers before."""
-        ask.answer = answered = asyncio.ensure_future(others_answer(self._served, job, ask.key))
+        ask.future = watch = asyncio.ensure_future(until_answered(self._served, job, ask.key))
         try:
-            answer = said_in(ask, await self._elicit(ctx, ask))
-            if not answered.done():
+            answer = answer_in(ask, await self._elicit(ctx, ask))
+            if not watch.done():
                 await self._give_answer(job, ask.key, answer)
         finally:
-            answered.cancel()
+            watch.cancel()
 
     async def _give_answer(self, job: MCPCall, key: str, answer: Any) -> None:
         """Give a run that waits its answer; another one that was given before counts."""
-        journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
+        journal: Any = self._served.agents[job.agent].journal  # type: ignore[attr-defined]
         assert job.run_id is not None
 
         def give() -> None:
@@ -255,7 +255,7 @@ class MCPDoor:
 
         await self._served.answer(job.run_id, give)
 
-    async def _progress(
+    async def _report_progress(
         self, ctx: ServerRequestContext[Any], job: MCPCall, event: Event | str
     ) -> None:
         # A text is of the action itself.
@@ -269,7 +269,7 @@ class MCPDoor:
         form = ctx.session.elicit_form(ask.text, elicited_form(ask), ctx.request_id)
         elicited = asyncio.ensure_future(form)
         try:  # a question that is withdrawn needs no answer any more
-            await asyncio.wait({elicited, ask.answer or elicited}, return_when="FIRST_COMPLETED")
+            await asyncio.wait({elicited, ask.future or elicited}, return_when="FIRST_COMPLETED")
             return elicited.result() if elicited.done() else None
         except (MCPError, ValueError):  # it cannot after all, or answers what is no form
             return None
@@ -278,22 +278,22 @@ class MCPDoor:
 
     # -- questions of a revision in which the client comes again with the answer -------------------
 
-    def _park(self, job: MCPCall, ask: Ask) -> types.InputRequiredResult:
+    def _keep_call(self, job: MCPCall, ask: Ask) -> types.InputRequiredResult:
         """Keep a call that waits in this process under a name that cannot be guessed."""
         state = secrets.token_urlsafe(32)
         job.ask = ask
-        self._waiting[state] = job
-        asyncio.get_running_loop().call_later(WAITS_S, self._drop_call, state)
-        while len(self._waiting) > MOST_WAITING:
-            self._drop_call(next(iter(self._waiting)))
+        self._waiting_calls[state] = job
+        asyncio.get_running_loop().call_later(ASK_WAIT_S, self._drop_call, state)
+        while len(self._waiting_calls) > MOST_WAITING:
+            self._drop_call(next(iter(self._waiting_calls)))
         return input_required_result(state, ask)
 
     def _drop_call(self, state: str) -> None:
-        job = self._waiting.pop(state, None)
+        job = self._waiting_calls.pop(state, None)
         if job is not None and job.task is not None:
             job.task.cancel()
 
-    async def _continued_call(
+    async def _call_to_continue(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> MCPCall:
         """Return the call that waits for this answer; its tool and arguments must be the same."""
@@ -305,15 +305,15 @@ class MCPDoor:
         result = (params.input_responses or {}).get("question")
         call = (params.name, params.arguments or {}, sender)
         job = self._answered_calls.get(state)
-        if job is not None and job.is_call(*call) and job.answers[state] == result:
+        if job is not None and job.is_same_call(*call) and job.answers[state] == result:
             job.repeat()
             return job
-        job = self._waiting.pop(state, None)
+        job = self._waiting_calls.pop(state, None)
         if job is None:
             return await self._resume_waiting_run(ctx, params, sender, result)
         ask = job.ask
         assert ask is not None
-        if not job.is_call(*call):
+        if not job.is_same_call(*call):
             assert job.task is not None
             job.task.cancel()
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
@@ -321,7 +321,7 @@ class MCPDoor:
         self._answered_calls[state] = job
         while len(self._answered_calls) > MOST_WAITING:
             del self._answered_calls[next(iter(self._answered_calls))]
-        job.asking.settle(ask.key, said_in(ask, result))
+        job.open_asks.settle(ask.key, answer_in(ask, result))
         return job
 
     async def _resume_waiting_run(
@@ -335,21 +335,21 @@ class MCPDoor:
         import mcp_types as types
         from mcp import MCPError
 
-        missing = MCPError(
+        no_call_error = MCPError(
             types.INVALID_PARAMS, "no call waits for this answer: it was given, cancelled or late"
         )
         run_id, _, key = (params.request_state or "").partition(".")
         id, action = self._tools().get(params.name, ("", None))
         journal = self._served.journal_of(id)
         if journal is None or action is None or action.name != "say":
-            raise missing
+            raise no_call_error
         try:
             run = await in_thread(journal.run, run_id)
         except NoSuchRun:
-            raise missing from None
+            raise no_call_error from None
         thread, args = run.thread or "", params.arguments or {}
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
-            raise missing
+            raise no_call_error
         entries = await in_thread(lambda: [*journal.entries(run_id)])
         if (Entry.asked_in(entries) or {}).get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
@@ -359,17 +359,17 @@ class MCPDoor:
         call = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
         job = MCPCall(*call, can_ask(ctx), run_id)
         waits = await waits_of(self._served, job)
-        answered = await in_thread(journal.waits.decided, caller, run_id)  # perhaps sent again
-        asks = asks_of((*waits, *answered), self._served.callers.permits(caller))
+        decided = await in_thread(journal.waits.decided, caller, run_id)  # perhaps sent again
+        asks = asks_of((*waits, *decided), self._served.callers.permits(caller))
         if key in asks:
-            await self._give_answer(job, key, said_in(asks[key], result))
+            await self._give_answer(job, key, answer_in(asks[key], result))
         elif (
             any(each.key == key for each in waits)
             or all(each.data.get("wait") != key for each in entries)
             or not (run.held or run.state in ("waiting", *REASONS.answered))
         ):
-            raise missing
-        self._begin(job)  # also if somebody else has answered: it gives the reply
+            raise no_call_error
+        self._start(job)  # also if somebody else has answered: it gives the reply
         return job
 
     def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
@@ -390,11 +390,11 @@ def _caller(ctx: ServerRequestContext[Any]) -> str:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def protocol_refusals() -> Iterator[None]:
     """Raise the refusal of a call in the `with` block as the protocol's error."""
     try:
         yield
-    except REFUSED as refused:
+    except REFUSALS as error:
         from mcp import MCPError
 
-        raise MCPError(fault_of(refused).code, str(refused)) from None
+        raise MCPError(fault_of(error).code, str(error)) from None

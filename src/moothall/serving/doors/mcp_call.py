@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 CALLS: Final = "moothall.calls"
 """In a request's scope: the calls that end if the client closes its connection."""
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 """Seconds between two looks whether somebody else has answered, or goes on with a run."""
-ANSWER_S: Final = 86_400.0
+ANSWER_WAIT_S: Final = 86_400.0
 """How long a call under way waits for an answer to its question."""
 
 
-_SIGNED: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
-_OF_SESSION: Final = re.compile(r"([0-9a-f]{16})(?:/(.+))?", re.DOTALL)
+_SIGNED_NAME: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
+_SESSION_NAME: Final = re.compile(r"([0-9a-f]{16})(?:/(.+))?", re.DOTALL)
 """How results name threads: without sessions, and those of a session."""
 
 
@@ -44,7 +44,7 @@ class MCPCall:
     caller: str
     tool: str
     client_args: dict[str, Any]  # the arguments as the client states them
-    to: str
+    agent: str
     action: Action
     args: dict[str, Any]
     meta: Any
@@ -56,12 +56,12 @@ class MCPCall:
     ask: Ask | None = None  # what the client was given to answer
     answers: dict[str, Any] = field(default_factory=dict)  # what it has answered in this process
     progress_count: int = 0
-    asking: OpenAsks = field(init=False)
+    open_asks: OpenAsks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asking = OpenAsks(self._on_ask_change, ANSWER_S)
+        self.open_asks = OpenAsks(self._on_ask_change, ANSWER_WAIT_S)
 
-    def is_call(self, tool: str, args: dict[str, Any], sender: str) -> bool:
+    def is_same_call(self, tool: str, args: dict[str, Any], sender: str) -> bool:
         """Return whether it is this call of a client."""
         return (self.tool, self.client_args, self.sender) == (tool, args, sender)
 
@@ -76,7 +76,7 @@ class MCPCall:
         self.event_queue.put_nowait(None)
 
     def _on_ask_change(self, ask: Ask) -> None:
-        if ask.key in self.asking.open:
+        if ask.key in self.open_asks.open:
             self.event_queue.put_nowait(ask)
 
 
@@ -85,15 +85,15 @@ async def waits_of(served: Served, job: MCPCall) -> list[Wait]:
     if job.run_id is None:
         return []
     try:
-        return await served.waits(job.to, job.run_id)
+        return await served.waits(job.agent, job.run_id)
     except MoothallError:  # it has none
         return []
 
 
-async def others_answer(served: Served, job: MCPCall, key: str) -> None:
+async def until_answered(served: Served, job: MCPCall, key: str) -> None:
     """Wait until the run of a call has an answer by somebody else, or waits no more."""
     while any(each.key == key for each in await waits_of(served, job)):  # noqa: ASYNC110
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
 
 
 class SessionThreads:
@@ -103,7 +103,7 @@ class SessionThreads:
         self._agents, self._key = served.agents, secrets.token_bytes(32)
 
     async def resolve(
-        self, base: str, session: str | None, id: str, args: dict[str, Any]
+        self, caller_sender: str, session_sender: str | None, id: str, args: dict[str, Any]
     ) -> tuple[str, dict[str, Any], dict[str, str] | None] | None:
         """Return who says something, the arguments, and how the result names the thread.
 
@@ -111,25 +111,28 @@ class SessionThreads:
         result has told cannot be guessed. None if there is no such thread.
         """
         thread = args.get("thread")
-        if session is None:  # a revision without sessions
+        if session_sender is None:  # a revision without sessions
             if thread is None:
                 thread = self._sign(secrets.token_hex(16))
             elif not isinstance(thread, str) or not (
                 thread == self._sign(thread.partition(".")[0])
-                or (_SIGNED.fullmatch(thread) and await self._is_kept(id, base, thread))
+                or (
+                    _SIGNED_NAME.fullmatch(thread)
+                    and await self._has_run(id, caller_sender, thread)
+                )
             ):
                 return None
-            return base, {**args, "thread": thread}, {"thread": thread}
-        if session == base:  # the one client at the standard streams
-            return base, args, None
-        if isinstance(thread, str) and (match := _OF_SESSION.fullmatch(thread)):
-            earlier = f"{base}/{match[1]}"
-            if await self._is_kept(id, earlier, match[2]):
-                return earlier, {**args, "thread": match[2]}, {"thread": thread}
-        name = session.removeprefix(f"{base}/")
-        return session, args, {"thread": name if thread is None else f"{name}/{thread}"}
+            return caller_sender, {**args, "thread": thread}, {"thread": thread}
+        if session_sender == caller_sender:  # the one client at the standard streams
+            return caller_sender, args, None
+        if isinstance(thread, str) and (match := _SESSION_NAME.fullmatch(thread)):
+            earlier_sender = f"{caller_sender}/{match[1]}"
+            if await self._has_run(id, earlier_sender, match[2]):
+                return earlier_sender, {**args, "thread": match[2]}, {"thread": thread}
+        name = session_sender.removeprefix(f"{caller_sender}/")
+        return session_sender, args, {"thread": name if thread is None else f"{name}/{thread}"}
 
-    async def _is_kept(self, id: str, sender: str, thread: str | None) -> bool:
+    async def _has_run(self, id: str, sender: str, thread: str | None) -> bool:
         """Whether the journal of an agent has a run of a thread."""
         journal: Any = getattr(self._agents[id], "journal", None)
         if journal is None:
@@ -139,8 +142,8 @@ class SessionThreads:
 
     def _sign(self, name: str) -> str:
         """Return a thread's id, signed with this server's key."""
-        seal = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
-        return f"{name}.{seal}"
+        signature = hmac.new(self._key, name.encode(), "sha256").hexdigest()[:32]
+        return f"{name}.{signature}"
 
 
 def can_ask(ctx: ServerRequestContext[Any]) -> bool:
@@ -159,7 +162,7 @@ def elicited_form(ask: Ask) -> dict[str, Any]:
     return answer_schema(ask, "permit", title="Permit this call?" if ask.is_approval else "Answer")
 
 
-def said_in(ask: Ask, result: Any) -> Any:
+def answer_in(ask: Ask, result: Any) -> Any:
     """Return what a client's result answers; what is no form permits and answers nothing."""
     content = getattr(result, "content", None)
     form = dict(content or {}) if getattr(result, "action", None) == "accept" else {}
@@ -176,7 +179,7 @@ def input_required_result(state: str, ask: Ask) -> types.InputRequiredResult:
     )
 
 
-def gives(action: Action) -> ResultSchema | None:
+def result_schema_of(action: Action) -> ResultSchema | None:
     """Return the schema of the results of an action's tool; None if its type is not known."""
     return ResultSchema.of(action.returned)
 
@@ -185,7 +188,7 @@ def result_of(value: Any, action: Action, label: str, meta: Any) -> types.CallTo
     """Return the value of a call as its result."""
     import mcp_types as types
 
-    output_schema = gives(action)
+    output_schema = result_schema_of(action)
     if output_schema is None:
         structured = value if isinstance(value, dict) else None
     else:
@@ -204,7 +207,7 @@ def failed_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-class Owned:
+class SessionOwnerApp:
     """An ASGI application that lets each named caller use only its own sessions."""
 
     def __init__(self, app: Any) -> None:

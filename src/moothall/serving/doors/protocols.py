@@ -1,6 +1,6 @@
 """The protocols of the doors: where each is reached, as whom callers send, how it tells errors.
 
-The guard, the pages and the commands read `DOORS`. Our errors have their codes in `_REFUSALS`.
+The guard, the pages and the commands read `DOORS`. Our errors have their codes in `_CODES`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from urllib.parse import quote
 from moothall import BudgetExceeded, NotPermitted
 from moothall.build import UnreadableText
 from moothall.serving.a2a.wire import A2AFault
-from moothall.serving.doors.checks import RequestRefused, json_of, sent_event
+from moothall.serving.doors.checks import RequestRefused, json_of, sse_event
 
 ErrorAnswer: TypeAlias = tuple[int, str, bytes]
 """The status, the text and the media type of an answer."""
 _JSON: Final = b"application/json"
-_DOTS: Final = re.compile(r"~*\.{1,2}")
+_DOT_PART: Final = re.compile(r"~*\.{1,2}")
 _REST_PATHS: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 
 
@@ -46,7 +46,7 @@ class _RefusalCodes(NamedTuple):
     run_error: str  # the code of AG-UI
 
 
-_REFUSALS: Final[dict[type[Exception], _RefusalCodes]] = {
+_CODES: Final[dict[type[Exception], _RefusalCodes]] = {
     BudgetExceeded: _RefusalCodes(
         "BUDGET_EXCEEDED", "insufficient_quota", "insufficient_quota", 429, "BudgetExceeded"
     ),
@@ -56,13 +56,13 @@ _REFUSALS: Final[dict[type[Exception], _RefusalCodes]] = {
     ),
 }
 
-REFUSED: Final = tuple(kind for kind, refusal in _REFUSALS.items() if refusal.reason)
+REFUSALS: Final = tuple(kind for kind, refusal in _CODES.items() if refusal.reason)
 """The errors that A2A and MCP tell as errors of the protocol."""
 
 
 def refusal_of(error: BaseException) -> _RefusalCodes | None:
     """Return how the doors tell an error; None if as a failure."""
-    return next((each for kind, each in _REFUSALS.items() if isinstance(error, kind)), None)
+    return next((each for kind, each in _CODES.items() if isinstance(error, kind)), None)
 
 
 def fault_of(error: BaseException) -> A2AFault:
@@ -85,21 +85,21 @@ def run_error(error: BaseException) -> dict[str, Any]:
     return {"type": "RUN_ERROR", "message": str(error), "code": code}
 
 
-def _of_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
-    if not isinstance(error, REFUSED):
+def _answer_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
+    if not isinstance(error, REFUSALS):
         return None
-    fault = {"jsonrpc": "2.0", "id": _id_in(body), "error": fault_of(error).to_json()}
+    fault = {"jsonrpc": "2.0", "id": _read_request_id(body), "error": fault_of(error).to_json()}
     return error.status, json.dumps(fault), _JSON
 
 
-def _of_a2a(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
-    if isinstance(error, REFUSED) and _REST_PATHS.search(path):
+def _answer_a2a(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
+    if isinstance(error, REFUSALS) and _REST_PATHS.search(path):
         return error.status, json.dumps({"error": fault_of(error).to_status()}), _JSON
     # Over JSON-RPC, its client reads no body of another status.
-    return (answer := _of_mcp(error, path, body)) and (200, *answer[1:])
+    return (answer := _answer_mcp(error, path, body)) and (200, *answer[1:])
 
 
-def _of_openai(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer:
+def _answer_openai(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer:
     refusal, text, kind, code = refusal_of(error), str(error), "invalid_request_error", None
     if refusal is not None:
         kind, code = refusal.kind, refusal.code
@@ -108,14 +108,14 @@ def _of_openai(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer:
     return error.status, json.dumps({"error": openai_error(text, kind, code=code)}), _JSON
 
 
-def _of_ag_ui(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
+def _answer_ag_ui(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
     if not isinstance(error, TooOften):
         return None
     # Its client reads events, and no other answer.
-    return 200, sent_event(run_error(error)).decode(), b"text/event-stream"
+    return 200, sse_event(run_error(error)).decode(), b"text/event-stream"
 
 
-def _id_in(body: bytes) -> Any:
+def _read_request_id(body: bytes) -> Any:
     """Return the id of a request of JSON-RPC, if its body has one."""
     try:
         request_id = json_of(body)["id"]
@@ -154,10 +154,10 @@ class DoorProtocol:
         return [self.path] if each or self.serves == "actions" else []
 
 
-MCP: Final = DoorProtocol("mcp", "MCP", "/mcp", "actions", _of_mcp)
-A2A: Final = DoorProtocol("a2a", "A2A", "/a2a", "each", _of_a2a)
-OPENAI: Final = DoorProtocol("openai", "OpenAI", "/v1", "replies", _of_openai)
-AG_UI: Final = DoorProtocol("ag-ui", "AG-UI", "/ag-ui", "each", _of_ag_ui)
+MCP: Final = DoorProtocol("mcp", "MCP", "/mcp", "actions", _answer_mcp)
+A2A: Final = DoorProtocol("a2a", "A2A", "/a2a", "each", _answer_a2a)
+OPENAI: Final = DoorProtocol("openai", "OpenAI", "/v1", "replies", _answer_openai)
+AG_UI: Final = DoorProtocol("ag-ui", "AG-UI", "/ag-ui", "each", _answer_ag_ui)
 DOORS: Final = (MCP, A2A, OPENAI, AG_UI)
 """The protocols that `moothall serve` speaks, in the order of its list."""
 
@@ -174,17 +174,19 @@ def answer_to(error: RequestRefused, path: str, body: bytes = b"") -> ErrorAnswe
     return answer or (error.status, str(error), b"text/plain; charset=utf-8")
 
 
-def in_path(id: str) -> str:
+def to_path(id: str) -> str:
     """Return an id as the part of an address, where `~` stands before the parts `.` and `..`.
 
     Clients and proxies resolve these two, even if they are percent-encoded.
     """
-    parts = [f"~{part}" if _DOTS.fullmatch(part) else part for part in id.split("/")]
+    parts = [f"~{part}" if _DOT_PART.fullmatch(part) else part for part in id.split("/")]
     return quote("/".join(parts), safe="")
 
 
-def id_in(path: str, agents: Container[str]) -> str:
+def to_id(path: str, agents: Container[str]) -> str:
     """Return the id that a part of an address, already decoded, stands for."""
-    parts = [part.removeprefix("~") if _DOTS.fullmatch(part) else part for part in path.split("/")]
+    parts = [
+        part.removeprefix("~") if _DOT_PART.fullmatch(part) else part for part in path.split("/")
+    ]
     id = "/".join(parts)
     return id if id in agents else path

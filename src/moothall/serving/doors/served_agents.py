@@ -47,11 +47,11 @@ from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover, call_on_loop
 from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders, check_run
 from moothall.serving.doors.checks import in_thread
-from moothall.serving.doors.protocols import DOORS, TooOften, in_path
+from moothall.serving.doors.protocols import DOORS, TooOften, to_path
 
 _BUSY_S: Final = 5
 """After how many seconds a caller may ask a busy server again."""
-_NOT_BEGUN: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotFound, MailboxFull)
+_NOT_STARTED: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotFound, MailboxFull)
 
 
 def _check_id(id: str) -> None:
@@ -62,8 +62,8 @@ def _check_id(id: str) -> None:
         )
 
 
-_SERVED: Final[WeakSet[Served]] = WeakSet()
-_SERVING: Final = guard()
+_OPEN_DOORS: Final[WeakSet[Served]] = WeakSet()
+_OPEN_DOORS_LOCK: Final = guard()
 
 
 class _Sender(Agent):
@@ -109,9 +109,9 @@ class Served:
         self.agents: dict[str, Agent] = {address(each.id): each for each in agent_list}
         self._space: Any = agent_list[0].space if space is None else space
         self._owns_space = self._space is None
-        self._given_up: set[str] = set()
+        self._withdrawn_ids: set[str] = set()
         self.answered_runs: set[str] = set()  # whose callers go on with them: no look does
-        self._under_way: set[_DoorCall] = set()
+        self._running_calls: set[_DoorCall] = set()
         self._replies = set[object]()  # one for each reply under way
         self._senders: dict[str, _Sender] = {}
         self._call_counts: Counter[str] = Counter()  # calls so far, by the caller's name
@@ -119,10 +119,10 @@ class Served:
 
     def open(self) -> None:
         """Serve the agents, again after a `close`; nothing if they are served."""
-        with _SERVING:
-            if self in _SERVED:
+        with _OPEN_DOORS_LOCK:
+            if self in _OPEN_DOORS:
                 return
-            _SERVED.add(self)
+            _OPEN_DOORS.add(self)
         if self._owns_space:
             self._senders.clear()  # of the space before
             self._space = NativeSpace(approver=CallerApprover())
@@ -131,8 +131,8 @@ class Served:
                     self._space.add(each)
             except BaseException:
                 self._space.close()
-                with _SERVING:
-                    _SERVED.discard(self)
+                with _OPEN_DOORS_LOCK:
+                    _OPEN_DOORS.discard(self)
                 raise
         if isinstance(self._space.approver, CallerApprover):
             self._space.approver.served = self
@@ -143,14 +143,14 @@ class Served:
     @staticmethod
     def rows_here() -> list[dict[str, Any]]:
         """Return what each door of this process serves, to whom and how much."""
-        with _SERVING:
-            doors = list(_SERVED)
+        with _OPEN_DOORS_LOCK:
+            doors = list(_OPEN_DOORS)
         return [each.door_row() for each in doors]
 
     def put(self, agent: Agent) -> None:
         """Serve an agent instead of an earlier one with its id; its owner adds it to the space."""
         _check_id(address(agent.id))
-        self._given_up.discard(address(agent.id))
+        self._withdrawn_ids.discard(address(agent.id))
         old = self.agents.get(address(agent.id))
         if old is agent:
             return
@@ -162,12 +162,12 @@ class Served:
 
     def give_up(self, id: str) -> None:
         """Serve an agent no more: to callers, it is not there."""
-        self._given_up.add(id)  # not removed: calls under way look it up at their end
+        self._withdrawn_ids.add(id)  # not removed: calls under way look it up at their end
 
     @property
     def offered(self) -> dict[str, Agent]:
         """The agents that callers may call now, by id."""
-        return {id: each for id, each in [*self.agents.items()] if id not in self._given_up}
+        return {id: each for id, each in [*self.agents.items()] if id not in self._withdrawn_ids}
 
     def door_row(self) -> dict[str, Any]:
         """Return who is served to whom, and how much, for a page."""
@@ -178,19 +178,19 @@ class Served:
             "actions": len(self.actions()),
             "callers": callers,
             "calls": dict(self._call_counts),
-            "under_way": len(self._under_way),
+            "under_way": len(self._running_calls),
             **self.callers.page_data(),
         }
 
     def _paths(self) -> list[tuple[str, str]]:
         """Return by which protocols the agents are reached, each with its path."""
-        talks = [in_path(id) for id in self.replying()]
-        return [(door.title, path) for door in DOORS for path in door.addresses(talks)]
+        replying_paths = [to_path(id) for id in self.replying()]
+        return [(door.title, path) for door in DOORS for path in door.addresses(replying_paths)]
 
     @property
     def busy(self) -> bool:
         """Whether a call is under way."""
-        return bool(self._under_way)
+        return bool(self._running_calls)
 
     def actions(self) -> Sequence[tuple[str, Action]]:
         """Return what callers may call: each agent's id, and an action that it offers."""
@@ -223,24 +223,24 @@ class Served:
         call = {"name": action, "args": args}
         message = {"id": f"door-{secrets.token_hex(16)}", "to": to, "action": call}
         context = self._call_context(caller)
-        replies = action == "say" and isinstance(self.agents[to], ConversationalAgent)
+        is_reply = action == "say" and isinstance(self.agents[to], ConversationalAgent)
         # A reply counts what it does itself.
-        pays = None if context.pays is None or replies else context.pays.reserve(actions=1)
+        reservation = None if context.pays is None or is_reply else context.pays.reserve(actions=1)
         if on_progress is not None:
             context.hears = partial(call_on_loop, caller.loop, on_progress)
-        with pays or nullcontext(), self._counted_sender(sender, caller, context) as agent:
+        with reservation or nullcontext(), self._counted_sender(sender, caller, context) as agent:
             try:
                 return await agent.send_request(message, None, caller_context=context)
-            except _NOT_BEGUN:
-                if pays is not None:
-                    pays.release()
+            except _NOT_STARTED:
+                if reservation is not None:
+                    reservation.release()
                 raise
             except ActionError as error:
-                if not replies or error.type != RunWaiting.__name__:
+                if not is_reply or error.type != RunWaiting.__name__:
                     raise
-                waiting = RunWaiting(error.text, error.where)
-                waiting.run_id = error.run_id or caller.run_id
-                raise waiting from error
+                run_waiting = RunWaiting(error.text, error.where)
+                run_waiting.run_id = error.run_id or caller.run_id
+                raise run_waiting from error
 
     def journal_of(self, agent: str) -> Journal | None:
         """Return the journal that records the replies of an agent; None without one."""
@@ -273,8 +273,8 @@ class Served:
     @property
     def is_full(self) -> bool:
         """Whether the limit of simultaneous replies is reached."""
-        most = self.callers.max_replies
-        return most is not None and len(self._replies) >= most
+        limit = self.callers.max_replies
+        return limit is not None and len(self._replies) >= limit
 
     def count_reply(self, *, is_new: bool = True) -> Callable[..., None]:
         """Count a reply until the function that is returned is called, such as by its task.
@@ -285,9 +285,9 @@ class Served:
             TooOften: the reply is new, and the limit of simultaneous replies is reached
         """
         if is_new and self.is_full:
-            most = self.callers.max_replies
+            limit = self.callers.max_replies
             raise TooOften(
-                _BUSY_S, f"the server is busy: its limit of simultaneous replies is {most}"
+                _BUSY_S, f"the server is busy: its limit of simultaneous replies is {limit}"
             )
         reply = object()
         self._replies.add(reply)
@@ -322,7 +322,7 @@ class Served:
     @contextmanager
     def _counted_sender(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:
         """Count a call in the `with` block, which gets its sender."""
-        self._under_way.add(context)
+        self._running_calls.add(context)
         self._call_counts[caller.name] += 1
         if (agent := self._senders.get(sender)) is None:
             while len(self._senders) >= MAX_SENDERS:
@@ -335,7 +335,7 @@ class Served:
         finally:
             # A task that the action has left behind still has it: it asks and pays no more.
             context.open = False
-            self._under_way.discard(context)
+            self._running_calls.discard(context)
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
         """Ask for approval if the agent's `say` needs it; call it within `calling`.
@@ -362,10 +362,10 @@ class Served:
 
     async def close(self) -> None:
         """Close the space, if it was made here."""
-        with _SERVING:
-            if self not in _SERVED:
+        with _OPEN_DOORS_LOCK:
+            if self not in _OPEN_DOORS:
                 return
-            _SERVED.discard(self)
+            _OPEN_DOORS.discard(self)
         # First: agents outlive the door, and would tell it of each of their events.
         for each in self.agents.values():
             if isinstance(each, Threaded):
@@ -396,5 +396,5 @@ class Served:
 
     def _forward_event(self, event: Event) -> None:
         # Called with each event of the agents, most of which are of no call of a door.
-        if self._under_way and (caller := self._caller()) is not None:
+        if self._running_calls and (caller := self._caller()) is not None:
             call_on_loop(caller.loop, caller.tell, event)

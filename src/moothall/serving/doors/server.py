@@ -14,8 +14,8 @@ from moothall import ConfigError, MissingExtra
 from moothall.serving.doors.checks import is_loopback_address
 
 _BACKLOG: Final = 128
-_LOOK_S: Final = 1.0
-_HEAD_S: Final = 20.0
+_JOIN_POLL_S: Final = 1.0
+_HEAD_TIMEOUT_S: Final = 20.0
 """Seconds in which the head of a request must have arrived, as its body must after that, and in
 which a client must read something of an answer that fills what is kept for it."""
 
@@ -61,7 +61,7 @@ class HTTPServer:
             "proxy_headers": False,
             "timeout_graceful_shutdown": max(1, round(grace_s)),
             **options,
-            "http": _protocol(),
+            "http": _timed_protocol(),
         }
         self._sockets = [_listening_socket("127.0.0.1" if host == "localhost" else host, port)]
         self.place: tuple[str, int] = self._sockets[0].getsockname()[:2]
@@ -74,11 +74,11 @@ class HTTPServer:
         self.listening: Future[None] = Future()
         startup = self._server.startup
 
-        async def begins(*args: Any, **options: Any) -> None:
+        async def startup_and_report(*args: Any, **options: Any) -> None:
             await startup(*args, **options)
             self.listening.set_result(None)
 
-        self._server.startup = begins
+        self._server.startup = startup_and_report
         # In a thread, since in the main one uvicorn ends the process by the signal that has ended
         # it.
         self._thread = threading.Thread(target=self._serve, daemon=True, name="moothall-http")
@@ -127,7 +127,7 @@ class HTTPServer:
             return False
         while timeout is None and self._thread.is_alive():
             # A signal that comes just before the wait is handled after it: by then at the latest.
-            self._thread.join(_LOOK_S)
+            self._thread.join(_JOIN_POLL_S)
         self._thread.join(timeout)
         return bool(self._server.started)
 
@@ -137,7 +137,7 @@ def _is_fault(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
-def _protocol() -> Any:
+def _timed_protocol() -> Any:
     """Return uvicorn's protocol, which closes connections on which a request does not end in time.
 
     That is its head, or a body that is still sent after the answer. Connections whose client reads
@@ -147,11 +147,11 @@ def _protocol() -> Any:
 
     idle, body = h11_impl.h11.IDLE, h11_impl.h11.SEND_BODY
 
-    class InTime(h11_impl.H11Protocol):  # type: ignore[misc]
+    class TimedProtocol(h11_impl.H11Protocol):  # type: ignore[misc]
         """A connection; a request's head has some seconds to arrive whole."""
 
-        _late: Any = None
-        _unread: Any = None
+        _read_timer: Any = None
+        _write_timer: Any = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -163,43 +163,43 @@ def _protocol() -> Any:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._unread = self.loop.call_later(_HEAD_S, self.transport.abort)
+            self._write_timer = self.loop.call_later(_HEAD_TIMEOUT_S, self.transport.abort)
 
         def resume_writing(self) -> None:
-            self._unread.cancel()
+            self._write_timer.cancel()
             super().resume_writing()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._end_watch()
-            if self._unread is not None:
-                self._unread.cancel()
+            if self._write_timer is not None:
+                self._write_timer.cancel()
             super().connection_lost(exc)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self._watch()
 
-        def _is_due(self) -> bool:
+        def _awaits_client(self) -> bool:
             answered = self.cycle is not None and self.cycle.response_complete
             return self.conn.their_state is idle or (answered and self.conn.their_state is body)
 
         def _watch(self) -> None:
-            if not self._is_due():
+            if not self._awaits_client():
                 self._end_watch()
-            elif self._late is None and not self.transport.is_closing():
-                self._late = self.loop.call_later(_HEAD_S, self._is_late)
+            elif self._read_timer is None and not self.transport.is_closing():
+                self._read_timer = self.loop.call_later(_HEAD_TIMEOUT_S, self._on_late)
 
         def _end_watch(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
+            if self._read_timer is not None:
+                self._read_timer.cancel()
+                self._read_timer = None
 
-        def _is_late(self) -> None:
-            self._late = None
-            if self._is_due() and not self.transport.is_closing():
+        def _on_late(self) -> None:
+            self._read_timer = None
+            if self._awaits_client() and not self.transport.is_closing():
                 self.transport.close()
 
-    return InTime
+    return TimedProtocol
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:

@@ -34,7 +34,7 @@ from moothall.serving.doors.checks import (
     Send,
     body_of,
     in_thread,
-    with_silences,
+    with_keepalives,
 )
 from moothall.serving.doors.openai.client_outcome import (
     ClientOutcome,
@@ -61,7 +61,7 @@ from moothall.serving.doors.openai.response_chain import (
     thread_of,
 )
 from moothall.serving.doors.openai.stored_responses import ECHO, StoredResponses
-from moothall.serving.doors.protocols import OPENAI, TooOften, id_in
+from moothall.serving.doors.protocols import OPENAI, TooOften, to_id
 from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
@@ -108,7 +108,7 @@ class OpenAIDoor:
         await send_json(send, 200, {"object": "list", "data": data})
 
     async def _model(self, params: dict[str, Any], send: Send, caller: str) -> None:
-        id = id_in(params["id"], self._served.replying())
+        id = to_id(params["id"], self._served.replying())
         self._agent(id)
         await send_json(send, 200, _model_of(id))
 
@@ -243,7 +243,7 @@ class OpenAIDoor:
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
         stream = ReplyStream(str(agent.id), request, agent.reply_to_request)
-        async with stream as all_events, aclosing(with_silences(all_events, _HEAD_S)) as events:
+        async with stream as all_events, aclosing(with_keepalives(all_events, _HEAD_S)) as events:
             try:
                 async for event in events:
                     kind = type(event)

@@ -6,7 +6,7 @@ import math
 import time
 from typing import TypeAlias
 
-from moothall.serving.doors.checks import COMMENT, SILENT_S, Send
+from moothall.serving.doors.checks import KEEPALIVE_S, SSE_COMMENT, Send
 from moothall.serving.doors.openai.client_outcome import ClientOutcome
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import (
@@ -42,8 +42,8 @@ class FormStream:
 
     async def keep_alive(self, *, begins: bool) -> None:
         """Send a comment if nothing was sent for a while: also events of others come."""
-        if self.is_started and time.monotonic() - self._wrote >= SILENT_S - 0.1:
-            await self._write(COMMENT)
+        if self.is_started and time.monotonic() - self._wrote >= KEEPALIVE_S - 0.1:
+            await self._write(SSE_COMMENT)
         elif begins:
             await self._begin()
 

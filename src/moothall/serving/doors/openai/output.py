@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from moothall import Usage
 from moothall.build import json_text
-from moothall.serving.doors.checks import Send, as_json, sent_event
+from moothall.serving.doors.checks import Send, as_json, sse_event
 from moothall.serving.doors.openai.client_outcome import ClientOutcome
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.message_content import BadRequest
@@ -96,17 +96,17 @@ class ChatCompletion:
         if self._request.include_usage:
             usage = _chat_usage(outcome.usage)
             kind = "chat.completion.chunk"
-            chunks += sent_event({**self._fields, "object": kind, "choices": [], "usage": usage})
+            chunks += sse_event({**self._fields, "object": kind, "choices": [], "usage": usage})
         return chunks + b"data: [DONE]\n\n"
 
     def error_bytes(self, wrong: BadRequest) -> bytes:
         """Return the end of a stream that has failed."""
-        return sent_event({"error": wrong.error})
+        return sse_event({"error": wrong.error})
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         chunk = {**self._fields, "object": "chat.completion.chunk", "choices": [choice]}
-        return sent_event({**chunk, "usage": None} if self._request.include_usage else chunk)
+        return sse_event({**chunk, "usage": None} if self._request.include_usage else chunk)
 
 
 def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class ResponseForm:
 
     def _event(self, kind: str, /, **data: Any) -> bytes:
         self._number += 1
-        return sent_event({"type": kind, "sequence_number": self._number, **data}, kind)
+        return sse_event({"type": kind, "sequence_number": self._number, **data}, kind)
 
     def _id(self, mark: str, kind: str) -> str:
         """Return the id of a new item, which counts its own kind: a journal has no reasoning."""
