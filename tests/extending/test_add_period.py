@@ -16,14 +16,14 @@ ADDED = (
 )
 USES = """
 from moothall import Budget, BudgetExceeded
-from moothall.budget.period import is_period, period_at, renewal
+from moothall.budget.period import is_period, period_at, renewal_text
 from moothall.serving.company.settings import BudgetSettings
 
 assert period_at("week", 1_782_000_000) == "2026-W25"  # a Sunday
-assert renewal("2026-W25") == "2026-06-22 at 00:00 UTC"
-assert renewal("2026-W53") == "2027-01-04 at 00:00 UTC"
+assert renewal_text("2026-W25") == "2026-06-22 at 00:00 UTC"
+assert renewal_text("2026-W53") == "2027-01-04 at 00:00 UTC"
 assert is_period("2026-W53") and not is_period("2026-W54") and not is_period("2026-7")
-assert renewal("2026-12") == "2027-01-01 at 00:00 UTC" == renewal("2026-12-31")
+assert renewal_text("2026-12") == "2027-01-01 at 00:00 UTC" == renewal_text("2026-12-31")
 assert BudgetSettings(actions=1, per="week").limits()["per"] == "week"
 budget = Budget(actions=1, per="week")
 budget.reserve(actions=1).settle()
