@@ -10,7 +10,7 @@ from tests.extending.conftest import Added
 ADDED = (
     ("import BudgetExceeded, NotPermitted", ", MailboxFull"),
     (
-        "_REFUSALS: Final[dict[type[Exception], _RefusalCodes]] = {\n",
+        "_CODES: Final[dict[type[Exception], _RefusalCodes]] = {\n",
         '    MailboxFull: _RefusalCodes("RATE_LIMIT_EXCEEDED", "busy", "requests", 429, "busy"),\n',
     ),
 )
@@ -19,18 +19,18 @@ from mcp import MCPError
 
 from moothall import MailboxFull
 from moothall.serving.a2a.wire import A2AFault
-from moothall.serving.doors.a2a import faults
-from moothall.serving.doors.mcp import refusals
+from moothall.serving.doors.a2a import protocol_faults
+from moothall.serving.doors.mcp import protocol_refusals
 from moothall.serving.doors.openai.client_outcome import bad_request_of
 
 full = MailboxFull("agent 'a' is busy")
 try:
-    with faults():
+    with protocol_faults():
         raise full
 except A2AFault as fault:
     assert (fault.reason, fault.status, str(fault)) == ("RATE_LIMIT_EXCEEDED", 429, str(full))
 try:
-    with refusals():
+    with protocol_refusals():
         raise full
 except MCPError as refused:
     assert (refused.error.code, refused.error.message) == (-32029, str(full))
