@@ -90,7 +90,7 @@ CEILINGS = {
     "serving": 42,
     "society": 138,
     "spaces": 1,
-    "studio": 21,
+    "studio": 5,
 }
 """How many names of `RELATIONS` a package has at most."""
 SHARED = 8

@@ -300,9 +300,9 @@ def test_card_whose_answer_is_found_in_the_journal_meanwhile_is_answered(tmp_pat
         about: dict[str, Any] = {"journal": journal, "approver": Waiting()}
         agent = ReActAgent("clerk", model, actions=[pay], **about)
         aside(agent.reply("Go.", run_id="r"))
-        cards.look(journal, "eva")
+        cards.refresh_waits(journal, "eva")
         (card,) = cards.to_json()
-        journal.is_answered = lambda: cards.look(journal, "eva")
+        journal.is_answered = lambda: cards.refresh_waits(journal, "eva")
         answer = {"permit": True, "fingerprint": card["fingerprint"]}
         assert cards.decide(card["number"], answer) == "permitted"
         assert cards.to_json() == []
@@ -326,7 +326,7 @@ def test_card_takes_a_decision_and_nothing_else(tmp_path: Path) -> None:
         about: dict[str, Any] = {"journal": journal, "approver": Waiting()}
         agent = DualActAgent(human=Person("you"), reactive=clerk, first="reactive", **about)
         await agent.reply("How many?", run_id=run)
-        cards.look(journal, "you")
+        cards.refresh_waits(journal, "you")
         (card,) = cards.to_json()
         assert (card["kind"], card["run"], card["round"]) == ("decision", run, 1)
         for each, words in wrong:

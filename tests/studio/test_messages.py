@@ -12,7 +12,7 @@ def test_messages_that_wait_are_not_said_to_be_answered() -> None:
     def say(sender: str, to: str, text: str) -> int | None:
         action = {"name": "say", "args": {"content": text}}
         seen = messages.add({"from": sender, "to": to, "action": action}, 1.0)
-        return None if seen.answers is None else seen.answers.number
+        return None if seen.request is None else seen.request.number
 
     assert say("User", "Clerk", "one") is None
     assert say("Clerk", "User", "of one") == 1

@@ -392,7 +392,7 @@ def test_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
         beside = page.get_by_role("group", name="The town beside it")
         expect(beside).to_contain_text(f"step 3 of 2,880 · run {town.run_id}.{fork}")
         assert studio.society.second_town is not None
-        assert len(studio.society.second_town.living().interventions) == has
+        assert len(studio.society.second_town.wait_for_society().interventions) == has
 
 
 def test_branches_live_side_by_side(page: Page, studio: Studio) -> None:
@@ -415,7 +415,7 @@ def test_branches_live_side_by_side(page: Page, studio: Studio) -> None:
     expect(beside).to_contain_text("step 4 of 2,880")
     other = studio.society.second_town
     assert other is not None
-    richer = [each.living().respondent("7").status["money"] for each in (town, other)]
+    richer = [each.wait_for_society().respondent("7").status["money"] for each in (town, other)]
     assert richer[0] - richer[1] == 10_000
     expect(page.get_by_label("Map of the town beside it")).to_be_visible()
     beside.get_by_role("button", name="Swap").click()

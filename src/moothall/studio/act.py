@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from moothall.studio.jobs import TabHub
 
-_RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
+_RUN_KINDS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 """The runs of `moothall act`: kind and id of the agent."""
 
 
@@ -58,7 +58,7 @@ class ActTab(Tab):
         """Return the form: task, folder, model, reviewer and limits."""
         models = [(each, each) for each in usable_models()]
         reviewers = [("me", "you, at this page"), *models]
-        most = f"{ITERATIONS}; local: 1"
+        iterations_hint = f"{ITERATIONS}; local: 1"
         journal = self._hub.journal
         fields = [
             Field("task", "Task", "text", hint="Fix the typos in notes.md", wide=True),
@@ -69,7 +69,7 @@ class ActTab(Tab):
             ),
             Field("yes_read", "May read without asking", "check", value=True),
             # The model in the box goes nowhere after one.
-            Field("max_iterations", "Answers at most", "whole", hint=most, more=True),
+            Field("max_iterations", "Answers at most", "whole", hint=iterations_hint, more=True),
             *limit_fields(),
         ]
         return [
@@ -78,7 +78,7 @@ class ActTab(Tab):
                 title="New work",
                 fields=fields,
                 start=self.start,
-                is_open=not any(journal.runs(kind=k, agent=a, limit=1) for k, a in _RUNS),
+                is_open=not any(journal.runs(kind=k, agent=a, limit=1) for k, a in _RUN_KINDS),
                 about="Writing, editing and commands ask you one by one. Keys are those of the "
                 "environment: MOOTHALL_KEY, else the provider's own variable.",
             )
@@ -87,7 +87,7 @@ class ActTab(Tab):
 
 def usable_models() -> list[str]:
     """Return the names of models that a form offers: those on this machine or with a key."""
-    here = (each for each in LISTED_WEIGHTS if each is DEFAULT_WEIGHTS or each.path.exists())
-    fetched = (f"gguf:{each}" for each in other_weights())
-    served = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
-    return [*(each.model_name for each in here), *fetched, *served]
+    on_disk = (each for each in LISTED_WEIGHTS if each is DEFAULT_WEIGHTS or each.path.exists())
+    gguf_models = (f"gguf:{each}" for each in other_weights())
+    remote = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
+    return [*(each.model_name for each in on_disk), *gguf_models, *remote]

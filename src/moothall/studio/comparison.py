@@ -12,7 +12,7 @@ from moothall.build import json_line
 from moothall.journal import Entry
 from moothall.studio.run_view import Totals, cut_value, entry_row
 
-_STEPS: Final = 2_000
+_MAX_STEPS: Final = 2_000
 """The most steps of a run that are compared: the first ones."""
 
 
@@ -21,44 +21,44 @@ class _ComparedStep:
     """A call of a model or an action that ended or failed, and since when it ran."""
 
     entry: Entry
-    start: float | None
+    started_at: float | None
     args: Any  # of an action
     result: Any
 
     @property
-    def name(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, str, str]:
         """What was called, where, and with what."""
         subject = self.entry.subject
         target = str(subject.get("action", subject.get("model")))
         return (self.entry.path, target, json_line(self.args))
 
-    def is_like(self, other: _ComparedStep) -> bool:
+    def equals(self, other: _ComparedStep) -> bool:
         """Return whether both were given and gave the same."""
-        return self.name == other.name and json_line(self.result) == json_line(other.result)
+        return self.key == other.key and json_line(self.result) == json_line(other.result)
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as pages get it."""
         args, result = cut_value(self.args), cut_value(self.result)
-        return {**entry_row(self.entry), "began": self.start, "args": args, "result": result}
+        return {**entry_row(self.entry), "began": self.started_at, "args": args, "result": result}
 
 
-def compare_runs(first: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
+def compare_runs(left_entries: Sequence[Entry], right_entries: Sequence[Entry]) -> dict[str, Any]:
     """Return both runs' totals, and `rows` of `[step, step, same]`; None where one has none.
 
     A step is a call of a model or an action. Steps of the same name and input stand in one row.
     `cut` says whether steps were left out.
     """
-    left_steps, right_steps = _steps(first), _steps(other)
-    is_cut = max(len(left_steps), len(right_steps)) > _STEPS
-    left_steps, right_steps = left_steps[:_STEPS], right_steps[:_STEPS]
-    left_names, right_names = ([each.name for each in steps] for steps in (left_steps, right_steps))
-    matcher = SequenceMatcher(None, left_names, right_names, autojunk=False)
+    left_steps, right_steps = _steps(left_entries), _steps(right_entries)
+    is_cut = max(len(left_steps), len(right_steps)) > _MAX_STEPS
+    left_steps, right_steps = left_steps[:_MAX_STEPS], right_steps[:_MAX_STEPS]
+    left_keys, right_keys = ([each.key for each in steps] for steps in (left_steps, right_steps))
+    matcher = SequenceMatcher(None, left_keys, right_keys, autojunk=False)
     rows: list[tuple[Any, ...]] = []
     for _, a, to_a, b, to_b in matcher.get_opcodes():
-        for left_step, theirs in zip_longest(left_steps[a:to_a], right_steps[b:to_b]):
-            is_same = left_step is not None and theirs is not None and left_step.is_like(theirs)
-            rows.append((left_step and left_step.to_json(), theirs and theirs.to_json(), is_same))
-    totals = [Totals(each).to_json() for each in (first, other)]
+        for a_step, b_step in zip_longest(left_steps[a:to_a], right_steps[b:to_b]):
+            is_same = a_step is not None and b_step is not None and a_step.equals(b_step)
+            rows.append((a_step and a_step.to_json(), b_step and b_step.to_json(), is_same))
+    totals = [Totals(each).to_json() for each in (left_entries, right_entries)]
     return {"rows": rows, "cut": is_cut, "totals": totals}
 
 
@@ -67,15 +67,15 @@ def _steps(entries: Sequence[Entry]) -> list[_ComparedStep]:
     open_entries: dict[tuple[str, Any], Entry] = {}
     steps: list[_ComparedStep] = []
     for entry in entries:
-        key, details = (entry.path, entry.data.get("key")), entry.subject
+        key, subject = (entry.path, entry.data.get("key")), entry.subject
         if entry.kind == "started":
             open_entries[key] = entry
-        if entry.kind not in ("ended", "failed") or not details.keys() & {"action", "model"}:
+        if entry.kind not in ("ended", "failed") or not subject.keys() & {"action", "model"}:
             continue
         start = open_entries.pop(key, None)
         result = entry.data.get("result", entry.data.get("error"))
         args = None
-        if "action" in details:
+        if "action" in subject:
             args = None if start is None else start.data.get("args")
             if isinstance(result, dict):
                 args, result = result.get("args", args), _outcome(result.get("result", result))

@@ -30,8 +30,8 @@ class DoorsTab(Tab):
     def state(self) -> dict[str, Any]:
         """Return what is `connected`, each by its id and whose tools it has, and `served`."""
         connected = []
-        for agent, of in self._connected():
-            row = {"id": str(agent.id), "of": of}
+        for agent, owner in self._connected_agents():
+            row = {"id": str(agent.id), "of": owner}
             try:
                 connected.append({**row, **agent.door_row()})
             except MoothallError as error:  # such as an invalid lock file
@@ -40,23 +40,23 @@ class DoorsTab(Tab):
 
     def accept(self, id: str, shown_hash: str) -> dict[str, Any]:
         """Accept the definitions of a server's tools that a page has shown; return the state."""
-        agent = next((each for each, _ in self._connected() if str(each.id) == id), None)
+        agent = next((each for each, _ in self._connected_agents() if str(each.id) == id), None)
         if agent is None or not hasattr(agent, "accept_offer"):
             raise ConfigError(f"there is no MCP server {id!r:.80} here")
         agent.accept_offer(shown_hash)
         return self.state()
 
-    def _connected(self) -> Iterator[tuple[Any, str | None]]:
+    def _connected_agents(self) -> Iterator[tuple[Any, str | None]]:
         """Yield the agents that stand for a server, each once, with the agent whose tools it is."""
         space: Any = self._hub.user.space
-        ids: set[int] = set()
+        seen_ids: set[int] = set()
         for name in () if space is None else space.ids():
             agent = space.agent(name)
             sources = getattr(getattr(agent, "actions", None), "sources", ())
-            for each, of in ((agent, None), *((source, name) for source in sources)):
-                if hasattr(each, "door_row") and id(each) not in ids:
-                    ids.add(id(each))
-                    yield each, of
+            for each, owner in ((agent, None), *((source, name) for source in sources)):
+                if hasattr(each, "door_row") and id(each) not in seen_ids:
+                    seen_ids.add(id(each))
+                    yield each, owner
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; each runs in a thread."""
@@ -65,5 +65,5 @@ class DoorsTab(Tab):
         router.get("/state")(self.state)
 
         @router.post("/accept")
-        def accepts(id: str = Body(), shown_hash: str = Body()) -> dict[str, Any]:
+        def accept_tools(id: str = Body(), shown_hash: str = Body()) -> dict[str, Any]:
             return self.accept(id, shown_hash)

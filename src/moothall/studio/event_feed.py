@@ -12,16 +12,16 @@ from typing import Any, Final
 
 from moothall.build import guard
 
-_MOST_EVENTS: Final = 20_000
+_MAX_EVENTS: Final = 20_000
 """How many events are kept for a page that reconnects; a page that missed more reloads."""
-_KEPT_CHARACTERS: Final = 32 << 20
-_FRAME: Final = 500
+_MAX_CHARACTERS: Final = 32 << 20
+_FRAME_SIZE: Final = 500
 """The most events in one frame."""
-_FRAME_CHARACTERS: Final = 1 << 20
+_FRAME_CHARS: Final = 1 << 20
 """A frame ends with the event that reaches this size."""
 _BATCH_S: Final = 0.03
 """Events within this time share a frame: a page cannot show more frames a second."""
-_QUIET_S: Final = 15.0
+_HEARTBEAT_S: Final = 15.0
 """After this time without an event a page gets an empty frame: its connection is there."""
 _JSON: Final = json.JSONEncoder(default=str, allow_nan=False, separators=(",", ":"))
 
@@ -31,8 +31,8 @@ def as_json(data: Any) -> str:
     try:
         return _JSON.encode(data)
     except ValueError:
-        read = json.loads(json.dumps(data, default=str), parse_constant=lambda name: None)
-        return _JSON.encode(read)
+        cleaned = json.loads(json.dumps(data, default=str), parse_constant=lambda name: None)
+        return _JSON.encode(cleaned)
 
 
 class EventFeed:
@@ -65,15 +65,15 @@ class EventFeed:
             self.last += 1
             self._events.append(f'[{self.last},"{topic}",{text}]')
             self._characters += len(self._events[-1])
-            while len(self._events) > _MOST_EVENTS or self._characters > _KEPT_CHARACTERS:
+            while len(self._events) > _MAX_EVENTS or self._characters > _MAX_CHARACTERS:
                 self._characters -= len(self._events.popleft())
             # A copy: pages come and go, each on its own loop, while these are woken.
             pages = [*self._pages.items()]
-        for news, loop in pages:
+        for wake_event, loop in pages:
             # A page is woken once for all that comes until it looks.
-            if not news.is_set():
+            if not wake_event.is_set():
                 with suppress(RuntimeError):  # its loop has ended, and with it the page
-                    loop.call_soon_threadsafe(news.set)
+                    loop.call_soon_threadsafe(wake_event.set)
 
     async def frames(self, epoch: str, after: int) -> AsyncIterator[str]:
         """Yield JSON of later events: `{"epoch", "last", "events": [[number, topic, data], …]}`.
@@ -81,41 +81,41 @@ class EventFeed:
         The first frame comes at once. One with `"reset": true` says that events were missed; the
         page then reloads what it shows.
         """
-        news = asyncio.Event()
+        wake_event = asyncio.Event()
         with self._guard:
-            follows = epoch == self.epoch and self.last - len(self._events) <= after <= self.last
-            after = after if follows else self.last
-            self._pages[news] = asyncio.get_running_loop()
+            can_resume = epoch == self.epoch and self.last - len(self._events) <= after <= self.last
+            after = after if can_resume else self.last
+            self._pages[wake_event] = asyncio.get_running_loop()
         try:
-            yield self._frame(after, [], reset=not follows)
+            yield self._frame(after, [], reset=not can_resume)
             while True:
                 while after < self.last:
-                    events = self._next_frames(after)
+                    events = self._next_events(after)
                     after = after + len(events) if events else self.last
                     yield self._frame(after, events, reset=not events)
                 try:
-                    async with asyncio.timeout(_QUIET_S):
-                        await news.wait()
+                    async with asyncio.timeout(_HEARTBEAT_S):
+                        await wake_event.wait()
                 except TimeoutError:
                     yield self._frame(after, [], reset=False)
                 # Before `last` is read: what is published in between wakes the page again.
-                news.clear()
+                wake_event.clear()
                 await asyncio.sleep(_BATCH_S)
         finally:
             with self._guard:
-                del self._pages[news]
+                del self._pages[wake_event]
 
-    def _next_frames(self, after: int) -> list[str]:
+    def _next_events(self, after: int) -> list[str]:
         """Return the events after one, as many as fit a frame; none if the first was dropped."""
         events: list[str] = []
         with self._guard:
-            at = after - (self.last - len(self._events))
+            i = after - (self.last - len(self._events))
             size = 0
             # Below 0: it was dropped while the page read what came before.
-            while 0 <= at < len(self._events) and len(events) < _FRAME and size < _FRAME_CHARACTERS:
-                events.append(self._events[at])
+            while 0 <= i < len(self._events) and len(events) < _FRAME_SIZE and size < _FRAME_CHARS:
+                events.append(self._events[i])
                 size += len(events[-1])
-                at += 1
+                i += 1
         return events
 
     def _frame(self, last: int, events: list[str], *, reset: bool) -> str:

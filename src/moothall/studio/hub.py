@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moothall.studio.page import Tab
 
 
-def in_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threading.Thread, Any]:
+def start_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threading.Thread, Any]:
     """Run `work(started)` in a thread; return the thread and the result of `started`.
 
     An exception before `started` has a result is raised here.
@@ -59,9 +59,9 @@ class Hub:
             raise ConfigError("the studio has a journal from launch() on")
         return self._journal
 
-    def look(self) -> None:
+    def refresh_waits(self) -> None:
         """Have the cards show what runs of the journal wait for."""
-        self.cards.look(self.journal, self.person)
+        self.cards.refresh_waits(self.journal, self.person)
 
     def add_routes(self, tab: Tab, add: Callable[[Tab], object]) -> bool:
         """Add a tab's routes by `add`; return whether the page has the tab."""
@@ -87,7 +87,7 @@ class Hub:
 
     def _close_journal(self) -> None:
         """Drop the journal and its cards; close it unless it was given as a `Journal`."""
-        self.cards.leave()
+        self.cards.drop_waits()
         if self._journal is not None and self._owns_journal:
             self._journal.close()
         self._journal = None

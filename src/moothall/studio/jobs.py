@@ -19,7 +19,7 @@ from moothall.agents import cancel_run
 from moothall.build import Stop, guard
 from moothall.journal import Outline
 from moothall.studio.cards.agents import agent_for
-from moothall.studio.hub import Hub, in_thread
+from moothall.studio.hub import Hub, start_thread
 from moothall.studio.orders import has_resume, resume_of
 from moothall.studio.orders.order import (
     ActOrder,
@@ -32,7 +32,7 @@ from moothall.studio.orders.research import write_report
 from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.page_server import ServedHub
-from moothall.studio.run_view import rests
+from moothall.studio.run_view import is_parked
 
 if TYPE_CHECKING:
     from moothall.spaces import You
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = ActOrder | ResearchOrder
 
-NO_MORE: Final[Mapping[str, float]] = {}
-_AGAIN_S = 60.0
+NO_NEW_LIMITS: Final[Mapping[str, float]] = {}
+_RETRY_S = 60.0
 """Seconds after which a run that could not go on is tried again."""
-_ENDS_S = 20.0
+_CLOSE_S = 20.0
 """How many seconds `close` waits for a run to end."""
 
 
 @dataclass
-class _BackgroundRun:
+class _BackgroundJob:
     """One background run, on its own event loop and thread; while it waits it has neither."""
 
     run_id: str
@@ -57,8 +57,8 @@ class _BackgroundRun:
     messages: list[str]  # messages that it gets when it continues
     work: Callable[[], Coroutine[Any, Any, Any]] | None = None
     state: str = "running"
-    waits: bool = False  # in the journal, for an answer
-    resumed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_waiting: bool = False  # in the journal, for an answer
+    resume_event: asyncio.Event = field(default_factory=asyncio.Event)
     agent: Any = None
     loop: Any = None
     task: Any = None
@@ -80,7 +80,7 @@ class Jobs:
     def __init__(self, hub: Hub, resume_town: Callable[[SimulateOrder, str], None]) -> None:
         self._hub = hub
         self._resume_town = resume_town
-        self._jobs: dict[str, _BackgroundRun] = {}
+        self._jobs: dict[str, _BackgroundJob] = {}
         self._messages: dict[str, list[str]] = {}
         self._retry_times: dict[str, float] = {}  # when runs that could not go on are tried again
         self._starting = guard()  # two pages may resume a run at the same time
@@ -95,7 +95,7 @@ class Jobs:
         without_keys(order)
         run_id = run_id or secrets.token_hex(8)
         messages = self._messages.setdefault(run_id, [])
-        self._begin(_BackgroundRun(run_id, order, order.command, messages), text)
+        self._begin(_BackgroundJob(run_id, order, order.command, messages), text)
         return run_id
 
     def run(
@@ -112,26 +112,26 @@ class Jobs:
         Raises:
             ConfigError: the run is under way here, or `work` returns no coroutine
         """
-        self._begin(_BackgroundRun(run_id, None, kind, [], work))
+        self._begin(_BackgroundJob(run_id, None, kind, [], work))
         return run_id
 
-    def _begin(self, job: _BackgroundRun, text: str = "") -> None:
+    def _begin(self, job: _BackgroundJob, text: str = "") -> None:
         with self._starting:
-            before = self._jobs.get(job.run_id)
-            if before is not None and not before.waits:
+            existing = self._jobs.get(job.run_id)
+            if existing is not None and not existing.is_waiting:
                 raise ConfigError(f"run {job.run_id!r} is under way already")
             if text:
                 job.messages.append(text)
-            job.resumed.set()
+            job.resume_event.set()
             # Until it is under way: the next page then finds it among the jobs.
             try:
-                in_thread(f"moothall-{job.run_id}", partial(self._run, job))
+                start_thread(f"moothall-{job.run_id}", partial(self._run, job))
             except BaseException as error:
                 if text and not isinstance(error, RunMismatch):  # a fork of it takes the message
                     job.messages.remove(text)  # it is sent again
                 raise
 
-    def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE, text: str = "") -> str:
+    def resume(self, run_id: str, more: Mapping[str, float] = NO_NEW_LIMITS, text: str = "") -> str:
         """Resume a stopped run by its recorded order; return its id, or that of a copy.
 
         `more` has new limits, such as `max_usd`. With more `iterations`, a research run that has
@@ -149,15 +149,15 @@ class Jobs:
         if isinstance(order, SimulateOrder):
             self._resume_town(order, run_id)
             return run_id
-        reason = resume_refusal(journal, run_id, allow_ended="iterations" in more)
-        if reason is not None:
-            raise StateError(reason.text)
+        refusal = resume_refusal(journal, run_id, allow_ended="iterations" in more)
+        if refusal is not None:
+            raise StateError(refusal.text)
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
-            copy = fork_for(error, journal, run_id, order)[0]
-            self._messages[copy] = self._messages.pop(run_id, [])
-            return self.start(order, run_id=copy)
+            fork_id = fork_for(error, journal, run_id, order)[0]
+            self._messages[fork_id] = self._messages.pop(run_id, [])
+            return self.start(order, run_id=fork_id)
 
     def _resume_kind(self, run: Outline, *, is_plain: bool) -> str:
         """Resume a run by what the package states that writes runs of its kind."""
@@ -170,8 +170,8 @@ class Jobs:
             )
         if not is_plain:
             raise ConfigError(f"a run of {run.kind} takes no limits and no message")
-        if (reason := resume_refusal(journal, run_id)) is not None:
-            raise StateError(reason.text)
+        if (refusal := resume_refusal(journal, run_id)) is not None:
+            raise StateError(refusal.text)
         if run.under_way and run_id not in self._jobs:
             raise StateError(f"run {run_id!r} is under way elsewhere")
         return self.run(run_id, partial(resume, journal, run_id), run.kind)
@@ -185,11 +185,11 @@ class Jobs:
         now, journal = time.monotonic(), self._hub.journal
         for run_id in journal.waits.run_ids():
             job = self._jobs.get(run_id)
-            is_held = job is not None and (not job.waits or job.state == "paused")
+            is_held = job is not None and (not job.is_waiting or job.state == "paused")
             if is_held or self._retry_times.get(run_id, now) > now:
                 continue
             # Before the try: one that raises must not be tried at each look.
-            self._retry_times[run_id] = now + _AGAIN_S
+            self._retry_times[run_id] = now + _RETRY_S
             run = journal.run(run_id)
             if run.state != "waiting" or run.held:
                 continue
@@ -203,7 +203,7 @@ class Jobs:
 
     def _forget_ended(self) -> None:
         """Forget the runs that waited, and that another process ended or deleted."""
-        for job in [each for each in list(self._jobs.values()) if each.waits]:
+        for job in [each for each in list(self._jobs.values()) if each.is_waiting]:
             state = "cancelled"
             with suppress(NoSuchRun):
                 run = self._hub.journal.run(job.run_id)
@@ -223,17 +223,17 @@ class Jobs:
             return
         with self._starting:  # what goes on just now is under way, or waits
             job = self._jobs.get(run_id)
-            if job is not None and not job.waits:
-                self._become(job, "stopping", job.task.cancel)
+            if job is not None and not job.is_waiting:
+                self._set_state(job, "stopping", job.task.cancel)
                 return
             if job is not None:
                 self._cancel(run_id)
                 self._publish_end(job, "cancelled", "")
-            elif rests(self._hub.journal.run(run_id)):
+            elif is_parked(self._hub.journal.run(run_id)):
                 self._hub.journal.waits.cancel(run_id, "it was stopped")
             else:
                 raise ConfigError(f"run {run_id!r} is not under way here")
-        self._look()
+        self._refresh_waits()
 
     def pause(self, run_id: str) -> None:
         """Pause an act run before its next call of a model or a tool; its time limit runs on."""
@@ -242,12 +242,12 @@ class Jobs:
             raise ConfigError(
                 f"a run of {job.command} cannot be paused: stop it, and resume it later"
             )
-        self._become(job, "paused", job.resumed.clear)
+        self._set_state(job, "paused", job.resume_event.clear)
 
     def unpause(self, run_id: str) -> None:
         """Continue a paused run."""
         job = self._job(run_id)
-        self._become(job, "running", job.resumed.set)
+        self._set_state(job, "running", job.resume_event.set)
 
     def steer(self, run_id: str, text: str) -> None:
         """Send a run a message: its agent stops what it is doing and continues with the message.
@@ -260,7 +260,7 @@ class Jobs:
         if not isinstance(job.order, ActOrder):
             raise ConfigError(f"a run of {job.command} takes no message")
         job.messages.append(text.strip())
-        self._hear(job)
+        self._send_messages(job)
 
     def messages_for(self, run_id: str) -> list[str]:
         """Return the messages that a run gets when it continues."""
@@ -277,49 +277,49 @@ class Jobs:
 
     def close(self) -> None:
         """Cancel all runs, and wait until they have ended; they can be resumed later."""
-        jobs = [job for job in self._jobs.values() if not job.waits]
+        jobs = [job for job in self._jobs.values() if not job.is_waiting]
         # All, and then each is waited for: they end side by side.
         for job in jobs:
-            self._become(job, "stopping", job.task.cancel)
+            self._set_state(job, "stopping", job.task.cancel)
         for job in jobs:
-            job.thread.join(_ENDS_S)
+            job.thread.join(_CLOSE_S)
 
-    def _job(self, run_id: str) -> _BackgroundRun:
+    def _job(self, run_id: str) -> _BackgroundJob:
         job = self._jobs.get(run_id)
         if job is None:
             raise ConfigError(f"run {run_id!r} is not under way here")
         return job
 
-    def _become(self, job: _BackgroundRun, state: str, change: Callable[[], object]) -> None:
+    def _set_state(self, job: _BackgroundJob, state: str, change: Callable[[], object]) -> None:
         if job.state != "stopping":
             job.state = state
-            self._hear(job)
-            if job.waits:
+            self._send_messages(job)
+            if job.is_waiting:
                 change()
                 return
             # Any page's thread calls this; a task, and its event, are changed on their loop only.
             with suppress(RuntimeError):  # the run has just ended
                 job.loop.call_soon_threadsafe(change)
 
-    def _hear(self, job: _BackgroundRun) -> None:
+    def _send_messages(self, job: _BackgroundJob) -> None:
         """Give the agent its messages if the run is not paused, and publish the run's state."""
-        if job.state == "running" and job.messages and not job.waits:
+        if job.state == "running" and job.messages and not job.is_waiting:
             job.agent.interrupt("\n\n".join(job.messages))
             job.messages.clear()
         if job.run_id in self._jobs:
             self._hub.feed.publish("job", job.to_json())
 
-    def _run(self, job: _BackgroundRun, started: Future[None]) -> None:
+    def _run(self, job: _BackgroundJob, started: Future[None]) -> None:
         if job.order is not None:
             job.agent = agent_for(
-                job.run_id, job.order, self._hub.journal, self._hub.cards, job.resumed.wait
+                job.run_id, job.order, self._hub.journal, self._hub.cards, job.resume_event.wait
             )
             check_program(self._hub.journal, job.run_id, job.agent)
             self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
             job.work = partial(job.agent.reply, job.order.task, run_id=job.run_id)
-        asyncio.run(self._live(job, started))
+        asyncio.run(self._execute(job, started))
 
-    async def _live(self, job: _BackgroundRun, started: Future[None]) -> None:
+    async def _execute(self, job: _BackgroundJob, started: Future[None]) -> None:
         order, agent, run_id = job.order, job.agent, job.run_id
         if order is not None:
             await record_order(order, self._hub.journal, run_id, agent)
@@ -332,7 +332,7 @@ class Jobs:
             )
         job.task = asyncio.create_task(work)
         self._jobs[run_id] = job
-        self._hear(job)
+        self._send_messages(job)
         # Only now: who has started it may stop or steer it at once.
         started.set_result(None)
         reason, text, reply = "cancelled", "", None
@@ -351,10 +351,10 @@ class Jobs:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
         if reason == "waiting" and order is not None:
-            job.waits = True
+            job.is_waiting = True
             job.messages[:0] = job.agent.all_threads.default.take_texts()  # what it has not heard
             job.agent = job.loop = job.task = job.thread = None
-            self._look()
+            self._refresh_waits()
         else:
             if reason == "cancelled":  # while some of its calls waited
                 with suppress(RunHeld):
@@ -366,11 +366,11 @@ class Jobs:
         with suppress(NoSuchRun, StateError):  # deleted, or another process went on with it
             self._hub.journal.waits.cancel(run_id, "it was stopped")
 
-    def _look(self) -> None:
+    def _refresh_waits(self) -> None:
         with suppress(MoothallError):  # its cards come and go at the next look
-            self._hub.look()
+            self._hub.refresh_waits()
 
-    def _publish_end(self, job: _BackgroundRun, reason: str, text: str) -> None:
+    def _publish_end(self, job: _BackgroundJob, reason: str, text: str) -> None:
         del self._jobs[job.run_id]
         data = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
         self._hub.feed.publish("job", data)

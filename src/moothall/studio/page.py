@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from fastapi import Response
 
 STATIC: Final = Path(__file__).parent / "static"
-_TEXT: Final = 100_000
+_MAX_TEXT: Final = 100_000
 """The most characters of a field."""
 _TAB_NAME: Final = re.compile("[a-z][a-z0-9_-]{0,39}")
-_ADDRESSES: Final = frozenset(
+_RESERVED_NAMES: Final = frozenset(
     {"cards", "events", "growing", "login", "prose", "static", "styleguide"}
 )
 """Addresses of the page itself, which no tab has."""
-_UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
+_UNWRITABLE_CHARS: Final = re.compile("[\0\ud800-\udfff]")
 """What no file's name and no server's text can have."""
 
-ENDS: Final[ContextVar[int | None]] = ContextVar("moothall_studio_ends", default=None)
+AGREED_END: Final[ContextVar[int | None]] = ContextVar("moothall_studio_ends", default=None)
 """What the person at a page has agreed to end, by its number: 0 for nothing, None for a program."""
 
 
@@ -50,7 +50,7 @@ class WouldEnd(StateError):
     @classmethod
     def unless_agreed(cls, text: str, ends: int) -> None:
         """Raise it, unless the person has agreed, or a program asks."""
-        if ENDS.get() not in (None, ends):
+        if AGREED_END.get() not in (None, ends):
             raise cls(text, ends)
 
 
@@ -99,9 +99,9 @@ class Field:
         if self.kind in ("number", "whole"):
             return self._number(value)
         text = "" if value is None else value
-        if not isinstance(text, str) or len(text) > _TEXT:
-            raise ConfigError(f"“{self.label}” must be a text of at most {_TEXT:,} characters")
-        if _UNWRITABLE.search(text):
+        if not isinstance(text, str) or len(text) > _MAX_TEXT:
+            raise ConfigError(f"“{self.label}” must be a text of at most {_MAX_TEXT:,} characters")
+        if _UNWRITABLE_CHARS.search(text):
             raise ConfigError(f"“{self.label}” must be text without NUL and half characters")
         if self.kind == "choice" and text and text not in dict(self.options):
             raise ConfigError(f"“{self.label}” must be one of those listed, got {text!r:.80}")
@@ -151,24 +151,24 @@ class PageForm:
         return data | {"open": self.is_open, "fields": [asdict(each) for each in self.fields]}
 
     def begin(self, values_given: Mapping[str, Any]) -> dict[str, Any]:
-        """Call `start` with what a page sent; return `{"run": …}`, or raise FieldError."""
-        at: str | None = None
+        """Call `start` with what a page sent; return `{"run": …}`, or raise FormError."""
+        field_name: str | None = None
         try:
             if unknown := values_given.keys() - {each.name for each in self.fields}:
                 raise ConfigError(f"the form has no field {min(unknown)!r:.80}")
             values = {}
             for each in self.fields:
-                at = each.name
-                values[at] = each.read(values_given.get(at, each.value))
-            at = None
+                field_name = each.name
+                values[field_name] = each.read(values_given.get(field_name, each.value))
+            field_name = None
             return {"run": self.start(**values)}
         except WouldEnd:
             raise
         except MoothallError as error:
-            text = self._in_its_words(str(error))
-            raise FormError(text, at or self._field_in(text)) from error
+            text = self._with_labels(str(error))
+            raise FormError(text, field_name or self._field_in(text)) from error
 
-    def _in_its_words(self, text: str) -> str:
+    def _with_labels(self, text: str) -> str:
         """Return an error with the form's labels in the place of a command's options."""
         text = text.replace("give --", "fill in --")
         for each in self.fields:
@@ -178,11 +178,11 @@ class PageForm:
 
     def _field_in(self, text: str) -> str | None:
         """Return the first field that an error names, by its label or its name."""
-        matches = []
+        positions = []
         for each in self.fields:
             words = (f"“{each.label.partition(':')[0]}”", f"{each.name} must", f"the {each.name} ")
-            matches += [(text.index(word), each.name) for word in words if word in text]
-        return min(matches)[1] if matches else None
+            positions += [(text.index(word), each.name) for word in words if word in text]
+        return min(positions)[1] if positions else None
 
 
 class Tab:
@@ -226,10 +226,10 @@ def checked_tab(tab: object) -> Tab:
     if not isinstance(tab, Tab):
         raise ConfigError(f"a tab must be a moothall.studio.Tab, got {tab!r:.80}")
     name, title = getattr(tab, "name", None), getattr(tab, "title", None)
-    if not isinstance(name, str) or not _TAB_NAME.fullmatch(name) or name in _ADDRESSES:
+    if not isinstance(name, str) or not _TAB_NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise ConfigError(
             f"a tab's name must be small letters, digits, - and _, at most 40, and none of "
-            f"{', '.join(sorted(_ADDRESSES))}, got {name!r:.80}"
+            f"{', '.join(sorted(_RESERVED_NAMES))}, got {name!r:.80}"
         )
     if not isinstance(title, str) or not title.strip():
         raise ConfigError(f"the title of tab {name!r} must be a text, got {title!r:.80}")
@@ -241,7 +241,7 @@ def checked_tab(tab: object) -> Tab:
 def limit_fields() -> list[Field]:
     """Return fields for a run's limits, which an order takes by their names."""
     return [
-        Field(name, f"{_label(each)} at most", _number_kind(each), hint="no limit", more=True)
+        Field(name, f"{_limit_label(each)} at most", _number_kind(each), hint="no limit", more=True)
         for name, each in RUN_LIMITS.items()
     ]
 
@@ -250,7 +250,7 @@ def _number_kind(limit: Limit) -> Literal["whole", "number"]:
     return "whole" if limit.is_whole_number else "number"
 
 
-def _label(limit: Limit) -> str:
+def _limit_label(limit: Limit) -> str:
     return f"{limit.unit[0].upper()}{limit.unit[1:]}"
 
 
@@ -258,7 +258,7 @@ def _limits_by_stop() -> dict[str, dict[str, str]]:
     """Return what a run needs more of by the reason of its end, with its words."""
     more = {"max_iterations": {"iterations": "Iterations in all"}}
     for name, limit in RUN_LIMITS.items():
-        more.setdefault(limit.stop_reason, {})[name] = f"{_label(limit)} {limit.limit_scope}"
+        more.setdefault(limit.stop_reason, {})[name] = f"{_limit_label(limit)} {limit.limit_scope}"
     return more
 
 
@@ -288,30 +288,30 @@ def non_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in values.items() if each or each is False}
 
 
-def html(name: str) -> str:
+def read_html(name: str) -> str:
     """Return a page of ours, with `{…}` where it is filled in."""
     return (STATIC.parent / "html" / f"{name}.html").read_text(encoding="utf-8")
 
 
 def style_hash(page: str) -> str:
     """Return the source by which a policy permits the style sheet within a page."""
-    style = _STYLE.search(page)
+    style = _STYLE_SHEET.search(page)
     return f"'sha256-{b64encode(sha256((style[1] if style else '').encode()).digest()).decode()}'"
 
 
 # A report runs no scripts, whatever is in it; its style sheet is known by its hash.
-_POLICY: Final = (
+_REPORT_POLICY: Final = (
     "default-src 'none'; img-src data:; style-src {style}; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; sandbox{sandbox}"
 )
-_STYLE: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+_STYLE_SHEET: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
 def report_page(html: str, sandbox: str = "") -> Response:
     """Return the HTML of a report as a page in a sandbox, with what the sandbox permits."""
     from fastapi import Response
 
-    policy = _POLICY.format(style=style_hash(html), sandbox=sandbox)
+    policy = _REPORT_POLICY.format(style=style_hash(html), sandbox=sandbox)
     headers = {"Content-Security-Policy": policy}
     return Response(html, media_type="text/html", headers=headers)
 
@@ -325,10 +325,10 @@ def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Re
     return Response(data, media_type=media_type, headers=headers)
 
 
-def shell(tabs: Iterable[Tab], opens: str, base: str, faults: Sequence[str] = ()) -> str:
+def shell_html(tabs: Iterable[Tab], first_tab: str, base: str, faults: Sequence[str] = ()) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
-    listed = [{"name": t.name, "title": t.title, "script": t.script_address} for t in tabs]
-    data: dict[str, Any] = {"opens": opens, "tabs": listed, "faults": [*faults]}
+    tab_rows = [{"name": t.name, "title": t.title, "script": t.script_address} for t in tabs]
+    data: dict[str, Any] = {"opens": first_tab, "tabs": tab_rows, "faults": [*faults]}
     bounds = [
         each.least_choice for each in Journal.filters.values() if each.least_choice is not None
     ]
@@ -337,7 +337,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str, faults: Sequence[str] = ()
         "kinds": sorted(extensions_of("moothall.kinds")),
         "bounds": [each._asdict() for each in bounds],
         "limits": [
-            {"name": each.name, "label": _label(each), "order": key}
+            {"name": each.name, "label": _limit_label(each), "order": key}
             for key, each in RUN_LIMITS.items()
         ],
         "more": _limits_by_stop(),
@@ -346,7 +346,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str, faults: Sequence[str] = ()
         "docs": _docs_address(),
     }
     base = escape(base)
-    return html("studio").format(
+    return read_html("studio").format(
         base=base, at=f"{base}studio/static", told=escape(json.dumps(data))
     )
 

@@ -13,16 +13,16 @@ from fastapi.datastructures import Headers
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from moothall.serving.doors import Front, checks
-from moothall.studio.page import html, style_hash
+from moothall.studio.page import read_html, style_hash
 
-_WRONG: Final = 100
+_MAX_WRONG: Final = 100
 """After this many wrong passwords in a minute, no stranger's is checked, whatever the address."""
-_MOST_ADDRESSES: Final = 1_000
+_MAX_ADDRESSES: Final = 1_000
 """How many addresses are known that have given the right one, the last ones."""
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """The longest body of a request."""
-_KEEP: Final = "surrogateescape"
-KEY: Final = "x-moothall-key"
+_ERRORS: Final = "surrogateescape"
+KEY_HEADER: Final = "x-moothall-key"
 """The header in which an opened page sends its key; a link or socket sends `?key=`."""
 
 _POLICY: Final = (
@@ -45,22 +45,22 @@ class OpenRoutes:
     """Which paths of an application are open to who has the token, and how its page is shown.
 
     Attributes:
-        page: matches the paths of the page, which alone the cookie opens, and a link from elsewhere
+        pages: matches the page's paths, which alone the cookie opens, and a link from elsewhere
         shell: matches static parts of the page, which the cookie opens
-        open: matches the other requests that are answered, as `METHOD /path`; `SOCKET` is a method
-        kept: prefixes of files that a browser may keep
+        requests: matches the others that are answered, as `METHOD /path`; `SOCKET` is a method
+        cached_prefixes: prefixes of files that a browser may keep
         policy: the Content-Security-Policy of what states none
     """
 
-    page: re.Pattern[str]
+    pages: re.Pattern[str]
     shell: re.Pattern[str]
-    open: re.Pattern[str]
+    requests: re.Pattern[str]
     cached_prefixes: tuple[str, ...] = ()
     policy: str = _POLICY
 
     def is_page(self, path: str) -> bool:
         """Return whether a path is one of the page's."""
-        return self.page.fullmatch(path) is not None
+        return self.pages.fullmatch(path) is not None
 
     def is_shell(self, scope: checks.Scope) -> bool:
         """Return whether a request is for the page itself or its static parts."""
@@ -74,7 +74,7 @@ class OpenRoutes:
         method, path = scope.get("method", "SOCKET"), scope["path"]
         method_path = f"{'GET' if method == 'HEAD' else method} {path}"
         is_page = method != "SOCKET" and self.is_page(path)
-        return is_page or self.is_shell(scope) or self.open.fullmatch(method_path) is not None
+        return is_page or self.is_shell(scope) or self.requests.fullmatch(method_path) is not None
 
 
 class PageGuard:
@@ -97,7 +97,7 @@ class PageGuard:
         self._routes, self._front = routes, front or Front()
         self._secret = secret.encode()
         self._is_password = is_password
-        self._name = "password" if is_password else "token"
+        self._label = "password" if is_password else "token"
         self._hosts = checks.Hosts(host)
         # The cookie survives a restart with the same secret. It does not tell the secret: scrypt is
         # slow to guess. Browsers send it to the programs at all ports of this host: so it opens the
@@ -109,8 +109,8 @@ class PageGuard:
             derived[8:64],
             derived[64:],
         )
-        self._attempts = checks.Attempts(in_all=_WRONG)
-        self._came: dict[str, None] = {}  # the addresses that have given the right secret
+        self._attempts = checks.Attempts(in_all=_MAX_WRONG)
+        self._addresses: dict[str, None] = {}  # the addresses that have given the right secret
 
     async def __call__(
         self, scope: checks.Scope, receive: checks.Receive, send: checks.Send
@@ -119,10 +119,10 @@ class PageGuard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        scope, inside = self._without_base(scope)
+        scope, is_below_base = self._without_base(scope)
         send = self._with_headers(send, scope["path"])
         try:
-            if not inside:
+            if not is_below_base:
                 raise checks.RequestRefused(404, "there is no such page")
             await self._answer(scope, receive, send)
         except checks.RequestRefused as refused:
@@ -137,13 +137,13 @@ class PageGuard:
         headers = Headers(scope=scope)
         checks.check_once(scope)
         self._check_origin(scope, headers)
-        checks.check_length(scope, MOST_BYTES)
+        checks.check_length(scope, MAX_BYTES)
         path, is_socket = scope["path"], scope["type"] == "websocket"
         is_known = self._is_known(scope, headers)
-        enters = path == "/login" or (
+        is_entering = path == "/login" or (
             self._routes.is_page(path) and b"token=" in scope["query_string"]
         )
-        if not is_socket and (enters or not is_known):
+        if not is_socket and (is_entering or not is_known):
             await (await self._enter(scope, headers, receive, is_known))(scope, receive, send)
             return
         if not is_known:
@@ -151,7 +151,7 @@ class PageGuard:
         if not self._routes.is_open(scope):
             raise checks.RequestRefused(404, "there is no such page")
         if not is_socket:
-            receive = checks.replayed(await checks.body_of(receive, MOST_BYTES), receive)
+            receive = checks.replayed(await checks.body_of(receive, MAX_BYTES), receive)
         await self.app(scope, receive, send)
 
     def _without_base(self, scope: checks.Scope) -> tuple[checks.Scope, bool]:
@@ -167,24 +167,24 @@ class PageGuard:
 
     def _with_headers(self, send: checks.Send, path: str) -> checks.Send:
         """Return a `send` that adds the headers of every answer."""
-        cached = (
+        is_cached = (
             path.startswith(self._routes.cached_prefixes) if self._routes.cached_prefixes else False
         )
         own_headers = {**_HEADERS, b"content-security-policy": self._routes.policy.encode()}
 
-        async def sending(message: checks.Message) -> None:
+        async def send_with_headers(message: checks.Message) -> None:
             if message["type"].endswith("http.response.start"):
                 headers = dict(message.get("headers", ()))
-                may_keep = cached and message["status"] < 400
-                more = [
+                may_cache = is_cached and message["status"] < 400
+                added = [
                     (name, value)
                     for name, value in own_headers.items()
-                    if name not in headers and not (may_keep and name == b"cache-control")
+                    if name not in headers and not (may_cache and name == b"cache-control")
                 ]
-                message["headers"] = [*message.get("headers", ()), *more]
+                message["headers"] = [*message.get("headers", ()), *added]
             await send(message)
 
-        return sending
+        return send_with_headers
 
     def _check_origin(self, scope: checks.Scope, headers: Headers) -> None:
         """Refuse a request that is not from a page of this studio."""
@@ -222,30 +222,30 @@ class PageGuard:
 
     def _is_known(self, scope: checks.Scope, headers: Headers) -> bool:
         if self._has_cookie(headers):
-            key = headers.get(KEY) or _field(scope["query_string"], "key") or ""
-            has_key = secrets.compare_digest(key.encode("utf-8", _KEEP), self._key.encode())
+            key = headers.get(KEY_HEADER) or _form_value(scope["query_string"], "key") or ""
+            has_key = secrets.compare_digest(key.encode("utf-8", _ERRORS), self._key.encode())
             if has_key or self._routes.is_shell(scope):
                 return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, token.encode("latin-1"))
 
     def _is_secret(self, scope: checks.Scope, secret: bytes) -> bool:
-        if self._waits(scope):
+        if self._is_throttled(scope):
             return False
-        right = secrets.compare_digest(secret, self._secret)
-        if self._is_password and not right:  # a token is too long to guess
+        is_right = secrets.compare_digest(secret, self._secret)
+        if self._is_password and not is_right:  # a token is too long to guess
             self._attempts.note(scope)
-        if right:
-            self._came[checks.client_of(scope)] = None
-            if len(self._came) > _MOST_ADDRESSES:
-                del self._came[next(iter(self._came))]
-        return right
+        if is_right:
+            self._addresses[checks.client_of(scope)] = None
+            if len(self._addresses) > _MAX_ADDRESSES:
+                del self._addresses[next(iter(self._addresses))]
+        return is_right
 
-    def _waits(self, scope: checks.Scope) -> bool:
+    def _is_throttled(self, scope: checks.Scope) -> bool:
         """Return whether no secret is checked for now; who has come in waits for no stranger."""
         if self._has_cookie(Headers(scope=scope)):
             return False
-        return self._attempts.are_over(scope, is_known=checks.client_of(scope) in self._came)
+        return self._attempts.are_over(scope, is_known=checks.client_of(scope) in self._addresses)
 
     async def _enter(
         self, scope: checks.Scope, headers: Headers, receive: checks.Receive, is_known: bool
@@ -253,39 +253,39 @@ class PageGuard:
         """Return the answer to a request that gives the secret or lacks it."""
         secret: str | None = None
         path, method = scope["path"], scope["method"]
-        to = path if self._routes.is_page(path) else "/"
-        if to == path and method in ("GET", "HEAD") and not self._is_password:
-            secret = _field(scope["query_string"], "token")
+        target = path if self._routes.is_page(path) else "/"
+        if target == path and method in ("GET", "HEAD") and not self._is_password:
+            secret = _form_value(scope["query_string"], "token")
         elif path == "/login" and method == "POST":
-            form = await checks.body_of(receive, MOST_BYTES)
-            secret = _field(form, "secret") or ""
-            to = self._page_address(form)
+            form = await checks.body_of(receive, MAX_BYTES)
+            secret = _form_value(form, "secret") or ""
+            target = self._page_address(form)
         elif path == "/login":
-            to = self._page_address(scope["query_string"])
-        right = secret is not None and self._is_secret(scope, secret.encode("utf-8", _KEEP))
-        if right or is_known:
-            answer = self._opens(to, self._key if right else "")
-            if right:
+            target = self._page_address(scope["query_string"])
+        is_right = secret is not None and self._is_secret(scope, secret.encode("utf-8", _ERRORS))
+        if is_right or is_known:
+            answer = self._entry_page(target, self._key if is_right else "")
+            if is_right:
                 front = self._front
                 secure = "; Secure" if front.origin.startswith("https:") else ""
                 cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict"
                 answer.headers["set-cookie"] = f"{cookie}; Path={front.base}{secure}"
             return answer
-        is_address = "text/html" in headers.get("accept", "")
-        if is_address and self._has_cookie(headers) and not self._is_any(scope):
-            return self._misses()  # a person who is in has mistyped it
-        if not is_address:
-            raise checks.RequestRefused(401, f"the {self._name} is missing or wrong")
-        wrong = "" if secret is None else f"This is not the {self._name}."
-        if self._waits(scope):
-            wrong = "Too many wrong attempts: wait a minute."
-        return self._asks(to, wrong)
+        wants_html = "text/html" in headers.get("accept", "")
+        if wants_html and self._has_cookie(headers) and not self._is_served(scope):
+            return self._missing_page()  # a person who is in has mistyped it
+        if not wants_html:
+            raise checks.RequestRefused(401, f"the {self._label} is missing or wrong")
+        error_text = "" if secret is None else f"This is not the {self._label}."
+        if self._is_throttled(scope):
+            error_text = "Too many wrong attempts: wait a minute."
+        return self._login_page(target, error_text)
 
-    def _is_any(self, scope: checks.Scope) -> bool:
+    def _is_served(self, scope: checks.Scope) -> bool:
         """Return whether a request's path answers to anybody."""
         return scope["path"] == "/login" or self._routes.is_open(scope)
 
-    def _misses(self) -> HTMLResponse:
+    def _missing_page(self) -> HTMLResponse:
         """Return the page of an unknown address, with a link to a known one."""
         base = quote(self._front.base, safe="/%")
         body = f'<h1>There is no such page</h1><p><a href="{base}">moothall studio</a></p>'
@@ -293,25 +293,25 @@ class PageGuard:
 
     def _page_address(self, form: bytes) -> str:
         """Return the address of the page that a form or query names, or `/`."""
-        address = unquote(_field(form, "to") or "/")
+        address = unquote(_form_value(form, "to") or "/")
         return address if self._routes.is_page(address) else "/"
 
-    def _opens(self, to: str, key: str) -> HTMLResponse:
+    def _entry_page(self, target: str, key: str) -> HTMLResponse:
         """Return a page that keeps the key and opens the studio, whose address has no token."""
         # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
         base = quote(self._front.base, safe="/%")
-        head = f'<meta http-equiv="refresh" content="0; url={base}{quote(to[1:])}">'
+        head = f'<meta http-equiv="refresh" content="0; url={base}{quote(target[1:])}">'
         if key:  # a script of the studio's own keeps it, before the page is left
-            keeps = f'<script src="{base}studio/static/enter.js"></script>'
-            head = f'<meta name="moothall-studio-key" content="{key}">{keeps}{head}'
+            script = f'<script src="{base}studio/static/enter.js"></script>'
+            head = f'<meta name="moothall-studio-key" content="{key}">{script}{head}'
         return self._page(head, "<p>Come in …</p>", "no-referrer")
 
-    def _asks(self, to: str, wrong: str) -> HTMLResponse:
-        """Return a page that asks for the secret; `wrong` says why one was refused."""
-        hint = "The program that serves this page has printed it." if self._name == "token" else ""
-        alert = f"<p role=alert>{wrong}</p>" if wrong else ""
+    def _login_page(self, target: str, error_text: str) -> HTMLResponse:
+        """Return a page that asks for the secret; `error_text` says why one was refused."""
+        hint = "The program that serves this page has printed it." if self._label == "token" else ""
+        alert = f"<p role=alert>{error_text}</p>" if error_text else ""
         base = quote(self._front.base, safe="/%")
-        form = _FORM.format(name=self._name, wrong=alert, hint=hint, base=base, to=quote(to))
+        form = _FORM.format(name=self._label, wrong=alert, hint=hint, base=base, to=quote(target))
         # With `no-referrer`, a browser sends the form with the Origin `null`, which is foreign.
         return self._page("", form, "same-origin", 401)
 
@@ -324,9 +324,9 @@ class PageGuard:
         return HTMLResponse(page, status, headers)
 
 
-def _field(form: bytes, name: str) -> str | None:
-    return parse_qs(form.decode("latin-1"), errors=_KEEP).get(name, [None])[0]
+def _form_value(form: bytes, name: str) -> str | None:
+    return parse_qs(form.decode("latin-1"), errors=_ERRORS).get(name, [None])[0]
 
 
-_PAGE: Final = html("enter")
-_FORM: Final = html("secret")
+_PAGE: Final = read_html("enter")
+_FORM: Final = read_html("secret")

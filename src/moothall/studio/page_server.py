@@ -56,15 +56,15 @@ class ServedHub(Hub):
         check_integer("port", port, 0, 65535)
         if not isinstance(host, str) or not host.isprintable():
             raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
-        is_far = host not in ("127.0.0.1", "localhost", "::1")
-        if password is None and (is_far or public_url is not None):
-            place = repr(host)[:80] if is_far else repr(public_url)[:80]
+        is_remote = host not in ("127.0.0.1", "localhost", "::1")
+        if password is None and (is_remote or public_url is not None):
+            place = repr(host)[:80] if is_remote else repr(public_url)[:80]
             raise ConfigError(
                 f"a studio at {place}, which others reach, needs a password: set "
                 "MOOTHALL_STUDIO_PASSWORD for the command, or pass password="
             )
         front = Front.of(public_url=public_url, proxies=proxies)
-        trusted = [*front.proxies]
+        trusted_proxies = [*front.proxies]
         if token is None:
             token = environ.get("MOOTHALL_STUDIO_TOKEN") or secrets.token_urlsafe(24)
         is_password = password is not None
@@ -75,7 +75,7 @@ class ServedHub(Hub):
 
         make_application = partial(self._application, secret, host, is_password, front)
         # What a proxy states of a client's address is believed of these proxies alone.
-        proxied = {"proxy_headers": bool(trusted), "forwarded_allow_ips": trusted}
+        proxied = {"proxy_headers": bool(trusted_proxies), "forwarded_allow_ips": trusted_proxies}
         server = HTTPServer(make_application, host, port, 2, on_ipv6_too=True, **OPTIONS, **proxied)
         self._server = server
         try:
@@ -86,11 +86,9 @@ class ServedHub(Hub):
             self.close()
             raise
         # Not the name `localhost`: it may lead to ::1, where another program may have the port.
-        reachable, bound = server.place
-        reachable = _reachable(reachable)
-        own_url = (
-            f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound}{front.base}"
-        )
+        ip, bound_port = server.place
+        ip = _reachable_address(ip)
+        own_url = f"http://{f'[{ip}]' if ':' in ip else ip}:{bound_port}{front.base}"
         self.url = f"{front.origin}{front.base}" if front.origin else own_url
         address = self.url if is_password else f"{self.url}?token={quote(secret)}"
         returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
@@ -141,17 +139,17 @@ class ServedHub(Hub):
         self.close()
 
 
-def _reachable(host: str) -> str:
+def _reachable_address(host: str) -> str:
     """Return an address at which others reach a server that listens at a host."""
     ip = ipaddress.ip_address(host)
     if not ip.is_unspecified:
         return host
-    kind, far = (
+    kind, remote = (
         (socket.AF_INET6, "2001:db8::1") if ip.version == 6 else (socket.AF_INET, "192.0.2.1")
     )
-    with suppress(OSError), socket.socket(kind, socket.SOCK_DGRAM) as asks:
-        asks.connect((far, 9))  # sends nothing: it only finds the way out
-        address: str = asks.getsockname()[0]
+    with suppress(OSError), socket.socket(kind, socket.SOCK_DGRAM) as probe:
+        probe.connect((remote, 9))  # sends nothing: it only finds the way out
+        address: str = probe.getsockname()[0]
         return address
     return "::1" if ip.version == 6 else "127.0.0.1"  # this machine has no network
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from moothall import Event
     from moothall.studio.event_feed import EventFeed
 
-_PAUSE_S: Final = 0.1
+_PUBLISH_INTERVAL_S: Final = 0.1
 """How often pages are told what has grown."""
 _MAX_CHARS: Final = 100_000
 """How many characters of an answer grow on a page."""
-_MOST_ENDED: Final = 100
+_MAX_ENDED: Final = 100
 """Of how many replies it is known what they called, until their answer comes."""
-_COMES_S: Final = 2.0
+_ANSWER_S: Final = 2.0
 """How soon after a reply its answer comes."""
 
 
@@ -56,7 +56,7 @@ class PartialAnswer:
     calls: list[str] = field(default_factory=list)
     sent_chars: int = 0  # how many characters pages have got
     is_scheduled: bool = False  # whether they get more in a moment
-    at: float = 0.0  # when its reply ended
+    end: float = 0.0  # when its reply ended
 
     def to_json(self, after: int = 0) -> dict[str, Any]:
         """Return it as pages get it: its text from a character on."""
@@ -89,28 +89,28 @@ class PartialAnswers:
                 if agent in self._watched_agents:
                     return
                 self._watched_agents.add(agent)
-            kinds = (TextPiece, ReasoningPiece) if drafts else TextPiece
-            agent.watch(partial(self._on_event, agent, kinds))
+            piece_types = (TextPiece, ReasoningPiece) if drafts else TextPiece
+            agent.watch(partial(self._on_event, agent, piece_types))
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return all that grows now."""
         with self._guard:
             return [each.to_json() for each in self._answers.values()]
 
-    def answered(self, agent: str, to: str) -> PartialAnswer | None:
+    def take_ended(self, agent: str, to: str) -> PartialAnswer | None:
         """Return the reply whose answer an agent has just sent; what grew of it goes."""
         with self._guard:
             answer = self._ended_answers.pop((agent, to), None)
             # An agent without runs does not say when its reply ends.
-            open = [
+            open_sources = [
                 each
                 for each in self._answers
                 if (each.run, each.receiver, each.to) == (None, agent, to)
             ]
-        self._end(open)
-        return answer if answer is not None and time.monotonic() - answer.at < _COMES_S else None
+        self._end(open_sources)
+        return answer if answer is not None and time.monotonic() - answer.end < _ANSWER_S else None
 
-    def _on_event(self, agent: Threaded, kinds: Any, event: Event) -> None:
+    def _on_event(self, agent: Threaded, piece_types: Any, event: Event) -> None:
         if getattr(event, "past", False):
             return
         message = agent.current_message or {}
@@ -122,10 +122,10 @@ class PartialAnswers:
         if isinstance(event, Done):
             self._end([each for each in [*self._answers] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):
-            if isinstance(event, kinds) and not event.decides:
+            if isinstance(event, piece_types) and not event.decides:
                 self._grow(source, event.text)
         else:
-            self._turn(source, event)
+            self._begin_turn(source, event)
 
     def _grow(self, source: _AnswerSource, text: str) -> None:
         with self._guard:
@@ -134,9 +134,9 @@ class PartialAnswers:
             if answer.is_scheduled:
                 return
             answer.is_scheduled = True
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._publish, answer)
+        asyncio.get_running_loop().call_later(_PUBLISH_INTERVAL_S, self._publish, answer)
 
-    def _turn(self, source: _AnswerSource, event: Event) -> None:
+    def _begin_turn(self, source: _AnswerSource, event: Event) -> None:
         """Begin anew: what was written is recorded by now."""
         with self._guard:
             answer = self._answers.get(source)
@@ -163,8 +163,8 @@ class PartialAnswers:
                 if answer is None:
                     continue
                 if answer.calls and source.to is not None:
-                    answer.at = time.monotonic()
+                    answer.end = time.monotonic()
                     self._ended_answers[source.receiver, source.to] = answer
-                    while len(self._ended_answers) > _MOST_ENDED:
+                    while len(self._ended_answers) > _MAX_ENDED:
                         del self._ended_answers[next(iter(self._ended_answers))]
                 self._feed.publish("growing", {**source._asdict(), "over": True})

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
     from markdown_it.token import Token
 
-MOST_CHARACTERS: Final = 20_000
+MAX_CHARACTERS: Final = 20_000
 """A longer text is not read as Markdown."""
-_MOST_BRACKETS: Final = 200
+_MAX_BRACKETS: Final = 200
 """Nor is one with more opening brackets, each of which would be followed to the text's end."""
-_NAMES: Final = {
+_TAG_NAMES: Final = {
     "hardbreak": "br",
     "softbreak": "br",
     "hr": "hr",
@@ -33,28 +33,28 @@ def prose(text: str) -> list[Node] | None:
 
     HTML and images are text; only links to http and https are links.
     """
-    if len(text) > MOST_CHARACTERS or text.count("[") > _MOST_BRACKETS:
+    if len(text) > MAX_CHARACTERS or text.count("[") > _MAX_BRACKETS:
         return None
     return _nodes(SafeHTML.markdown_parser().parse(text))
 
 
 def _nodes(tokens: Sequence[Token]) -> list[Node]:
     root: list[Node] = []
-    open_ones = [root]
+    open_children = [root]
     for token in tokens:
         if token.type == "inline":
-            open_ones[-1].extend(_nodes(token.children or ()))
+            open_children[-1].extend(_nodes(token.children or ()))
         elif token.nesting == 1:
             node: list[Node] = [token.tag, []]
             if token.tag == "a":
                 node.append(str(token.attrs.get("href", "")))
             if not token.hidden:  # the paragraph of a short list's item
-                open_ones[-1].append(node)
-            open_ones.append(open_ones[-1] if token.hidden else node[1])
+                open_children[-1].append(node)
+            open_children.append(open_children[-1] if token.hidden else node[1])
         elif token.nesting == -1:
-            open_ones.pop()
-        elif (name := _NAMES.get(token.type)) is not None:
-            open_ones[-1].append([name, [token.content] if token.content else []])
+            open_children.pop()
+        elif (name := _TAG_NAMES.get(token.type)) is not None:
+            open_children[-1].append([name, [token.content] if token.content else []])
         elif token.content:
-            open_ones[-1].append(token.content)
+            open_children[-1].append(token.content)
     return root

@@ -11,7 +11,7 @@ from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
 from moothall.studio.act import usable_models
-from moothall.studio.orders.order import ResearchOrder, order_in
+from moothall.studio.orders.order import ResearchOrder, readable_order
 from moothall.studio.page import (
     STATIC,
     Field,
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 _OBJECTIVES: Final = "How are messages lost?\nWhat does a budget limit?"
 _QUOTES: Final = "none: quotes and cites"
-_LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
+_LINK_SANDBOX: Final = " allow-popups allow-popups-to-escape-sandbox"
 """The links of a report open elsewhere."""
-_RESULT_CHARS: Final = 10_000
+_MAX_RESULTS: Final = 10_000
 """The most resources of a task, or citations of a narrative, that a page counts."""
 _MAX_ITEMS: Final = 100
-_DEEP: Final = 6
+_MAX_DEPTH: Final = 6
 """How deep what is shown of a resource stands in the entry that found it."""
-_CITED: Final = 500
+_MAX_FOOTNOTES: Final = 500
 """The most footnotes that a page lists."""
-_PASSAGE: Final = 4_000
+_PASSAGE_CHARS: Final = 4_000
 """How much of a passage is shown, its window in the middle."""
 
 
@@ -60,19 +60,19 @@ class ResearchTab(Tab):
 
     def entries(self, run: str, after: int = 0) -> dict[str, Any]:
         """Return the entries of a run after a number, cut, and what forms are called."""
-        _, recorded = self._recorded(run, after)
+        _, run_entries = self._read_run(run, after)
         forms = {ending: form.title for ending, form in Report.forms.items()}
-        entries = [progress_entry(each) for each in recorded if not each.path]
+        entries = [progress_entry(each) for each in run_entries if not each.path]
         return {"entries": entries, "forms": forms}
 
     def report(self, run: str) -> Report:
         """Return the report of a run, as far as it is written."""
         from moothall.research import report_so_far
 
-        outline, entries = self._recorded(run)
+        outline, entries = self._read_run(run)
         return report_so_far(run, entries, under_way=outline.under_way)
 
-    def _recorded(self, run: str, after: int = 0) -> tuple[Outline, Sequence[Entry]]:
+    def _read_run(self, run: str, after: int = 0) -> tuple[Outline, Sequence[Entry]]:
         journal = self._hub.journal
         outline = journal.run(run)  # before its entries: none of a run that has ended is missed
         if outline.kind != Report.run_kind:
@@ -87,7 +87,7 @@ class ResearchTab(Tab):
 
         @router.get("/page")
         def report_html(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
-            return report_page(self.report(run).html(files=False, scheme=scheme), _LINKS)
+            return report_page(self.report(run).html(files=False, scheme=scheme), _LINK_SANDBOX)
 
         @router.get("/report.{ending}")
         def download(run: str, ending: str) -> Response:
@@ -98,19 +98,19 @@ class ResearchTab(Tab):
             return attachment(form.as_file(self.report(run)), name, ending, form.media_type)
 
         @router.get("/cited")
-        def cited(run: str) -> list[dict[str, Any]]:
-            return [_source(each) for each in self.report(run).citations[:_CITED]]
+        def cited_sources(run: str) -> list[dict[str, Any]]:
+            return [_source(each) for each in self.report(run).citations[:_MAX_FOOTNOTES]]
 
         @router.get("/uncited")
-        def bare(run: str) -> list[str]:
-            return self.report(run).without_source()[:_CITED]
+        def unsourced_sentences(run: str) -> list[str]:
+            return self.report(run).without_source()[:_MAX_FOOTNOTES]
 
         @router.post("/ask")
-        def asks(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, Any]:
+        def ask_report(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, Any]:
             return self.ask(run, question)
 
         @router.post("/follow")
-        def follows(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, str]:
+        def follow_up(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, str]:
             return {"run": self.follow(run, question)}
 
     def ask(self, run: str, question: str) -> dict[str, Any]:
@@ -139,12 +139,12 @@ class ResearchTab(Tab):
             raise ConfigError(f"run {run!r} was begun by a program: its tools are not known here")
         if not question.strip():
             raise ConfigError("write what else to find out")
-        fields: Any = {"title": "", "out": None, "html": None, "sources": None}  # of that report
-        return self._hub.jobs.start(replace(order, objectives=[question.strip()], **fields))
+        cleared: Any = {"title": "", "out": None, "html": None, "sources": None}  # of that report
+        return self._hub.jobs.start(replace(order, objectives=[question.strip()], **cleared))
 
     def _order_of_run(self, run: str) -> ResearchOrder | None:
         """Return the order of a run; None if a program of the user's began it."""
-        orders = map(order_in, reversed(self._recorded(run)[1]))
+        orders = map(readable_order, reversed(self._read_run(run)[1]))
         return next((each for each in orders if isinstance(each, ResearchOrder)), None)
 
     def start(self, objectives: str, **options: Any) -> str:
@@ -159,7 +159,7 @@ class ResearchTab(Tab):
     def forms(self) -> list[PageForm]:
         """Return the form: objectives, where to search, model and limits."""
         models = [(each, each) for each in usable_models()]
-        on_web = [
+        web_fields = [
             Field(name, each.field, hint=each.example, more=True)
             if each.example
             else Field(name, each.field, "check", value=False, more=True)
@@ -171,7 +171,7 @@ class ResearchTab(Tab):
             Field("search_web", "Search the web", "check", value=False),
             Field("model", "Model: listed, or any by name", "named", options=models, hint=_QUOTES),
             Field("site", "Of the web, only this site", hint="sqlite.org", more=True),
-            *on_web,
+            *web_fields,
             Field("role", "Role of the model", hint="a patient librarian", more=True),
             Field("iterations", "Iterations at most", "whole", value=3, more=True),
             Field("review_plan", "Show me the plan first", "check", value=False),
@@ -187,7 +187,7 @@ class ResearchTab(Tab):
 def progress_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as pages make the progress of it: with all that was found, each cut."""
     data = {name: each for name, each in entry.data.items() if name != "prompt"}
-    shortened = cut_value(data, _RESULT_CHARS if entry.kind == "ended" else _MAX_ITEMS, _DEEP)
+    shortened = cut_value(data, _MAX_RESULTS if entry.kind == "ended" else _MAX_ITEMS, _MAX_DEPTH)
     row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
     if entry.kind == "over":
         reason = data["report"]["stop_reason"] if "report" in data else data["reason"]
@@ -200,14 +200,14 @@ def _source(citation: Citation) -> dict[str, Any]:
     """Return a footnote as pages get it: its passage in three parts, the window in the middle."""
     passage, support, window = citation.passage, citation.support, citation.window
     before, inside, after = passage.text.partition(window) if window else (passage.text, "", "")
-    half = _PASSAGE // 2
+    half = _PASSAGE_CHARS // 2
     return {
         "number": citation.number,
         "sentence": citation.sentence,
         "url": passage.url,
         "title": passage.title,
         "read": passage.fetched_at,
-        "text": [before[-half:] if inside else before[:_PASSAGE], inside, after[:half]],
+        "text": [before[-half:] if inside else before[:_PASSAGE_CHARS], inside, after[:half]],
         "cut": [bool(inside) and len(before) > half, len(after) > half],
         "label": None if support is None else support.label,
         "probability": None if support is None else support.probability,

@@ -13,20 +13,20 @@ from moothall.build import shorten
 from moothall.journal import REASONS, Entry, Journal, Outline
 from moothall.studio.orders.order import order_line
 
-_TEXT: Final = 2_000
+_MAX_TEXT: Final = 2_000
 """The most characters of a text in an entry that is not sent whole."""
-_VALUES: Final = 100
+_MAX_VALUES: Final = 100
 """The most values of a list or object in such an entry."""
-_DEPTH: Final = 41
-_LINE: Final = 400
-_OUTLINE: Final = tuple(each.name for each in fields(Outline))
-_COUNTS: Final = ("input", "output", "tokens", "model_calls")
+_MAX_DEPTH: Final = 41
+_WIDTH: Final = 400
+_OUTLINE_KEYS: Final = tuple(each.name for each in fields(Outline))
+_USAGE_FIELDS: Final = ("input", "output", "tokens", "model_calls")
 
 
 def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     """Return an entry for pages: in words, cut unless `uncut`, with what it spent and its fault."""
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
-    row["line"] = shorten(order_line(entry), _LINE)
+    row["line"] = shorten(order_line(entry), _WIDTH)
     if not uncut:
         row["data"] = cut_value(data := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != data:
@@ -34,7 +34,7 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     if spent := entry.spent:
         row["spent"] = {**asdict(spent), "usd": _usd_text(spent.usd)}
     if fault := entry.fault:
-        row["fault"] = shorten(fault, _LINE)
+        row["fault"] = shorten(fault, _WIDTH)
     if entry.kind == "over":
         row["why"] = REASONS.explain(
             str(entry.data.get("reason")), str(entry.data.get("detail") or "")
@@ -57,13 +57,13 @@ def outline_row(outline: Outline, journal: Journal) -> dict[str, Any]:
 
     `here` is whether it can be stopped here: this process works on it, or none does.
     """
-    row = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
+    row = {name: getattr(outline, name) for name in _OUTLINE_KEYS}  # asdict copies deep, and slowly
     row["attributes"] = ", ".join(outline.attributes_in_words().values())
-    row["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id, journal))
+    row["here"] = is_parked(outline) or (outline.under_way and is_under_way(outline.id, journal))
     return row | ({"state": "running"} if outline.under_way else {})
 
 
-def rests(outline: Outline) -> bool:
+def is_parked(outline: Outline) -> bool:
     """Return whether a run waits in the journal, and no process works on it."""
     return outline.state == "waiting" and not outline.held
 
@@ -74,8 +74,8 @@ class Totals:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.sequence: int = 0  # of the last counted entry
         self._first_at = self._last_at = self._seconds = 0.0
-        self._rests = False  # from an end until the run is resumed, no time counts
-        self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
+        self._is_at_rest = False  # from an end until the run is resumed, no time counts
+        self._counts = dict.fromkeys((*_USAGE_FIELDS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
         self._by_model: dict[tuple[str, int], tuple[int, int, Decimal | None]] = {}
@@ -87,19 +87,19 @@ class Totals:
         self.sequence = entry.sequence
         self._first_at = self._first_at or entry.at
         is_decided = entry.kind == "decided"  # by a person, while no process works on it
-        if self._last_at and not self._rests and not is_decided:
+        if self._last_at and not self._is_at_rest and not is_decided:
             self._seconds += max(entry.at - self._last_at, 0.0)
         self._last_at = entry.at
-        self._rests = is_decided or (entry.kind == "over" and not entry.path)
-        self._count["errors"] += bool(entry.fault)
-        self._count["refused"] += entry.is_refused
+        self._is_at_rest = is_decided or (entry.kind == "over" and not entry.path)
+        self._counts["errors"] += bool(entry.fault)
+        self._counts["refused"] += entry.is_refused
         if "action" in entry.subject:  # a call resumed after a crash starts twice
             self._tools.add((entry.path, str(entry.data.get("key"))))
         if spent := entry.spent:
-            for name in _COUNTS:
-                self._count[name] += getattr(spent, name)
+            for name in _USAGE_FIELDS:
+                self._counts[name] += getattr(spent, name)
             if spent.usd is None:
-                self._count["unpriced"] += spent.tokens
+                self._counts["unpriced"] += spent.tokens
             else:
                 self._usd += spent.usd
             if (model := entry.subject.get("model")) is not None:
@@ -128,20 +128,20 @@ class Totals:
         """Return the totals; `unpriced` counts the tokens without a known price."""
         row = {"began": self._first_at, "seconds": self._seconds}
         tools = len(self._tools)
-        return {**row, **self._count, "usd": _usd_text(self._usd), "tool_calls": tools}
+        return {**row, **self._counts, "usd": _usd_text(self._usd), "tool_calls": tools}
 
 
 def _usd_text(usd: Decimal | None) -> str | None:
     return None if usd is None else format(usd.normalize(), "f")
 
 
-def cut_value(value: Any, max_items: int = _VALUES, levels: int = _DEPTH) -> Any:
+def cut_value(value: Any, max_items: int = _MAX_VALUES, depth: int = _MAX_DEPTH) -> Any:
     """Return a JSON value with long texts, collections of over `max_items` and deep ones cut."""
     if isinstance(value, str):
-        return value if len(value) <= _TEXT else value[:_TEXT] + " …"
+        return value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + " …"
     if not isinstance(value, dict | list):
         return value
-    kept_items: Iterable[Any] = islice(value, max_items if levels > 0 else 0)
+    kept_items: Iterable[Any] = islice(value, max_items if depth > 0 else 0)
     if isinstance(value, dict):
-        return {key[:_TEXT]: cut_value(value[key], max_items, levels - 1) for key in kept_items}
-    return [cut_value(each, max_items, levels - 1) for each in kept_items]
+        return {key[:_MAX_TEXT]: cut_value(value[key], max_items, depth - 1) for key in kept_items}
+    return [cut_value(each, max_items, depth - 1) for each in kept_items]

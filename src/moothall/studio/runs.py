@@ -21,7 +21,7 @@ from moothall.build import guard, shorten
 from moothall.journal import REASONS, Doubt, Entry, Outline
 from moothall.studio.comparison import compare_runs
 from moothall.studio.event_feed import as_json
-from moothall.studio.orders.order import order_in, order_line
+from moothall.studio.orders.order import order_line, readable_order
 from moothall.studio.page import STATIC, Tab, attachment
 from moothall.studio.run_view import Totals, entry_row, outline_row
 
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
     from moothall import Journal
     from moothall.studio.jobs import TabHub
 
-_MOST_MATCHES: Final = 500
+_MAX_MATCHES: Final = 500
 """The most runs, and the most entries of a run, that a search finds."""
-_LINE: Final = 200
+_WIDTH: Final = 200
 _CONTEXT_CHARS: Final = 60
 """How much is told of the line of an entry, and before the words, where the line lacks them."""
-_AT_REST: Final = REASONS.final - {"unreadable"}
+_NO_DOUBT: Final = REASONS.final - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
-_KNOWN_MODELS: Final = 200
+_MAX_MODEL_RUNS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
-_MOST_SUMS: Final = 1_000
+_MAX_SUMS: Final = 1_000
 """How many runs' totals are kept."""
-_OLD: Final = 50
+_MAX_DOUBT_READS: Final = 50
 """How many stopped runs are read at one look for calls in doubt."""
-_QUICK: Final = 4_000
+_MAX_ENTRIES: Final = 4_000
 """The most entries of a run that is read so."""
-_PAGE: Final = 2_000
+_PAGE_ENTRIES: Final = 2_000
 """The most entries sent at once."""
 _POLL_INTERVAL_S: Final = 0.2
 """Seconds between two looks at the journal: SQLite does not signal what other processes write."""
-_SELDOM: Final = 5
+_LOOKS_PER_CHECK: Final = 5
 """At every fifth look, it is looked for what runs wait for, and which can go on."""
-_SKEW_S: Final = 5.0
+_CLOCK_SKEW_S: Final = 5.0
 """By how much the clocks of processes that write a journal may differ."""
-_ENTRIES: Final = 200
+_MAX_PUBLISHED: Final = 200
 """The most entries of a run published at once; a page loads the missing ones before them."""
-_CLOSING_S: Final = 5.0
+_CLOSE_S: Final = 5.0
 """Seconds that a look under way has to end before the journal is closed."""
 
 
@@ -78,13 +78,13 @@ class RunsTab(Tab):
 
     def __init__(self, studio: TabHub) -> None:
         self._hub = studio
-        self._looking = guard(threading.Lock())
+        self._look_guard = guard(threading.Lock())
         self._outlines: dict[str, Outline] | None = None
-        self._full_look_at = 0.0  # when all are to be read again
-        self._lines: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of
+        self._next_full_look = 0.0  # when all are to be read again
+        self._list_cache: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of
         self._doubtful: dict[tuple[str, int], bool] = {}  # by a stopped run and its last entry
-        self._summing = guard()
-        self._sums_of: dict[str, _RunSums] = {}
+        self._sums_guard = guard()
+        self._sums_by_run: dict[str, _RunSums] = {}
         self._closed = threading.Event()
         self._look_thread: threading.Thread | None = None
 
@@ -107,46 +107,46 @@ class RunsTab(Tab):
     def _poll(self, closed: threading.Event) -> None:
         looks = itertools.count()
         while not closed.wait(_POLL_INTERVAL_S):
-            works: list[Callable[[], object]] = []
+            tasks: list[Callable[[], object]] = []
             if self._hub.feed.is_watched:
-                works.append(partial(self.refresh, read_all=False))
-            if not next(looks) % _SELDOM:
-                works += [self._hub.look, self._hub.jobs.go_on]
-            for work in works:
+                tasks.append(partial(self.refresh, read_all=False))
+            if not next(looks) % _LOOKS_PER_CHECK:
+                tasks += [self._hub.refresh_waits, self._hub.jobs.go_on]
+            for task in tasks:
                 with suppress(MoothallError):  # a page gets the error when it loads the list
-                    work()
+                    task()
 
     def refresh(self, *, read_all: bool = True) -> list[Outline]:
         """Return the outlines of all runs; publish what has changed since the last look.
 
-        Without `whole`, only those are read that were worked on since, unless the last whole look
-        is long ago: it took a tenth of the time since, or less.
+        Without `read_all`, only those are read that were worked on since, unless all were last read
+        long ago: it took a tenth of the time since, or less.
         """
-        with self._looking:
+        with self._look_guard:
             journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
-            if known_outlines is None or read_all or start > self._full_look_at:
+            if known_outlines is None or read_all or start > self._next_full_look:
                 outlines = self._with_doubt_marked(journal.runs())
                 old = known_outlines or {}
                 outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
-                now = {each.id: each for each in outlines}
-                took = time.monotonic() - start
-                self._full_look_at = start + max(_POLL_INTERVAL_S, 10 * took)
+                current = {each.id: each for each in outlines}
+                elapsed = time.monotonic() - start
+                self._next_full_look = start + max(_POLL_INTERVAL_S, 10 * elapsed)
             else:
                 outlines = self._with_doubt_marked(self._changed_outlines(journal, known_outlines))
-                now = {**known_outlines, **{each.id: each for each in outlines}}
-            before, self._outlines = now if known_outlines is None else known_outlines, now
-            for id in before.keys() - now.keys():
+                current = {**known_outlines, **{each.id: each for each in outlines}}
+            before, self._outlines = current if known_outlines is None else known_outlines, current
+            for id in before.keys() - current.keys():
                 self._hub.feed.publish("run_gone", {"run": id})
             for each in outlines:
-                if (was := before.get(each.id)) != each:
-                    self._publish_changes(journal, was, each)
-        return [*now.values()]
+                if (previous := before.get(each.id)) != each:
+                    self._publish_changes(journal, previous, each)
+        return [*current.values()]
 
     @staticmethod
     def _changed_outlines(journal: Journal, outlines: dict[str, Outline]) -> list[Outline]:
         """Return the runs that were worked on since they were looked at, or may rest since."""
         newest = max((each.changed for each in outlines.values()), default=0.0)
-        changed = [*journal.runs(since=newest - _SKEW_S)]
+        changed = [*journal.runs(since=newest - _CLOCK_SKEW_S)]
         ids = {each.id for each in changed}
         for each in outlines.values():
             if each.under_way and each.id not in ids:
@@ -157,7 +157,7 @@ class RunsTab(Tab):
     def _with_doubt_marked(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines where those in doubt are so: an older moothall left them `stopped`."""
         keys = [(each.id, each.entries) for each in outlines if _may_be_in_doubt(each)]
-        for key in [each for each in keys if each not in self._doubtful][:_OLD]:
+        for key in [each for each in keys if each not in self._doubtful][:_MAX_DOUBT_READS]:
             self._doubtful[key] = False
             with suppress(MoothallError):  # it is damaged, or was deleted meanwhile
                 self._doubtful[key] = bool(Doubt.among(self._journal.entries(key[0])))
@@ -170,47 +170,47 @@ class RunsTab(Tab):
         """Stop looking."""
         self._closed.set()
         if self._look_thread is not None:
-            self._look_thread.join(_CLOSING_S)  # its look needs the journal, which is closed next
-        with self._looking:
+            self._look_thread.join(_CLOSE_S)  # its look needs the journal, which is closed next
+        with self._look_guard:
             self._outlines = None
-        with self._summing:
-            self._sums_of.clear()
+        with self._sums_guard:
+            self._sums_by_run.clear()
 
-    def _publish_changes(self, journal: Journal, old: Outline | None, now: Outline) -> None:
-        id, row = now.id, outline_row(now, journal)
-        if now.under_way or (old is not None and old.under_way):
+    def _publish_changes(self, journal: Journal, old: Outline | None, current: Outline) -> None:
+        id, row = current.id, outline_row(current, journal)
+        if current.under_way or (old is not None and old.under_way):
             after = 0 if old is None else old.entries
             try:
-                row["totals"] = self._sums(now)["totals"]
-                new = journal.entries(id, max(after, now.entries - _ENTRIES))
+                row["totals"] = self._sums(current)["totals"]
+                new_entries = journal.entries(id, max(after, current.entries - _MAX_PUBLISHED))
             except MoothallError as error:
                 self._hub.feed.publish("run_fault", {"run": id, "error": str(error)})
                 return
-            for entry in new:
+            for entry in new_entries:
                 self._hub.feed.publish("entry", {"run": id, "entry": entry_row(entry)})
         self._hub.feed.publish("run", row)
 
-    def listed(self) -> str:
+    def list_json(self) -> str:
         """Return all runs' outlines as JSON, the oldest first.
 
         Of one that this studio has begun, `job` is its state while it is under way, and `told` the
         messages that it gets when it continues.
         """
-        jobs, before, now = self._hub.jobs, self._lines, {}
+        jobs, cache, new_cache = self._hub.jobs, self._list_cache, {}
         lines = []
         for each in self.refresh(read_all=False):
-            cached = before.get(each.id)
+            cached = cache.get(each.id)
             if cached is None or cached[0] is not each:  # what rests is written once
                 cached = (each, as_json(outline_row(each, self._journal)))
-            now[each.id] = cached
+            new_cache[each.id] = cached
             job, messages = jobs.state(each.id), jobs.messages_for(each.id)
             is_now = each.under_way or job or messages
-            more = {"job": job, "told": messages}
-            lines.append(as_json(outline_row(each, self._journal) | more) if is_now else cached[1])
-        self._lines = now
+            extra = {"job": job, "told": messages}
+            lines.append(as_json(outline_row(each, self._journal) | extra) if is_now else cached[1])
+        self._list_cache = new_cache
         return f"[{','.join(lines)}]"
 
-    def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
+    def entries(self, run: str, after: int = 0, most: int = _PAGE_ENTRIES) -> list[dict[str, Any]]:
         """Return the entries of a run after number `after`, cut; at most `most` of them."""
         return [entry_row(each) for each in self._journal.entries(run, after, max(1, most))]
 
@@ -227,9 +227,9 @@ class RunsTab(Tab):
         What was decided of these can be replaced until the run is resumed.
         """
         outline = self._journal.run(run)
-        rests_now = outline.under_way or outline.state in _AT_REST
-        entries = [] if rests_now else self._journal.entries(run)
-        open_still = {each.number for each in Doubt.among(entries)}
+        is_settled = outline.under_way or outline.state in _NO_DOUBT
+        entries = [] if is_settled else self._journal.entries(run)
+        open_numbers = {each.number for each in Doubt.among(entries)}
         doubts = Doubt.among(entries, decided=True)
         return {
             **outline_row(outline, self._journal),
@@ -237,7 +237,7 @@ class RunsTab(Tab):
                 {
                     "number": each.number,
                     "line": each.line,
-                    "decided": each.number not in open_still,
+                    "decided": each.number not in open_numbers,
                 }
                 for each in doubts
             ],
@@ -249,25 +249,25 @@ class RunsTab(Tab):
 
     def _sums(self, outline: Outline) -> dict[str, Any]:
         """Return a run's totals and order; of a run read before, only new entries are read."""
-        with self._summing:
-            sums = self._sums_of.pop(outline.id, None)
+        with self._sums_guard:
+            sums = self._sums_by_run.pop(outline.id, None)
             if sums is None or sums.run_start != outline.began:
                 sums = _RunSums(outline.began)
             for entry in self._journal.entries(outline.id, sums.totals.sequence):
                 sums.totals.add(entry)
-                order = order_in(entry)
+                order = readable_order(entry)
                 if order is not None:
                     sums.order = {**asdict(order), "in_words": order.in_words}
-            self._sums_of[outline.id] = sums
-            if len(self._sums_of) > _MOST_SUMS:
-                del self._sums_of[next(iter(self._sums_of))]
+            self._sums_by_run[outline.id] = sums
+            if len(self._sums_by_run) > _MAX_SUMS:
+                del self._sums_by_run[next(iter(self._sums_by_run))]
             totals = sums.totals
             return {"totals": totals.to_json(), "models": totals.by_model(), "order": sums.order}
 
     def models(self, runs: list[str]) -> dict[str, list[dict[str, Any]]]:
         """Return what runs have spent by model and hour, by run, as `Totals.by_model`."""
         models: dict[str, list[dict[str, Any]]] = {}
-        for run in runs[:_KNOWN_MODELS]:
+        for run in runs[:_MAX_MODEL_RUNS]:
             with suppress(NoSuchRun):  # it was deleted meanwhile
                 models[run] = self.sums(run)["models"]
         return models
@@ -280,7 +280,7 @@ class RunsTab(Tab):
 
     def find(self, text: str) -> list[str]:
         """Return the ids of runs that have all these words, also in steps, the newest first."""
-        matches = self._journal.runs(recorded=text, sort="-changed", limit=_MOST_MATCHES)
+        matches = self._journal.runs(recorded=text, sort="-changed", limit=_MAX_MATCHES)
         return [each.id for each in matches]
 
     def search(self, run: str, text: str) -> list[dict[str, Any]]:
@@ -292,22 +292,22 @@ class RunsTab(Tab):
         for entry in self._journal.entries(run):
             line = order_line(entry)
             data = json.dumps(entry.data, ensure_ascii=False, default=str)
-            at = data.casefold().find(needle)
-            if needle in line.casefold() or at >= 0:
-                excerpt = shorten(line, _LINE)
-                if needle not in excerpt.casefold() and at >= 0:
+            pos = data.casefold().find(needle)
+            if needle in line.casefold() or pos >= 0:
+                excerpt = shorten(line, _WIDTH)
+                if needle not in excerpt.casefold() and pos >= 0:
                     # Where it is, beside what it is of.
                     words = re.sub(
-                        r'[\[\]{}",]+', " ", data[max(0, at - _CONTEXT_CHARS) : at + _LINE]
+                        r'[\[\]{}",]+', " ", data[max(0, pos - _CONTEXT_CHARS) : pos + _WIDTH]
                     )
                     excerpt = f"{shorten(line, _CONTEXT_CHARS)} … {' '.join(words.split())}"
                 matches.append({"sequence": entry.sequence, "line": excerpt})
-                if len(matches) == _MOST_MATCHES:
+                if len(matches) == _MAX_MATCHES:
                     break
         return matches
 
     def compare(self, run: str, other: str) -> dict[str, Any]:
-        """Return two runs beside each other, by `compared`, and their outlines."""
+        """Return two runs beside each other, by `compare_runs`, and their outlines."""
         journal = self._journal
         pair = (run, other)
         outlines = [outline_row(journal.run(each), journal) for each in pair]
@@ -347,22 +347,22 @@ class RunsTab(Tab):
 
         def as_response(answer: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(answer)
-            def answered(*args: Any, **options: Any) -> Any:
+            def respond(*args: Any, **options: Any) -> Any:
                 # FastAPI's own encoder fails on data nested 256 deep.
                 return Response(as_json(answer(*args, **options)), media_type="application/json")
 
-            return answered
+            return respond
 
         @router.get("/list")
-        def listed() -> Response:
-            return Response(self.listed(), media_type="application/json")
+        def list_runs() -> Response:
+            return Response(self.list_json(), media_type="application/json")
 
         reads = (self.entries, self.entry, self.run, self.prompt, self.replay)
         for read in (*reads, self.sums, self.find, self.search, self.compare):
             router.get(f"/{read.__name__}", response_model=None)(as_response(read))
 
         @router.get("/export")
-        def exported(run: str) -> Response:
+        def export_run(run: str) -> Response:
             return attachment(self.export(run), run or "run", "jsonl", "application/x-ndjson")
 
         for change in (self.decide, self.fork, self.models):
@@ -371,4 +371,4 @@ class RunsTab(Tab):
 
 def _may_be_in_doubt(outline: Outline) -> bool:
     """Return whether a stopped run's entries are to be read for calls in doubt."""
-    return outline.state == "stopped" and outline.actions > 0 and outline.entries <= _QUICK
+    return outline.state == "stopped" and outline.actions > 0 and outline.entries <= _MAX_ENTRIES

@@ -22,8 +22,8 @@ from websockets import http11
 from moothall import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.serving.doors import Front
 from moothall.studio.event_feed import as_json
-from moothall.studio.page import ENDS, STATIC, FormError, Tab, WouldEnd, shell
-from moothall.studio.page_guard import KEY, OpenRoutes, PageGuard
+from moothall.studio.page import AGREED_END, STATIC, FormError, Tab, WouldEnd, shell_html
+from moothall.studio.page_guard import KEY_HEADER, OpenRoutes, PageGuard
 from moothall.studio.prose import prose
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ OPTIONS: Final[Mapping[str, Any]] = {
     "h11_max_incomplete_event_size": _HEADERS_BYTES,
 }
 """How the studio's port is served: options of uvicorn."""
-_READS_S: Final = 30.0
+_SEND_TIMEOUT_S: Final = 30.0
 """A page that takes no event for so long is disconnected; it reconnects by itself."""
 
 
@@ -65,9 +65,9 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         redirect_slashes=False,
         dependencies=[Depends(_note_agreed_ends)],
     )
-    app.add_exception_handler(HTTPException, _refusal_response)
+    app.add_exception_handler(HTTPException, _http_error_response)
     app.add_exception_handler(MoothallError, _error_response)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(RequestValidationError, _invalid_response)
     _add_shared_routes(app, hub)
 
     def add(tab: Tab) -> None:
@@ -77,21 +77,21 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         app.include_router(router)
 
     tabs = [tab for tab in hub.tabs if hub.add_routes(tab, add)]
-    _scripts(app, {tab.name: tab.script for tab in tabs if tab.script})
+    _add_script_route(app, {tab.name: tab.script for tab in tabs if tab.script})
     app.mount("/studio/static", StaticFiles(directory=STATIC))
-    page = HTMLResponse(shell(tabs, hub.opens, front.base, hub.faults))
+    page = HTMLResponse(shell_html(tabs, hub.opens, front.base, hub.faults))
 
-    async def opened() -> HTMLResponse:
+    async def send_page() -> HTMLResponse:
         return page
 
     names = "|".join(re.escape(tab.name) for tab in tabs)
     paths = [path for tab in tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
     for path in ("/", *paths, "/styleguide"):
-        app.get(path)(opened)
+        app.get(path)(send_page)
     routes = OpenRoutes(
-        page=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
+        pages=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
         shell=re.compile(r"/studio/static/.{0,240}"),
-        open=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),
+        requests=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),
     )
     return PageGuard(app, secret, host, routes, is_password=is_password, front=front)
 
@@ -107,29 +107,29 @@ def _error_response(request: Request, error: Exception) -> JSONResponse:
         body["ends"] = error.ends
     is_late = isinstance(error, CardGone | WouldEnd)
     status = 404 if isinstance(error, NoSuchRun) else 409 if is_late else 400
-    return _refusal(request, body, status)
+    return _refusal_json(request, body, status)
 
 
-def _refusal(request: Request, body: dict[str, Any], status: int) -> JSONResponse:
-    if KEY in request.headers:  # of a page: to a browser, another status is an error of its script
+def _refusal_json(request: Request, body: dict[str, Any], status: int) -> JSONResponse:
+    if KEY_HEADER in request.headers:  # of a page, where another status is an error of its script
         return _Json(body, headers={"X-Moothall-Refused": str(status)})
     return _Json(body, status)
 
 
 async def _note_agreed_ends(ends: int = 0) -> None:
     """Note what the person at the page has agreed to end."""
-    ENDS.set(ends)
+    AGREED_END.set(ends)
 
 
-def _refusal_response(request: Request, error: Exception) -> JSONResponse:
+def _http_error_response(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # of the framework: a body that is no JSON, no route
     return _Json({"error": error.detail}, error.status_code, error.headers)
 
 
-def _invalid(request: Request, error: Exception) -> JSONResponse:
+def _invalid_response(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     faults = [f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:5]]
-    return _refusal(request, {"error": "; ".join(faults)}, 422)
+    return _refusal_json(request, {"error": "; ".join(faults)}, 422)
 
 
 def _add_shared_routes(app: FastAPI, hub: Hub) -> None:
@@ -139,17 +139,17 @@ def _add_shared_routes(app: FastAPI, hub: Hub) -> None:
     async def events(socket: WebSocket, epoch: str = "", after: int = 0) -> None:
         await socket.accept()
 
-        async def tell() -> None:
+        async def send_frames() -> None:
             async for frame in hub.feed.frames(epoch, after):
-                async with asyncio.timeout(_READS_S):
+                async with asyncio.timeout(_SEND_TIMEOUT_S):
                     await socket.send_text(frame)
 
-        async def watch() -> None:
+        async def wait_for_close() -> None:
             # A page sends nothing here: it posts.
             while (await socket.receive())["type"] != "websocket.disconnect":
                 pass
 
-        tasks = [asyncio.create_task(tell()), asyncio.create_task(watch())]
+        tasks = [asyncio.create_task(send_frames()), asyncio.create_task(wait_for_close())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -163,15 +163,15 @@ def _add_shared_routes(app: FastAPI, hub: Hub) -> None:
     app.get("/studio/growing")(hub.partial_answers.to_json)
 
     @app.post("/studio/prose")
-    def read(texts: list[str] = Body(max_length=200)) -> list[Any]:  # noqa: B008
+    def read_prose(texts: list[str] = Body(max_length=200)) -> list[Any]:  # noqa: B008
         return [prose(each) for each in texts]
 
     @app.post("/studio/cards/{number}")
-    def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
+    def decide_card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
         return {"said": hub.cards.decide(number, answer)}
 
 
-def _scripts(app: FastAPI, scripts: Mapping[str, Path]) -> None:
+def _add_script_route(app: FastAPI, scripts: Mapping[str, Path]) -> None:
     """Add the route of the tabs' scripts, which stand in packages of others."""
 
     @app.get("/studio/static/tabs/{name}.js")
@@ -190,7 +190,7 @@ def _add_form_routes(router: APIRouter, tab: Tab) -> None:
         return [each.to_json() for each in tab.forms()]
 
     @router.post("/forms/{name}")
-    def begins(
+    def begin_form(
         name: str,
         values: dict[str, Any] = Body(),  # noqa: B008
     ) -> dict[str, Any]:

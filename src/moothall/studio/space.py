@@ -13,7 +13,7 @@ from weakref import WeakSet
 from moothall import BROADCAST, ConfigError, parse_slash
 from moothall.spaces import You, completions
 from moothall.studio.page import STATIC, Tab
-from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
+from moothall.studio.talk import ANSWER_FIELDS, Conversations, SpaceMessages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from moothall.build import Space
     from moothall.studio.hub import Hub
 
-_ASKS_S: Final = 15.0
+_DISCOVER_S: Final = 15.0
 """How often the agents of other processes are asked who is there: they come without a word."""
 
 
@@ -63,9 +63,9 @@ class SpaceTab(Tab):
         self.user: StudioUser = StudioUser(studio.person, self)
         self.messages: SpaceMessages = SpaceMessages()
         self._conversations = Conversations(self.user, self.messages)
-        self._lines = itertools.count(1)
+        self._line_numbers = itertools.count(1)
         self._observed_spaces: WeakSet[Space] = WeakSet()
-        self._asks_at = 0.0
+        self._discover_at = 0.0
 
     def show_space(self, space: Space) -> None:
         """Show the user's space; if it has no approver, let the cards approve."""
@@ -87,18 +87,18 @@ class SpaceTab(Tab):
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
             return
-        reply = self._hub.partial_answers.answered(sender, to) if name in ANSWERS else None
+        reply = self._hub.partial_answers.take_ended(sender, to) if name in ANSWER_FIELDS else None
         groups = [f"#{group}" for group, ids in space.groups().items() if sender in ids]
-        published = self.messages.add(message, time.time(), reply, groups)
-        self._hub.feed.publish("message", published.to_json())
+        seen_message = self.messages.add(message, time.time(), reply, groups)
+        self._hub.feed.publish("message", seen_message.to_json())
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""
         space: Any = self.user.space
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": [], "groups": {}}
-        busy = space.statistics()["agents"]
-        other_agents = [{**busy.get(id, {}), "id": id} for id in self.user.other_ids()]
+        activity = space.statistics()["agents"]
+        other_agents = [{**activity.get(id, {}), "id": id} for id in self.user.other_ids()]
         return {
             "space": type(space).__name__,
             "me": str(self.user.id),
@@ -151,7 +151,7 @@ class SpaceTab(Tab):
             raise ConfigError(
                 f"{self.user.id} is in no space: space.add(gradio_user), then write here"
             )
-        message["id"] = f"{self.user.id}-{next(self._lines)}"
+        message["id"] = f"{self.user.id}-{next(self._line_numbers)}"
         self.user.send(message)
         return message
 
@@ -170,8 +170,8 @@ class SpaceTab(Tab):
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
-            if not self.user.ids_elsewhere or time.monotonic() > self._asks_at:
-                self._asks_at = time.monotonic() + _ASKS_S
+            if not self.user.ids_elsewhere or time.monotonic() > self._discover_at:
+                self._discover_at = time.monotonic() + _DISCOVER_S
                 await self.user.discover()
             return await asyncio.to_thread(self.agents)
 

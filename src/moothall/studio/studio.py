@@ -67,17 +67,17 @@ class Studio(TabHub):
         self._journal_source: Journal | str | PathLike[str] | None = None
         self.person = user
         self.jobs: Jobs = Jobs(self, self._resume_town)
-        self._packages: dict[int, Extension] = {}  # by the id of a tab
-        added = extensions_of("moothall.tabs", _TABS).values()
-        self._add_tabs(each for each in added if each.is_ours)
+        self._extensions: dict[int, Extension] = {}  # by the id of a tab
+        extensions = extensions_of("moothall.tabs", _TABS).values()
+        self._add_tabs(each for each in extensions if each.is_ours)
         self.user: StudioUser = self._tab(SpaceTab).user
         self.society: SocietyTab = self._tab(SocietyTab)
         self.runs: RunsTab = self._tab(RunsTab)
-        self._add_tabs(each for each in added if not each.is_ours)
+        self._add_tabs(each for each in extensions if not each.is_ours)
 
-    def _add_tabs(self, added: Iterable[Extension]) -> None:
+    def _add_tabs(self, extensions: Iterable[Extension]) -> None:
         """Add tabs of packages; one that cannot be made is left out."""
-        for each in added:
+        for each in extensions:
             try:
                 with each.naming():
                     tab = checked_tab(each.load()(self))
@@ -88,7 +88,7 @@ class Studio(TabHub):
                     raise
                 self._leave_out(error)
             else:
-                self._packages[id(tab)] = each
+                self._extensions[id(tab)] = each
                 self.tabs.append(tab)
 
     def _leave_out(self, error: ConfigError) -> None:
@@ -99,11 +99,11 @@ class Studio(TabHub):
 
     def add_routes(self, tab: Tab, add: Callable[[Tab], object]) -> bool:
         """Add a tab's routes by `add`; leave a package's tab out whose routes fail."""
-        package = self._packages.get(id(tab))
-        if package is None or package.is_ours:
+        extension = self._extensions.get(id(tab))
+        if extension is None or extension.is_ours:
             return super().add_routes(tab, add)
         try:
-            with package.naming():
+            with extension.naming():
                 add(tab)
         except ConfigError as error:
             self._leave_out(error)

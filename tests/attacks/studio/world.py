@@ -100,7 +100,7 @@ class World:
             ],
             "/studio/society/intervene": [
                 {"news": ["x"]},
-                {"close": [towns.town.plan()["places"][0][0]]},
+                {"close": [towns.town.map_data()["places"][0][0]]},
                 {"facts": {"x": 1}},
                 {"pay": [["government", "everyone", 1]]},
             ],

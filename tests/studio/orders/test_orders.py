@@ -29,9 +29,9 @@ from moothall.studio.orders.act import act_agent, actions_of, check_journal_apar
 from moothall.studio.orders.order import (
     ActOrder,
     ResearchOrder,
-    order_in,
     order_line,
     order_of,
+    readable_order,
     record_order,
     without_keys,
 )
@@ -241,5 +241,5 @@ def test_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
     newer = Entry(5, "act", "state", 0.0, {"state": state | {"color": "red"}, "appended": {}})
     with pytest.raises(StateError, match="entry 5 was written by another version of moothall"):
         order_of([*entries, newer])
-    assert order_in(newer) is None
+    assert readable_order(newer) is None
     assert not order_line(newer).startswith("set up")

@@ -21,16 +21,16 @@ def agent_for(
     order: ActOrder | ResearchOrder,
     journal: Journal,
     cards: Cards,
-    resumed: Callable[[], Awaitable[Any]],
+    wait_until_resumed: Callable[[], Awaitable[Any]],
 ) -> Any:
-    """Return an order's agent; one that acts awaits `resumed()` before each call."""
+    """Return an order's agent; one that acts awaits `wait_until_resumed()` before each call."""
     agent: Any
     if not isinstance(order, ActOrder):
         check_research(order)
-        plans = PlanDesk(cards, run_id)
-        review = plans.review if order.review_plan else None
+        desk = PlanDesk(cards, run_id)
+        review = desk.review if order.review_plan else None
         agent = make_researcher(order, journal, os.environ.get("MOOTHALL_KEY"), review)
-        agent.approver, plans.tools, plans.by_model = cards, agent.tools, order.model is not None
+        agent.approver, desk.tools, desk.is_by_model = cards, agent.tools, order.model is not None
         return agent
     check_journal_apart(order, journal.path)
     key, own_key = model_keys(order, {})  # a key of moothall.toml is for the command that read it
@@ -42,12 +42,12 @@ def agent_for(
     else:
         agent = act_agent(order, **options)
 
-    async def wait_for_resumption(agent: Any, about: dict[str, Any]) -> None:
-        await resumed()
+    async def pause_hook(agent: Any, about: dict[str, Any]) -> None:
+        await wait_until_resumed()
 
     # A dual act calls nothing itself: its members wait.
     reviewed = hasattr(agent, "human_agent")
     for each in (agent.human_agent, agent.reactive_agent) if reviewed else (agent,):
-        each.register_hook("pre_reasoning", "studio", wait_for_resumption)
-        each.register_hook("pre_acting", "studio", wait_for_resumption)
+        each.register_hook("pre_reasoning", "studio", pause_hook)
+        each.register_hook("pre_acting", "studio", pause_hook)
     return agent

@@ -40,7 +40,7 @@ from moothall.studio.event_feed import EventFeed
 _MAX_REASON_CHARS: Final = 2_000
 _REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note", "facts")
 """What is told of a call, as it is in the request."""
-_MOST_STORED: Final = 500
+_MAX_STORED: Final = 500
 """How many waits of a journal are cards at a time: the oldest."""
 _NOT_OPEN: Final = "card {} is not open: it was answered, or what asked has ended"
 
@@ -57,8 +57,8 @@ class Card:
     kind: str
     subject: dict[str, Any]
     asked_at: float
-    give: Callable[[Any], None] = field(repr=False)  # passes the answer on
-    read: _Reader = field(repr=False)
+    deliver: Callable[[Any], None] = field(repr=False)  # passes the answer on
+    read_answer: _Reader = field(repr=False)
     wait: tuple[str, str] | None = None  # of the journal: the run, and the key of the wait
 
     def to_json(self) -> dict[str, Any]:
@@ -79,8 +79,8 @@ class Cards:
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = guard()
-        self._looking = guard()  # of two looks at once, both would make a card of a wait
-        self._last_look: tuple[Any, ...] | None = None  # what waited at the last look
+        self._look_guard = guard()  # of two looks at once, both would make a card of a wait
+        self._last_fingerprint: tuple[Any, ...] | None = None  # what waited at the last look
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""
@@ -100,18 +100,18 @@ class Cards:
     async def ask(self, kind: str, subject: dict[str, Any], read: _Reader | None = None) -> Any:
         """Show a card on every page, and wait for its answer, which `read` checks."""
         loop = asyncio.get_running_loop()
-        number, answer = next(self._numbers), loop.create_future()
+        number, future = next(self._numbers), loop.create_future()
 
-        def give(value: Any) -> None:
+        def deliver(value: Any) -> None:
             try:
-                loop.call_soon_threadsafe(_set_result, answer, value)
+                loop.call_soon_threadsafe(_set_result, future, value)
             except RuntimeError:
                 raise CardGone(f"card {number} is not open: its program has ended") from None
 
-        card = Card(number, kind, subject, time.time(), give, read or _read_answer)
+        card = Card(number, kind, subject, time.time(), deliver, read or _read_answer)
         self._show(card)
         try:
-            return await answer
+            return await future
         except asyncio.CancelledError:
             # A page may have answered in this moment.
             with suppress(CardGone):
@@ -125,59 +125,59 @@ class Cards:
         if card is None:
             raise CardGone(_NOT_OPEN.format(number))
         try:
-            args = Action.of(card.read).check(answer, card.kind)
+            args = Action.of(card.read_answer).check(answer, card.kind)
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
-        value, outcome = card.read(**args)
+        value, outcome = card.read_answer(**args)
         if card.wait is not None:
-            card.give(value)  # it may be refused there: then the card stays
+            card.deliver(value)  # it may be refused there: then the card stays
             with suppress(CardGone):  # a look has found the answer in the journal
                 self._close(number, outcome)
             return outcome
         # First: of two pages that answer at once, the one that closes the card is heard.
         self._close(number, outcome)
-        card.give(value)
+        card.deliver(value)
         return outcome
 
-    def look(self, journal: Journal, by: str) -> None:
+    def refresh_waits(self, journal: Journal, answerer: str) -> None:
         """Show what runs of a journal wait for, and take away what they wait for no longer.
 
         Args:
             journal: the journal
-            by: the name in which answers are given
+            answerer: the name in which answers are given
         """
-        with self._looking:
-            newest = (journal.path, *journal.waits.fingerprint())
-            if newest != self._last_look:
-                self._show_waits(journal, by)
-                self._last_look = newest
+        with self._look_guard:
+            fingerprint = (journal.path, *journal.waits.fingerprint())
+            if fingerprint != self._last_fingerprint:
+                self._show_waits(journal, answerer)
+                self._last_fingerprint = fingerprint
 
-    def _show_waits(self, journal: Journal, by: str) -> None:
+    def _show_waits(self, journal: Journal, answerer: str) -> None:
         """Make cards of what waits, and take those away that wait no longer."""
-        waiting = journal.waiting(kind=Waits.of_a_person)[:_MOST_STORED]
+        waiting = journal.waiting(kind=Waits.of_a_person)[:_MAX_STORED]
         waits = {(each.run, each.key): each for each in waiting}
         with self._guard:
-            numbers = {card.wait: card.number for card in self._open.values() if card.wait}
-        for wait in [each for each in numbers if each not in waits]:
+            numbers_by_wait = {card.wait: card.number for card in self._open.values() if card.wait}
+        for wait in [each for each in numbers_by_wait if each not in waits]:
             with suppress(CardGone):
-                self._close(numbers[wait], _why_gone(journal, wait[0]))
+                self._close(numbers_by_wait[wait], _close_outcome(journal, wait[0]))
         for wait_key, each in waits.items():
-            if wait_key not in numbers:
+            if wait_key not in numbers_by_wait:
                 try:
-                    self._show(self._card_of_wait(each, journal, by))
+                    self._show(self._card_of_wait(each, journal, answerer))
                 except MoothallError as error:  # another version's, or deleted: the others show
                     self._feed.publish("run_fault", {"run": each.run, "error": str(error)})
 
-    def leave(self) -> None:
+    def drop_waits(self) -> None:
         """Take away what runs of the journal wait for: it is closed."""
-        self._last_look = None
+        self._last_fingerprint = None
         with self._guard:
             stored = [card.number for card in self._open.values() if card.wait]
         for number in stored:
             with suppress(CardGone):
                 self._close(number, "withdrawn")
 
-    def _card_of_wait(self, wait: Wait, journal: Journal, by: str) -> Card:
+    def _card_of_wait(self, wait: Wait, journal: Journal, answerer: str) -> Card:
         """Return the card of what a run waits for in the journal."""
         request, kind = wait.request, wait.kind
         subject: dict[str, Any]
@@ -192,14 +192,14 @@ class Cards:
             if kind == "doubt":
                 subject["text"], read = wait.line, _read_doubt
 
-        def give(value: Any) -> None:
+        def deliver(value: Any) -> None:
             try:
-                journal.answer(wait.run, wait.key, value, by=by)
+                journal.answer(wait.run, wait.key, value, by=answerer)
             except StateError as error:
                 raise CardGone(str(error)) from error
 
         wait_key = (wait.run, wait.key)
-        return Card(next(self._numbers), kind, subject, wait.since, give, read, wait_key)
+        return Card(next(self._numbers), kind, subject, wait.since, deliver, read, wait_key)
 
     def _show(self, card: Card) -> None:
         with self._guard:
@@ -239,7 +239,7 @@ class RunApprover:
         return Later() if question.waits_in else await self._cards.answer(question)
 
 
-def _why_gone(journal: Journal, run: str) -> str:
+def _close_outcome(journal: Journal, run: str) -> str:
     """Return why a run waits no longer: it is answered, or it was cancelled or deleted."""
     with suppress(NoSuchRun):
         if journal.run(run).state != "cancelled":
@@ -247,10 +247,10 @@ def _why_gone(journal: Journal, run: str) -> str:
     return "withdrawn"
 
 
-def _set_result(answer: asyncio.Future[Any], value: Any) -> None:
+def _set_result(future: asyncio.Future[Any], value: Any) -> None:
     # Cancelled in the turn in which the answer came.
-    if not answer.done():
-        answer.set_result(value)
+    if not future.done():
+        future.set_result(value)
 
 
 def _decision_subject(journal: Journal, wait: Wait) -> dict[str, Any]:
@@ -268,10 +268,10 @@ def _approval_subject(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader
     subject |= {"run": request.run_id, "outside": [*request.outside], "line": str(request)}
     choices = {word: kind.label for word, kind in DECISION_KINDS.choices_for(request).items()}
     subject |= {"editable": request.check is not None, "choices": choices}
-    return subject, _Approval(request).read
+    return subject, _ApprovalReader(request).read
 
 
-class _Approval:
+class _ApprovalReader:
     """What a page may say to an action that wants permission."""
 
     def __init__(self, request: ApprovalRequest) -> None:
@@ -300,9 +300,9 @@ class _Approval:
             if choice or request.check is None:
                 raise ConfigError("args must be for this call alone, where it can be changed")
             request.check(args)
-        permitted = True if args is None else ChangedArgs(args)
-        refused = Refused(reason.strip()) if reason.strip() else False
-        plain_decision = permitted if permits else refused
+        permission = True if args is None else ChangedArgs(args)
+        refusal = Refused(reason.strip()) if reason.strip() else False
+        plain_decision = permission if permits else refusal
         decision = kind.type() if kind is not None and kind.permits is permits else plain_decision
         return decision, DECISION_KINDS.outcome_of(decision)
 

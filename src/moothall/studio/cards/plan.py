@@ -15,9 +15,9 @@ from moothall.studio.cards.cards import Cards
 if TYPE_CHECKING:
     from moothall.research import ProposedPlan
 
-_LINES: Final = 200
+_MAX_LINES: Final = 200
 """The most tasks, and the most sections, of a plan."""
-_REMARK_CHARS: Final = 10_000
+_MAX_REMARK_CHARS: Final = 10_000
 
 
 class PlanDesk:
@@ -26,7 +26,7 @@ class PlanDesk:
     def __init__(self, cards: Cards, run: str) -> None:
         self._cards, self._run = cards, run
         self.tools: Mapping[str, Action] = {}
-        self.by_model = False
+        self.is_by_model = False
 
     async def review(self, plan: ProposedPlan) -> ProposedPlan | str | bool:
         """Return what the person says: the plan to be carried out, what is to change, or False."""
@@ -39,21 +39,21 @@ class PlanDesk:
             "tools": {
                 name: [*each.parameters.get("properties", {})] for name, each in self.tools.items()
             },
-            "by_model": self.by_model,
+            "by_model": self.is_by_model,
         }
-        review: str | bool | tuple[list[ResearchTask], list[Heading]]
-        review = await self._cards.ask("plan", subject, self._read)
-        if not isinstance(review, tuple):
-            return review
-        plan.tasks, plan.outline = review
+        answer: str | bool | tuple[list[ResearchTask], list[Heading]]
+        answer = await self._cards.ask("plan", subject, self._read)
+        if not isinstance(answer, tuple):
+            return answer
+        plan.tasks, plan.outline = answer
         return plan
 
     def _read(
         self,
         choice: Literal["begin", "again", "stop"],
-        text: Annotated[str, Field(max_length=_REMARK_CHARS)] = "",
-        tasks: Annotated[list[ResearchTask] | None, Field(max_length=_LINES)] = None,
-        outline: Annotated[list[Heading] | None, Field(max_length=_LINES)] = None,
+        text: Annotated[str, Field(max_length=_MAX_REMARK_CHARS)] = "",
+        tasks: Annotated[list[ResearchTask] | None, Field(max_length=_MAX_LINES)] = None,
+        outline: Annotated[list[Heading] | None, Field(max_length=_MAX_LINES)] = None,
     ) -> tuple[Any, str]:
         """Return what a page said of a plan: False, a text, or its tasks and sections, checked."""
         if choice == "stop":

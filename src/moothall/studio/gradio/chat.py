@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from moothall.serving.doors import Front
     from moothall.studio.page_guard import PageGuard
 
-_LOOKS_S: Final = 0.5
+_POLL_INTERVAL_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""
-_SHELL: Final = re.compile(
+_SHELL_PATHS: Final = re.compile(
     r"/(config|theme\.css|favicon\.ico|manifest\.json|(assets|static|svelte|studio/static)/.{0,230})"
 )
-_OPEN: Final = re.compile(r"GET /gradio_api/queue/data|POST /gradio_api/(queue/join|cancel)")
+_OPEN_CALLS: Final = re.compile(r"GET /gradio_api/queue/data|POST /gradio_api/(queue/join|cancel)")
 """Everything else of Gradio is closed: its uploads, files, proxies and components' own servers."""
 _POLICY: Final = (  # Gradio's own page has scripts and styles in it
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
@@ -35,12 +35,12 @@ _POLICY: Final = (  # Gradio's own page has scripts and styles in it
 _HEAD: Final = """
 <script>{
   const fetched = window.fetch;
-  window.fetch = async (to, how) => {
-    const asked = new Request(to, how);
-    asked.headers.set("X-Moothall-Key", localStorage.getItem("moothall-studio-key"));
-    const answer = await fetched(asked);
-    if (answer.status === 401) location.replace("/login");
-    return answer;
+  window.fetch = async (input, init) => {
+    const request = new Request(input, init);
+    request.headers.set("X-Moothall-Key", localStorage.getItem("moothall-studio-key"));
+    const response = await fetched(request);
+    if (response.status === 401) location.replace("/login");
+    return response;
   };
 }</script>
 """
@@ -135,9 +135,9 @@ class GradioChat(ServedHub):
             **disabled,
         )
         routes = OpenRoutes(
-            page=re.compile("/"),
-            shell=_SHELL,
-            open=_OPEN,
+            pages=re.compile("/"),
+            shell=_SHELL_PATHS,
+            requests=_OPEN_CALLS,
             cached_prefixes=("/assets/", "/static/", "/svelte/"),
             policy=_POLICY,
         )
@@ -147,7 +147,7 @@ class GradioChat(ServedHub):
         """Return the page: the chat, what waits for the person, and the line."""
         import gradio
 
-        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        options: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         with gradio.Blocks(title="moothall chat", analytics_enabled=False) as page:
             # Without Markdown and escaped: what others write is shown as it is written.
             chat = gradio.Chatbot(label="Messages", height="65vh", render_markdown=False)
@@ -163,9 +163,9 @@ class GradioChat(ServedHub):
                 placeholder="Say something to all, or /Agent.action name:value",
                 submit_btn="Send",
             )
-            look_state, card_number = gradio.State(None), gradio.State(0)
+            page_state, card_number = gradio.State(None), gradio.State(0)
             outputs = [
-                look_state,
+                page_state,
                 card_number,
                 chat,
                 waiting_group,
@@ -175,32 +175,32 @@ class GradioChat(ServedHub):
                 refuse,
             ]
             outputs.append(choice)
-            timer = gradio.Timer(_LOOKS_S)
+            timer = gradio.Timer(_POLL_INTERVAL_S)
             # A look whose answer is lost on the way must not hold up those after it.
-            timer.tick(self._look, look_state, outputs, trigger_mode="multiple", **quiet)
-            page.load(self._look, look_state, outputs, **quiet)
-            line.submit(self._say, line, line, **quiet)
+            timer.tick(self._changes_since, page_state, outputs, trigger_mode="multiple", **options)
+            page.load(self._changes_since, page_state, outputs, **options)
+            line.submit(self._say, line, line, **options)
             for button, permits in ((permit, True), (refuse, False)):
                 inputs = [card_number, answer, choice]
-                button.click(self._decides(permits), inputs, answer, **quiet)
+                button.click(self._decision_handler(permits), inputs, answer, **options)
         return page
 
-    def _look(self, last_look: Any) -> list[Any]:
+    def _changes_since(self, last_state: Any) -> list[Any]:
         """Return what has changed since a page looked last."""
         import gradio
 
         messages, cards = self._space.messages.page()["messages"], self.cards.to_json()
-        now = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
-        if now == last_look:
+        state = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
+        if state == last_state:
             return [gradio.skip()] * 9
         first = cards[0] if cards else None
         labels = first.get("choices") if first else None
         choices = [("this call", ""), *((label, word) for word, label in (labels or {}).items())]
         is_question = first is not None and first["kind"] == "question"
         return [
-            now,
+            state,
             first["number"] if first else 0,
-            [self._bubble(each) for each in messages],
+            [self._chat_message(each) for each in messages],
             gradio.update(visible=first is not None),
             _card_text(first) if first else "",
             gradio.update(visible=is_question),
@@ -209,36 +209,36 @@ class GradioChat(ServedHub):
             gradio.update(choices=choices, value="", visible=len(choices) > 1),
         ]
 
-    def _bubble(self, message: dict[str, Any]) -> dict[str, str]:
+    def _chat_message(self, message: dict[str, Any]) -> dict[str, str]:
         name, args = message["action"]["name"], message["action"]["args"]
         field = {"say": "content", "response": "data", "error": "error"}.get(name)
-        to = "" if message["to"] == BROADCAST else f" → {message['to']}"
+        receiver = "" if message["to"] == BROADCAST else f" → {message['to']}"
         if field in args:
             value = args[field]
             text = value if isinstance(value, str) else json_text(value)
         else:
             text = " ".join((name, *(f"{key}:{json_text(each)}" for key, each in args.items())))
         is_mine = message["from"] == str(self.user.id)
-        word = " error" if name == "error" else ""
-        speaker = f"{message['from']}{to}{word}: "
+        error_label = " error" if name == "error" else ""
+        speaker = f"{message['from']}{receiver}{error_label}: "
         return {
             "role": "user" if is_mine else "assistant",
-            "content": escape(_visible(speaker + text)),
+            "content": escape(_escape_lines(speaker + text)),
         }
 
     def _say(self, line: str) -> str:
         import gradio
 
-        with _TellsErrors():
+        with _ErrorDisplay():
             sent = self._space.send(line)
             if sent is not None and (notice := self.user.why_undelivered(sent["to"])):
                 gradio.Warning(escape(notice))
         return ""
 
-    def _decides(self, permits: bool) -> Callable[[int, str, str], str]:
+    def _decision_handler(self, permits: bool) -> Callable[[int, str, str], str]:
         def decide(number: int, answer: str, choice: str) -> str:
             card = next((each for each in self.cards.to_json() if each["number"] == number), {})
-            with _TellsErrors():
+            with _ErrorDisplay():
                 if card.get("kind") == "question":
                     self.cards.decide(number, {"text": answer})
                 else:
@@ -249,7 +249,7 @@ class GradioChat(ServedHub):
         return decide
 
 
-class _TellsErrors:
+class _ErrorDisplay:
     """Has Gradio show an error in words, as text."""
 
     def __enter__(self) -> None:
@@ -262,7 +262,7 @@ class _TellsErrors:
             raise gradio.Error(escape(str(error)), print_exception=False) from error
 
 
-def _visible(text: str) -> str:
+def _escape_lines(text: str) -> str:
     """Return a text in which what is not seen, or turns a line around, is shown by its number."""
     return "\n".join(map(escaped, text.split("\n")))
 
@@ -270,8 +270,8 @@ def _visible(text: str) -> str:
 def _card_text(card: dict[str, Any]) -> str:
     """Return in words what waits: the exact call, or the question."""
     if card["kind"] == "question":
-        return _visible(f"{card['agent']} asks: {card['text']}")
-    return _visible(f"{card['sender'] or card['run'] or 'A run'} wants {card['line']}")
+        return _escape_lines(f"{card['agent']} asks: {card['text']}")
+    return _escape_lines(f"{card['sender'] or card['run'] or 'A run'} wants {card['line']}")
 
 
 demo: GradioChat = GradioChat()

@@ -23,7 +23,7 @@ You work for a person on the files of one folder, by calling the given actions. 
 relative to the folder. Look at a file before you change it. To change an existing file, prefer
 edit_file to write_file. The person must permit some calls: if a call is refused, do not repeat it.
 When the task is done, say in a few words what you did or found."""
-_REVIEWER: Final = """\
+_REVIEWER_PROMPT: Final = """\
 You review the work of another agent on the files of one folder, for a person. Accept the work only
 if the calls that the agent really made show that the task is done."""
 
@@ -73,14 +73,14 @@ def act_agent(
     """
     from moothall import ReActAgent
 
-    small = is_small_model(order.model)
+    is_small = is_small_model(order.model)
     models = [made_model(order.model, key)]
     agent: Any = ReActAgent(
         "files",
         models[0],
         actions=actions_of(order) if actions is None else actions,
-        system_prompt=None if small else _SYSTEM_PROMPT,
-        max_iterations=order.max_iterations or (1 if small else ITERATIONS),
+        system_prompt=None if is_small else _SYSTEM_PROMPT,
+        max_iterations=order.max_iterations or (1 if is_small else ITERATIONS),
         approver=approver,
     )
     if order.review is not None:
@@ -91,7 +91,7 @@ def act_agent(
         human = reviewer
         if human is None:
             models.append(made_model(order.review, own_key))
-            human = ReActAgent("reviewer", models[1], system_prompt=_REVIEWER)
+            human = ReActAgent("reviewer", models[1], system_prompt=_REVIEWER_PROMPT)
         agent = DualActAgent(DualActConfig(human=human, reactive=agent, first="reactive"), "act")
     agent.journal = journal
     budget = budget_of(order.command, *models, **order.limits())
@@ -105,15 +105,15 @@ def actions_of(order: ActOrder) -> list[Action]:
     from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED
     from moothall.agents import changing_actions, file_actions
 
-    small = is_small_model(order.model)
+    is_small = is_small_model(order.model)
     reading_actions = file_actions(
         order.root,
-        small,
-        only_listed=small,
-        subfolders=not small,
+        is_small,
+        only_listed=is_small,
+        subfolders=not is_small,
         access_policy=ACCESS_PERMITTED if order.yes_read else ACCESS_REQUESTED,
     )
-    return [*reading_actions, *changing_actions(order.root, small, network=order.network)]
+    return [*reading_actions, *changing_actions(order.root, is_small, network=order.network)]
 
 
 def is_small_model(model: str) -> bool:

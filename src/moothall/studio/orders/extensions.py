@@ -21,7 +21,7 @@ Group: TypeAlias = Literal["moothall.tabs", "moothall.commands", "moothall.kinds
 Resume: TypeAlias = "Callable[[Journal, str], Coroutine[Any, Any, object]]"
 
 logger: logging.Logger = logging.getLogger("moothall.extensions")
-_OURS: Final = "moothall"
+_OUR_PACKAGE: Final = "moothall"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Extension:
     group: Group
     name: str
     target: str
-    package: str = _OURS
+    package: str = _OUR_PACKAGE
 
     @property
     def label(self) -> str:
@@ -53,7 +53,7 @@ class Extension:
     @property
     def is_ours(self) -> bool:
         """Whether it is moothall's own."""
-        return self.package == _OURS
+        return self.package == _OUR_PACKAGE
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -74,9 +74,9 @@ def extensions_of(group: Group, targets: Mapping[str, str] | None = None) -> dic
     """
     by_name = {name: Extension(group, name, target) for name, target in (targets or {}).items()}
     for each in _installed_extensions(group, tuple(sys.path)):
-        first = by_name.setdefault(each.name, each)
-        if first is not each and first.package != each.package:
-            logger.error("%s is left out: %s comes first", each.label, first.label)
+        earlier = by_name.setdefault(each.name, each)
+        if earlier is not each and earlier.package != each.package:
+            logger.error("%s is left out: %s comes first", each.label, earlier.label)
     return by_name
 
 

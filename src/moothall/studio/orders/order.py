@@ -55,14 +55,14 @@ def with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
         raise ConfigError(
             f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
         )
-    wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
-    if wrong is not None:
-        raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
+    wrong_name = next((name for name, value in more.items() if not 0 < value < math.inf), None)
+    if wrong_name is not None:
+        raise ConfigError(f"{wrong_name} must be a number above 0, got {more[wrong_name]}")
     changes: dict[str, Any] = {name: _RAISABLE[name](value) for name, value in more.items()}
     return replace(order, **changes)
 
 
-def of_entry(entry: Entry) -> AnyOrder | None:
+def parse_order(entry: Entry) -> AnyOrder | None:
     """Return the order in an entry, or None; StateError if another version of moothall wrote it."""
     kind = _KINDS.get(entry.path)
     if kind is None or entry.kind != "state":
@@ -78,44 +78,44 @@ def of_entry(entry: Entry) -> AnyOrder | None:
     return load_state(kind, state, f"entry {entry.sequence}")
 
 
-def order_in(entry: Entry) -> AnyOrder | None:
+def readable_order(entry: Entry) -> AnyOrder | None:
     """Return the order in an entry, or None, also if another version of moothall wrote it."""
     try:
-        return of_entry(entry)
+        return parse_order(entry)
     except StateError:
         return None
 
 
 def order_line(entry: Entry) -> str:
     """Return what an entry records, in a line for a terminal or a page."""
-    order = order_in(entry)
+    order = readable_order(entry)
     return entry.line if order is None else escaped(f"set up: {order.in_words}")
 
 
 def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
     """Return the last recorded order of a command's run; None for any other run."""
-    return next((o for entry in reversed(entries) if (o := of_entry(entry)) is not None), None)
+    return next((o for entry in reversed(entries) if (o := parse_order(entry)) is not None), None)
 
 
 async def record_order(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
     """Record a run's order before it begins or resumes; RunMismatch if it is of another order."""
     order = _with_absolute_paths(order)
-    id = str(getattr(agent, "id", "society"))
-    opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
+    agent_id = str(getattr(agent, "id", "society"))
+    run = await journal.begin(run_id, type(agent).__name__, agent_id, order.task)
     try:
-        part = opened.part(order.part)
-        before = order_of(part.past_entries)
-        if before is None and opened.past_entries:
+        part = run.part(order.part)
+        recorded = order_of(part.past_entries)
+        if recorded is None and run.past_entries:
             raise RunMismatch(run_id, ("program",), f"it is not a run of moothall {order.command}")
-        if before is not None:
-            _check(run_id, before, order)
-        if before != order:
+        if recorded is not None:
+            _check_unchanged(run_id, recorded, order)
+        if recorded != order:
             part.note("state", {"state": asdict(order), "appended": {}})
-            if (end := Entry.end_of(opened.past_entries)) is not None:
-                opened.end(end.data["reason"])  # still ended, unless it is resumed
+            if (end := Entry.end_of(run.past_entries)) is not None:
+                run.end(end.data["reason"])  # still ended, unless it is resumed
             await part.commit()
     finally:
-        opened.close()
+        run.close()
 
 
 def _with_absolute_paths(order: AnyOrder) -> AnyOrder:
@@ -124,9 +124,9 @@ def _with_absolute_paths(order: AnyOrder) -> AnyOrder:
     return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})
 
 
-def _check(run_id: str, recorded: AnyOrder, now: AnyOrder) -> None:
-    was, is_ = asdict(recorded), asdict(now)
-    changed = tuple(k for k in was if k not in now.may_change and was[k] != is_[k])
+def _check_unchanged(run_id: str, recorded: AnyOrder, now: AnyOrder) -> None:
+    old, new = asdict(recorded), asdict(now)
+    changed = tuple(k for k in old if k not in now.may_change and old[k] != new[k])
     if changed:
-        detail = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
+        detail = "; ".join(f"{k}: was {old[k]!r:.80}, is {new[k]!r:.80}" for k in changed)
         raise RunMismatch(run_id, changed, detail)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STEPS: Final = ("plan", "narrate", "evaluate")
 """The steps that may have a model of their own."""
-_ON_WEB: Final = (
+_WEB_SOURCES: Final = (
     "--search-web",
     *(f"--{name}{' URL' * bool(each.example)}" for name, each in SEARCH_ENGINES.items()),
 )
@@ -88,10 +88,10 @@ class ResearchOrder(RunLimits, SearchOptions, StyleOptions):
     def in_words(self) -> str:
         """The settings, in a line."""
         sites = " or ".join([*([self.site] if self.site else []), *self.sites])
-        more = f", {sites} alone" if sites else ""
-        more += f", without {' and '.join(self.exclude)}" if self.exclude else ""
-        more += f", since {self.since}" if self.since else ""
-        return f"{self.model or 'no model, extractive'}; {self.place}{more}"
+        text = f", {sites} alone" if sites else ""
+        text += f", without {' and '.join(self.exclude)}" if self.exclude else ""
+        text += f", since {self.since}" if self.since else ""
+        return f"{self.model or 'no model, extractive'}; {self.place}{text}"
 
 
 def check_research(order: ResearchOrder) -> None:
@@ -109,9 +109,9 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         yield "an OBJECTIVE is empty"
     if order.link_base and not order.folder:
         yield "--link-base is for the files of a folder: give --folder too"
-    of_web_or_catalogue = order.web or order.catalogues
-    if not order.folder and not of_web_or_catalogue:
-        yield f"there is nothing to search: give {_choice_of('--folder DIR', *_ON_WEB)}"
+    searches_online = order.web or order.catalogues
+    if not order.folder and not searches_online:
+        yield f"there is nothing to search: give {_join_options('--folder DIR', *_WEB_SOURCES)}"
     if order.folder and not os.path.isdir(order.folder):
         problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
         yield f"--folder: the root folder {json.dumps(order.folder)} {problem}"
@@ -124,17 +124,17 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if web_option := next(
         (name for name, value in web_options.items() if value and not order.web), None
     ):
-        yield f"{web_option} is for the web: give {_choice_of(*_ON_WEB)} too"
-    if order.since and not of_web_or_catalogue:
-        ways = _choice_of(*_ON_WEB, *(f"--{name}" for name in CATALOGUES))
-        yield f"--since is for the web: give {ways} too"
+        yield f"{web_option} is for the web: give {_join_options(*_WEB_SOURCES)} too"
+    if order.since and not searches_online:
+        sources = _join_options(*_WEB_SOURCES, *(f"--{name}" for name in CATALOGUES))
+        yield f"--since is for the web: give {sources} too"
     for check in (partial(order.check, "--"), partial(_check_model, order)):
         try:
             check()
         except ConfigError as error:
             yield str(error)
     if order.model is None:
-        for_model: dict[str, object] = {
+        model_options: dict[str, object] = {
             "--role": order.role,
             **{
                 f"--{name.replace('_', '-')}": getattr(order, name)
@@ -147,7 +147,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             "--judge": order.judge,
             "--no-judge": order.no_judge,
         }
-        if option := next((name for name, value in for_model.items() if value), None):
+        if option := next((name for name, value in model_options.items() if value), None):
             yield f"{option} is for a model: give --model too"
     if order.judge and order.no_judge:
         yield "--judge and --no-judge exclude each other"
@@ -171,7 +171,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
                 yield f"{other} and {name} must be two files, got {first_path!r} for both"
 
 
-def _choice_of(*options: str) -> str:
+def _join_options(*options: str) -> str:
     *most, last = options
     return f"{', '.join(most)} or {last}"
 
@@ -256,7 +256,7 @@ def write_report(
             form = Report.forms.get(end, Report.forms["md"])
             files.append((form.holds, path, form.as_file(report)))
     if ended_at is not None:
-        files = [each for each in files if not _is_there(*each[1:], ended_at)]
+        files = [each for each in files if not _is_written(*each[1:], ended_at)]
     for label, path, data in files:
         try:
             Path(path).write_bytes(data)
@@ -266,13 +266,13 @@ def write_report(
     return [(label, path) for label, path, _ in files]
 
 
-def _is_there(path: str, data: bytes, ended_at: float) -> bool:
+def _is_written(path: str, data: bytes, ended_at: float) -> bool:
     """Return whether a file has this, or what somebody has made of it since."""
     if not os.path.isfile(path):
         return os.path.exists(path)
-    there = Path(path).read_bytes()
-    cut_off = data.startswith(there) or os.path.getmtime(path) < ended_at
-    return there == data or not cut_off
+    content = Path(path).read_bytes()
+    cut_off = data.startswith(content) or os.path.getmtime(path) < ended_at
+    return content == data or not cut_off
 
 
 def _tools(order: ResearchOrder) -> list[Action]:
@@ -294,5 +294,5 @@ def _tools(order: ResearchOrder) -> list[Action]:
             visit_page(since=order.since, **web_scope),
             read_pdf(**web_scope),
         ]
-    makers = (getattr(research, f"search_{name}") for name in order.catalogues)
-    return [*tools, *(search(since=order.since) for search in makers)]
+    catalogue_searches = (getattr(research, f"search_{name}") for name in order.catalogues)
+    return [*tools, *(search(since=order.since) for search in catalogue_searches)]

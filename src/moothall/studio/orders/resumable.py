@@ -38,7 +38,7 @@ def resume_refusal(
     Args:
         journal: the journal
         run_id: the run's id
-        ended: whether a run that has ended may be resumed
+        allow_ended: whether a run that has ended may be resumed
         forked: whether a run that has a fork may be resumed
     """
     try:
@@ -93,11 +93,11 @@ def fork_for(
     Only files that came or went are reason enough without `force`: else `error` is raised again.
     """
     # A small model's actions name the files, so they change with the folder.
-    small = isinstance(order, ActOrder) and is_small_model(order.model)
-    other_files = small and error.changed == ("actions",)
-    if not (other_files or force):
+    is_small = isinstance(order, ActOrder) and is_small_model(order.model)
+    only_files = is_small and error.changed == ("actions",)
+    if not (only_files or force):
         raise error
-    changed = "the folder has other files now" if other_files else "the program has changed"
+    changed = "the folder has other files now" if only_files else "the program has changed"
     return journal.fork(run_id), changed
 
 

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.society import Experiment, Society
 
-_ROWS_OF_A_THREAD: Final = 1 << 18
+_ROWS_PER_THREAD: Final = 1 << 18
 """With fewer rows for each, threads wait for one another longer than they gain
 (docs/benchmarks.md)."""
-MOST_AGENTS: Final = 10_000
+MAX_AGENTS: Final = 10_000
 """More citizens than this live in columns, unless a model decides."""
-_LEAST_CITIZENS: Final = 10
-_MOST_DAYS: Final = 100_000
-_SAVED_S: Final = DAY_S // 4
+_MIN_CITIZENS: Final = 10
+_MAX_DAYS: Final = 100_000
+_SAVE_INTERVAL_S: Final = DAY_S // 4
 """How many simulated seconds pass between two recorded states."""
-_CALL_TOKENS: Final = 700
+_TOKENS_PER_CALL: Final = 700
 """Measured in steps of 15min and 6h: a plan a day, 0.15 to 0.23 calls a citizen and step besides,
 and 560 tokens a call."""
 
@@ -70,19 +70,19 @@ class SimulateOrder:
     @property
     def in_columns(self) -> bool:
         """Whether citizens are a population in columns: many, and without a model."""
-        return self.model is None and self.citizens > MOST_AGENTS
+        return self.model is None and self.citizens > MAX_AGENTS
 
     @property
     def save_every(self) -> int:
         """How many steps pass between two recorded states."""
-        return max(1, _SAVED_S // Clock(step=self.step).step_s)
+        return max(1, _SAVE_INTERVAL_S // Clock(step=self.step).step_s)
 
     @property
     def expected(self) -> tuple[int, int]:
         """The expected number of model calls, and of tokens in all; both are estimates."""
         days = -(-self.steps * Clock(step=self.step).step_s // DAY_S)
         calls = self.citizens * (2 * days + self.steps) * 9 // 40
-        return calls, calls * _CALL_TOKENS
+        return calls, calls * _TOKENS_PER_CALL
 
     @property
     def is_remote(self) -> bool:
@@ -109,15 +109,15 @@ def check_simulation(order: SimulateOrder) -> None:
 
 
 def _faults(order: SimulateOrder) -> Iterator[str]:
-    if order.citizens < _LEAST_CITIZENS:
-        yield f"--citizens must be {_LEAST_CITIZENS} or more, got {order.citizens}"
+    if order.citizens < _MIN_CITIZENS:
+        yield f"--citizens must be {_MIN_CITIZENS} or more, got {order.citizens}"
     try:
         seconds = Clock(step=order.step).step_s
     except ConfigError as error:
         yield f"--{error}"  # it names `step`
         seconds = 0
-    if not 0 < order.days <= _MOST_DAYS:
-        yield f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}"
+    if not 0 < order.days <= _MAX_DAYS:
+        yield f"--days must be above 0, at most {_MAX_DAYS}, got {order.days:g}"
     elif seconds and (not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6):
         yield f"--days {order.days:g} is not a whole number of steps of {order.step}"
     if order.out == "":
@@ -146,7 +146,7 @@ def threads_for(citizens: int) -> int:
     """Return how many threads pay for so many citizens in columns, on this process's cores."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = (os.cpu_count() or 1) if affinity is None else len(affinity(0))
-    return max(1, min(cores, citizens // _ROWS_OF_A_THREAD))
+    return max(1, min(cores, citizens // _ROWS_PER_THREAD))
 
 
 def is_unbounded(experiment: Experiment) -> bool:

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from moothall.journal import Outline
     from moothall.spaces import You
 
-ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
+ANSWER_FIELDS: Final = {"say": "content", "response": "data", "error": "error"}
 """The actions that answer, each with the argument that has what it says."""
-_TURNS: Final = 200
+_MAX_TURNS: Final = 200
 """How many of the last turns of a conversation are shown."""
-_RUNS: Final = 500
+_MAX_RUNS: Final = 500
 """In how many runs of an agent conversations are looked for, the newest."""
-_STEPS: Final = 300
+_MAX_ENTRIES: Final = 300
 """In how many entries of a run steps are looked for, the first."""
 _STEP_KINDS: Final = ("ended", "failed")
 _DECISION_KINDS: Final = ("permitted", "refused")
-_LINE: Final = 200
-_BEGAN_S: Final = 0.1
+_WIDTH: Final = 200
+_START_SKEW_S: Final = 0.1
 """By how much a run may seem to have begun before what it answers was seen."""
 
 
@@ -69,7 +69,7 @@ class Conversations:
     def __init__(self, person: You, messages: SpaceMessages) -> None:
         self._person = person
         self._messages = messages
-        self._started = time.time()
+        self._started_at = time.time()
 
     def threads(self, id: str) -> dict[str, Any]:
         """Return the conversations with an agent, the newest first, and what keeps them.
@@ -84,7 +84,7 @@ class Conversations:
         journal, memory = self._journal(id), self._memory(id)
         own_thread = Thread.of_sender(str(self._person.id))
         if journal is not None:
-            for run in journal.runs(agent=id, thread=own_thread, sort="-began", limit=_RUNS):
+            for run in journal.runs(agent=id, thread=own_thread, sort="-began", limit=_MAX_RUNS):
                 threads_found.setdefault(_thread_name(run.thread, own_thread), run.began)
         elif memory is not None:
             for thread in memory.threads():
@@ -97,35 +97,35 @@ class Conversations:
 
     def turns(self, id: str, thread: str | None) -> list[TalkTurn]:
         """Return the last turns of a conversation, the oldest first."""
-        now = self._now(id, thread)
-        room = _TURNS - len(now)
-        if room <= 0:
-            return now[-_TURNS:]
+        new = self._new_turns(id, thread)
+        remaining = _MAX_TURNS - len(new)
+        if remaining <= 0:
+            return new[-_MAX_TURNS:]
         journal, memory = self._journal(id), self._memory(id)
         run_thread = Thread.of_sender(str(self._person.id), thread)
         if journal is not None:
-            return [*self._recorded(journal, id, run_thread, room), *now]
+            return [*self._old_turns(journal, id, run_thread, remaining), *new]
         if memory is not None:
-            contents = [each.content for each in now if each.by_person]
-            return [*_earlier_turns(memory.thread(run_thread).newest(_TURNS), contents), *now][
-                -_TURNS:
+            contents = [each.content for each in new if each.by_person]
+            return [*_earlier_turns(memory.thread(run_thread).newest(_MAX_TURNS), contents), *new][
+                -_MAX_TURNS:
             ]
-        return now
+        return new
 
     # -- now ---------------------------------------------------------------------------------------
 
-    def _now(self, id: str, thread: str | None) -> list[TalkTurn]:
+    def _new_turns(self, id: str, thread: str | None) -> list[TalkTurn]:
         """Return what was said since the studio began."""
         me = str(self._person.id)
         turns: list[TalkTurn] = []
-        runs = self._runs(id, thread)
+        runs = self._runs_by_message(id, thread)
         for message in self._messages.newest():
-            head, request = message.head, message.answers
+            head, request = message.head, message.request
             if self._is_mine(message, id) and self._thread(message) == thread:
-                waits = "waiting" if head.to == id and not message.outcomes else ""
+                state = "waiting" if head.to == id and not message.outcomes else ""
                 run = runs.get(message.number)
                 turn = TalkTurn(
-                    by_person=True, content=message.arguments, at=message.at, state=waits
+                    by_person=True, content=message.arguments, at=message.at, state=state
                 )
                 if head.action == "say":
                     turn.content = message.arguments.get("content")
@@ -133,31 +133,31 @@ class Conversations:
                     turn.action = head.action
                 if run is not None:
                     turn.run = run
-                    if waits:
+                    if state:
                         self._add_progress(turn, id)
                 turns.append(turn)
-            elif head.to == me and head.action in ANSWERS and self._is_from(message, id):
+            elif head.to == me and head.action in ANSWER_FIELDS and self._is_from(message, id):
                 if request is None:
-                    is_here = head.action == "say" and thread is None
+                    is_answer = head.action == "say" and thread is None
                 else:
-                    is_here = self._is_mine(request, id) and self._thread(request) == thread
-                if is_here:
-                    turn = _answer(message, None if request is None else runs.get(request.number))
+                    is_answer = self._is_mine(request, id) and self._thread(request) == thread
+                if is_answer:
+                    turn = _turn_of(message, None if request is None else runs.get(request.number))
                     turn.author = "" if head.sender == id else head.sender
                     self._add_progress(turn, id)
                     turns.append(turn)
-            if len(turns) == _TURNS:
+            if len(turns) == _MAX_TURNS:
                 break
         return turns[::-1]
 
-    def _runs(self, id: str, thread: str | None) -> dict[int, str]:
+    def _runs_by_message(self, id: str, thread: str | None) -> dict[int, str]:
         """Return the recorded runs of what was said since the studio began, by its number."""
         journal = self._journal(id)
         if journal is None:
             return {}
         thread_prefix = Thread.of_sender(str(self._person.id), thread)
         runs = journal.runs(
-            agent=id, thread=thread_prefix, since=self._started, sort="-began", limit=_TURNS
+            agent=id, thread=thread_prefix, since=self._started_at, sort="-began", limit=_MAX_TURNS
         )
         candidates = [
             each for each in runs if each.thread == thread_prefix and each.forked_from is None
@@ -166,15 +166,15 @@ class Conversations:
         for message in self._messages.newest():  # each run is of the last such words before it
             if self._is_said(message, id) and self._thread(message) == thread:
                 content = str(message.arguments.get("content"))
-                own_runs = [
+                matching = [
                     each for each in candidates if content.startswith(each.task.removesuffix("…"))
                 ]
                 if run := next(
-                    (each for each in own_runs if each.began >= message.at - _BEGAN_S), None
+                    (each for each in matching if each.began >= message.at - _START_SKEW_S), None
                 ):
                     run_ids[message.number] = run.id
                     candidates.remove(run)
-            if not candidates or len(run_ids) == _TURNS:
+            if not candidates or len(run_ids) == _MAX_TURNS:
                 break
         return run_ids
 
@@ -183,14 +183,14 @@ class Conversations:
         journal = self._journal(id)
         if journal is None or turn.run is None:
             return
-        entries = [*journal.entries(turn.run, 0, _STEPS)]
+        entries = [*journal.entries(turn.run, 0, _MAX_ENTRIES)]
         calls = (each for each in entries if each.kind in _STEP_KINDS and "action" in each.subject)
         decisions = (each for each in entries if each.kind in _DECISION_KINDS)
         turn.steps, turn.decisions = _lines(calls), _lines(decisions)
 
     def _is_from(self, message: SeenMessage, id: str) -> bool:
         """Return whether an agent said it, or any that answers what was said to a group."""
-        request = message.answers
+        request = message.request
         return message.head.sender == id or (request is not None and request.head.to == id)
 
     def _is_mine(self, message: SeenMessage, id: str) -> bool:
@@ -220,21 +220,21 @@ class Conversations:
         memory = getattr(self._agent(id), "memory", None)
         return memory if getattr(memory, "is_in_file", False) else None
 
-    def _recorded(self, journal: Journal, id: str, thread: str, max_turns: int) -> list[TalkTurn]:
+    def _old_turns(self, journal: Journal, id: str, thread: str, max_turns: int) -> list[TalkTurn]:
         """Return the turns of the runs of a thread that began before the studio."""
         runs: list[Outline] = journal.runs(
-            agent=id, thread=thread, until=self._started, sort="-began", limit=_RUNS
+            agent=id, thread=thread, until=self._started_at, sort="-began", limit=_MAX_RUNS
         )
         turns: list[TalkTurn] = []
         for run in (each for each in runs if each.thread == thread):
-            turns[:0] = _of_run(journal, run)
+            turns[:0] = _turns_of_run(journal, run)
             if len(turns) >= max_turns:
                 break
         return turns[-max_turns:]
 
 
 def _lines(entries: Iterable[Entry]) -> tuple[str, ...]:
-    return tuple(shorten(each.line, _LINE) for each in entries)
+    return tuple(shorten(each.line, _WIDTH) for each in entries)
 
 
 def _thread_name(thread: str | None, own_thread: str) -> str | None:
@@ -246,9 +246,9 @@ def _thread_name(thread: str | None, own_thread: str) -> str | None:
     )
 
 
-def _answer(message: SeenMessage, run: str | None) -> TalkTurn:
+def _turn_of(message: SeenMessage, run: str | None) -> TalkTurn:
     content, failed = (
-        message.arguments.get(ANSWERS[message.head.action]),
+        message.arguments.get(ANSWER_FIELDS[message.head.action]),
         message.head.action == "error",
     )
     return TalkTurn(
@@ -256,7 +256,7 @@ def _answer(message: SeenMessage, run: str | None) -> TalkTurn:
     )
 
 
-def _of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
+def _turns_of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     """Yield what a run was asked and, if it has ended, what it replied."""
     beginning = next(iter(journal.entries(run.id, 0, 1)), None)
     task = run.task if beginning is None else beginning.data.get("task", run.task)
@@ -275,14 +275,14 @@ def _earlier_turns(items: list[dict[str, Any]], contents: list[Any]) -> list[Tal
     """Return the turns of a memory without its end, which was said since the studio began."""
     remaining = Counter(each for each in contents if isinstance(each, str))
     end = len(items)
-    for at in range(len(items) - 1, -1, -1):
-        if items[at].get("role") != "user":
+    for index in range(len(items) - 1, -1, -1):
+        if items[index].get("role") != "user":
             continue
-        content = items[at].get("content")
+        content = items[index].get("content")
         if not isinstance(content, str) or not remaining[content]:
             break
         remaining[content] -= 1
-        end = at
+        end = index
     return [
         TalkTurn(by_person=each["role"] == "user", content=each["content"])
         for each in items[:end]

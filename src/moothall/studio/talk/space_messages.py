@@ -17,21 +17,21 @@ from moothall.build import guard
 if TYPE_CHECKING:
     from moothall.studio.partial_answers import PartialAnswer
 
-MESSAGES: Final = 100_000
+MAX_MESSAGES: Final = 100_000
 """How many messages are kept, the newest."""
-_KEPT_CHARACTERS: Final = 32 << 20
+_MAX_CHARACTERS: Final = 32 << 20
 """How many characters of arguments are kept in all."""
-_PAGE: Final = 300
+_PAGE_MESSAGES: Final = 300
 """The most messages that a page gets at once."""
-_CHARACTERS: Final = 20_000
+_MAX_ARG_CHARS: Final = 20_000
 """How many characters of a message's arguments are kept."""
-_NAME: Final = 255
+_MAX_NAME: Final = 255
 """How many characters of a message's id and of its action's name are kept."""
-_OPEN: Final = 10_000
+_MAX_OPEN: Final = 10_000
 """How many unanswered messages may still find their answer."""
-_MOST_WAITING: Final = 100
+_MAX_WAITING: Final = 100
 """How many of what one said to another may still find their answer."""
-_PART: Final = re.compile(r"(from|to|action):\s*(.*?)\s*", re.IGNORECASE)
+_FIELD_FILTER: Final = re.compile(r"(from|to|action):\s*(.*?)\s*", re.IGNORECASE)
 
 
 class Head(NamedTuple):
@@ -44,14 +44,14 @@ class Head(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class SeenMessage:
-    """A message that was seen; `answers` is the message that it answers, `args` JSON text."""
+    """A message that was seen; `request` is the message that it answers, `args` JSON text."""
 
     number: int
     at: float
     head: Head
     id: str | None
     args: str
-    answers: SeenMessage | None = None
+    request: SeenMessage | None = None
     outcomes: int = 0
     failed: bool = False
     heard_by: set[str] | None = None
@@ -61,8 +61,8 @@ class SeenMessage:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments, as data."""
-        read: dict[str, Any] = json.loads(self.args)
-        return read
+        args_data: dict[str, Any] = json.loads(self.args)
+        return args_data
 
     def to_json(self) -> dict[str, Any]:
         """Return the message as pages get it."""
@@ -71,7 +71,7 @@ class SeenMessage:
         if self.id is not None:
             row["id"] = self.id
         row["action"] = {"name": self.head.action, "args": self.arguments}
-        if (request := self.answers) is not None:
+        if (request := self.request) is not None:
             row["answers"] = {
                 "number": request.number,
                 "action": request.head.action,
@@ -92,10 +92,10 @@ class SpaceMessages:
         self._messages: deque[SeenMessage] = deque()
         self._characters = 0
         self._numbers = itertools.count(1)
-        self._last = 0
+        self._last_number = 0
         self._open_requests: dict[tuple[str | None, str, str], deque[SeenMessage]] = {}
         self._said_by_pair: dict[tuple[str, str], deque[SeenMessage]] = {}
-        self._unclear: Counter[tuple[str, str]] = Counter()  # answers, to which of several
+        self._unclear_answers: Counter[tuple[str, str]] = Counter()  # answers, to which of several
         self._heads: dict[Head, Head] = {}
         self._guard = guard()
 
@@ -111,33 +111,33 @@ class SpaceMessages:
         `groups` are those of its sender, as `#NAME`: it may answer what was said to them.
         """
         action = message["action"]
-        head = Head(message["from"], message["to"], action["name"][:_NAME])
-        id = (message.get("id") or "")[:_NAME] or None
-        args = _short(action["args"])
+        head = Head(message["from"], message["to"], action["name"][:_MAX_NAME])
+        id = (message.get("id") or "")[:_MAX_NAME] or None
+        args = _args_text(action["args"])
         with self._guard:
             head = self._heads.setdefault(head, head)  # one for all: there are few
             seen_message = SeenMessage(next(self._numbers), at, head, id, args)
             if reply is not None and reply.calls:
                 seen_message.run, seen_message.calls = reply.source.run, tuple(reply.calls)
-            seen_message.answers = self._request_of(
+            seen_message.request = self._request_of(
                 seen_message,
                 action["args"].get("original_message_id"),
                 (head.sender, BROADCAST, *groups),
             )
-            if (request := seen_message.answers) is not None:
+            if (request := seen_message.request) is not None:
                 request.outcomes += 1
                 request.failed = seen_message.head.action == "error"
-            self._last = seen_message.number
+            self._last_number = seen_message.number
             self._messages.append(seen_message)
             self._characters += len(args)
-            while len(self._messages) > MESSAGES or self._characters > _KEPT_CHARACTERS:
+            while len(self._messages) > MAX_MESSAGES or self._characters > _MAX_CHARACTERS:
                 self._characters -= len(self._messages.popleft().args)
-            if len(self._heads) > 2 * MESSAGES:  # of actions that strangers invent
+            if len(self._heads) > 2 * MAX_MESSAGES:  # of actions that strangers invent
                 self._heads = {each.head: each.head for each in self._messages}
         return seen_message
 
     def _request_of(
-        self, message: SeenMessage, id: object, addresses: Sequence[str]
+        self, message: SeenMessage, original_id: object, addresses: Sequence[str]
     ) -> SeenMessage | None:
         """Return the message that one answers; note one that may be answered.
 
@@ -145,7 +145,7 @@ class SpaceMessages:
         """
         request: SeenMessage | None = None
         if message.head.action in ("response", "error"):
-            request_id = id[:_NAME] if isinstance(id, str) else None
+            request_id = original_id[:_MAX_NAME] if isinstance(original_id, str) else None
             for to in addresses:
                 if waiting := self._open_requests.get((request_id, message.head.to, to)):
                     request = waiting[0] if request_id is not None else waiting.popleft()
@@ -158,7 +158,7 @@ class SpaceMessages:
             self._open_requests.setdefault(key, deque(maxlen=100)).append(message)
         else:
             self._open_requests[key] = deque([message])
-        if len(self._open_requests) > _OPEN:
+        if len(self._open_requests) > _MAX_OPEN:
             del self._open_requests[next(iter(self._open_requests))]
         return self._request_of_say(message, addresses) if message.head.action == "say" else None
 
@@ -170,27 +170,27 @@ class SpaceMessages:
         """
         pair = message.head.sender, message.head.to
         for to in addresses:
-            all = [
+            candidates = [
                 (each, each.heard_by) for each in self._said_by_pair.get((message.head.to, to), ())
             ]
             waiting = [
                 (each, receivers)
-                for each, receivers in all
+                for each, receivers in candidates
                 if receivers is not None and message.head.sender not in receivers
             ]
             if not waiting:
                 continue
-            self._unclear[pair] += 1
-            if self._unclear[pair] < len(waiting):
+            self._unclear_answers[pair] += 1
+            if self._unclear_answers[pair] < len(waiting):
                 return None
-            del self._unclear[pair]
+            del self._unclear_answers[pair]
             for _, receivers in waiting:
                 receivers.add(message.head.sender)
             return waiting[0][0] if len(waiting) == 1 else None
         message.heard_by = set()
-        most = 1 if message.head.to[:1] in (BROADCAST, "#") else _MOST_WAITING
-        self._said_by_pair.setdefault(pair, deque(maxlen=most)).append(message)
-        if len(self._said_by_pair) > _OPEN:
+        max_said = 1 if message.head.to[:1] in (BROADCAST, "#") else _MAX_WAITING
+        self._said_by_pair.setdefault(pair, deque(maxlen=max_said)).append(message)
+        if len(self._said_by_pair) > _MAX_OPEN:
             del self._said_by_pair[next(iter(self._said_by_pair))]
         return None
 
@@ -214,24 +214,24 @@ class SpaceMessages:
             (`most`), and the number of the `last`
         """
         with self._guard:
-            messages, last, heads = [*self._messages], self._last, [*self._heads]
+            messages, last, heads = [*self._messages], self._last_number, [*self._heads]
         passing = _filtered(messages, heads, filter)
-        first = bisect_right(passing, after, key=_number) if after else 0
-        end = bisect_left(passing, before, key=_number) if before else len(passing)
-        page_messages = passing[max(first, end - _PAGE) : end]
-        counts = {"passing": len(passing), "of": len(messages), "most": MESSAGES, "last": last}
+        start = bisect_right(passing, after, key=_number_of) if after else 0
+        end = bisect_left(passing, before, key=_number_of) if before else len(passing)
+        page_messages = passing[max(start, end - _PAGE_MESSAGES) : end]
+        counts = {"passing": len(passing), "of": len(messages), "most": MAX_MESSAGES, "last": last}
         return {"messages": [each.to_json() for each in page_messages], **counts}
 
 
 def _filtered(messages: list[SeenMessage], heads: list[Head], filter: str) -> list[SeenMessage]:
     """Return the messages that pass a filter."""
-    if match := _PART.fullmatch(filter):
-        part, name, more = match[1].lower(), match[2], ""
-        while not (good := _heads_with(heads, part, name.casefold())) and " " in name:
+    if match := _FIELD_FILTER.fullmatch(filter):
+        field, name, rest = match[1].lower(), match[2], ""
+        while not (hits := _heads_with(heads, field, name.casefold())) and " " in name:
             name, _, word = name.rpartition(" ")  # a name may have several words
-            more = f"{word} {more}"
-        matching = [each for each in messages if each.head in good]
-        return _filtered(matching, heads, more) if more else matching
+            rest = f"{word} {rest}"
+        matching = [each for each in messages if each.head in hits]
+        return _filtered(matching, heads, rest) if rest else matching
     needle = filter.strip().casefold()
     if not needle:
         return messages
@@ -241,39 +241,39 @@ def _filtered(messages: list[SeenMessage], heads: list[Head], filter: str) -> li
             for each in messages
             if each.failed or each.head.action == "error" or needle in each.args.casefold()
         ]
-    good = {each for each in heads if needle in " ".join(each).casefold()}
-    if not good:
+    hits = {each for each in heads if needle in " ".join(each).casefold()}
+    if not hits:
         return [each for each in messages if needle in each.args.casefold()]
-    return [each for each in messages if each.head in good or needle in each.args.casefold()]
+    return [each for each in messages if each.head in hits or needle in each.args.casefold()]
 
 
-def _heads_with(heads: list[Head], part: str, name: str) -> set[Head]:
+def _heads_with(heads: list[Head], field: str, name: str) -> set[Head]:
     """Return the heads in which the name of a part begins so."""
-    at = ("from", "to", "action").index(part)
-    good = {each for each in heads if each[at].casefold().startswith(name)}
-    if part == "to" and "all".startswith(name):
-        good |= {each for each in heads if each.to == BROADCAST}
-    return good
+    index = ("from", "to", "action").index(field)
+    matches = {each for each in heads if each[index].casefold().startswith(name)}
+    if field == "to" and "all".startswith(name):
+        matches |= {each for each in heads if each.to == BROADCAST}
+    return matches
 
 
-def _number(message: SeenMessage) -> int:
+def _number_of(message: SeenMessage) -> int:
     return message.number
 
 
-def _short(args: dict[str, Any]) -> str:
+def _args_text(args: dict[str, Any]) -> str:
     """Return arguments as JSON text that a page can show: of long ones, each has its share."""
-    text = _text(args)
-    if len(text) <= _CHARACTERS:
+    text = _json_text(args)
+    if len(text) <= _MAX_ARG_CHARS:
         return text
     items = list(args.items())[:100]
-    share = _CHARACTERS // len(items)
-    return _text({name[:share]: _cut_value(value, share) for name, value in items})
+    share = _MAX_ARG_CHARS // len(items)
+    return _json_text({name[:share]: _cut_value(value, share) for name, value in items})
 
 
-def _text(value: Any) -> str:
+def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _cut_value(value: Any, max_chars: int) -> Any:
-    text = value if isinstance(value, str) else _text(value)
+    text = value if isinstance(value, str) else _json_text(value)
     return value if len(text) <= max_chars else f"{text[:max_chars]} … ({len(text):,} characters)"

@@ -29,16 +29,16 @@ class Change(BaseModel):
     pay: list[tuple[Literal["government"], _Name, _Cents]] = []
     hours: float = Checked(0, ge=0, le=1e6)  # after which what closes opens; 0: it does not
 
-    def checked(self, society: Society) -> dict[str, Any]:
+    def arguments_for(self, society: Society) -> dict[str, Any]:
         """Return the arguments; ConfigError if the government lacks the money, or whom to pay."""
         books = society.books
         for _, to, cents in self.pay:
             if to != "everyone" and to not in books.where:
                 raise ConfigError(f"there is no citizen {to!r:.80} who could be paid")
-            has = books.balances.get("government", 0)
-            pays = cents * (len(books.where) if to == "everyone" else 1)
-            if pays > has:
+            balance = books.balances.get("government", 0)
+            total = cents * (len(books.where) if to == "everyone" else 1)
+            if total > balance:
                 raise ConfigError(
-                    f"the government has {has / 100:,.2f}, and is to pay {pays / 100:,.2f}"
+                    f"the government has {balance / 100:,.2f}, and is to pay {total / 100:,.2f}"
                 )
         return self.model_dump(exclude_unset=True, exclude={"hours"})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, MoothallError
 from moothall.build import error_text, guard
-from moothall.studio.hub import in_thread
+from moothall.studio.hub import start_thread
 from moothall.studio.orders.simulate import is_unbounded
 from moothall.studio.page import Field, PageForm, report_page
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from moothall.society import Experiment, SweepProgress
     from moothall.studio.hub import Hub
 
-_AT_ONCE: Final = 4
+_MAX_ACTIVE: Final = 4
 """The most experiments that run at the same time."""
 _PROGRESS_S: Final = 0.2
 """The least time between two events of the progress of one."""
@@ -49,7 +49,7 @@ class _ExperimentRun:
     seconds_left: float | None = None
     state: str = "running"
     fault: str = ""
-    shown_at: float = 0.0
+    published_at: float = 0.0
     task: Any = field(default=None, repr=False)
     loop: Any = field(default=None, repr=False)
     thread: threading.Thread | None = field(default=None, repr=False)
@@ -127,16 +127,16 @@ class ExperimentRuns:
             ]
             if any(each.out == str(folder) for each in active):
                 raise ConfigError(f"an experiment is under way in {folder}")
-            if len(active) >= _AT_ONCE:
-                raise ConfigError(f"{_AT_ONCE} experiments are under way: wait, or stop one")
+            if len(active) >= _MAX_ACTIVE:
+                raise ConfigError(f"{_MAX_ACTIVE} experiments are under way: wait, or stop one")
             cells = experiment.size()["cells"]
             identity = (experiment.name, str(path), str(folder))
             run = _ExperimentRun(next(self._numbers), *identity, cells, jobs, seeds or None)
             run_experiment = partial(self._run_experiment, run, experiment, jobs)
             name = f"moothall-experiment-{run.number}"
-            run.thread, _ = in_thread(name, lambda started: asyncio.run(run_experiment(started)))
-            before = [each.number for each in self._experiments.values() if each.out == run.out]
-            for number in before:  # it continues these
+            run.thread, _ = start_thread(name, lambda started: asyncio.run(run_experiment(started)))
+            replaced = [each.number for each in self._experiments.values() if each.out == run.out]
+            for number in replaced:  # it continues these
                 del self._experiments[number]
             self._experiments[run.number] = run
         self._publish(run)
@@ -159,11 +159,11 @@ class ExperimentRuns:
     def _on_progress(self, run: _ExperimentRun, progress: SweepProgress) -> None:
         run.cells_ended, run.seconds_left = progress.ended, progress.seconds_left
         run.part = progress.lived / progress.steps if progress.steps else 1.0
-        if time.monotonic() - run.shown_at >= _PROGRESS_S:
+        if time.monotonic() - run.published_at >= _PROGRESS_S:
             self._publish(run)
 
     def _publish(self, run: _ExperimentRun) -> None:
-        run.shown_at = time.monotonic()
+        run.published_at = time.monotonic()
         self._hub.feed.publish("experiment", run.to_json())
 
     def list_all(self) -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ class ExperimentRuns:
             if each.thread is not None:
                 each.thread.join(_JOIN_TIMEOUT_S)
 
-    def page(self, number: int) -> Response:
+    def report(self, number: int) -> Response:
         """Return the report of an experiment that has ended."""
         run = self._find_run(number)
         if run.state != "ended":
@@ -215,7 +215,7 @@ class ExperimentRuns:
         from fastapi import Body
 
         router.get("/experiments")(self.list_all)
-        router.get("/experiment")(self.page)
+        router.get("/experiment")(self.report)
 
         @router.post("/stop_experiment")
         def stop_experiment(number: int = Body(embed=True)) -> None:

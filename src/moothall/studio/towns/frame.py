@@ -8,7 +8,7 @@ from typing import Any
 from moothall.studio.event_feed import as_json
 
 
-def with_head(head: dict[str, Any], position_bytes: bytes = b"") -> bytes:
+def pack_frame(head: dict[str, Any], position_bytes: bytes = b"") -> bytes:
     """Return a frame, as `Town.frame` describes it."""
     head_bytes = as_json(head).encode()
     return struct.pack("<I", len(head_bytes)) + head_bytes + position_bytes

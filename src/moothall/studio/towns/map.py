@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from moothall import City
     from moothall.society import Whereabouts
 
-_WAYS: Final = 60
+_MAX_ROUTES: Final = 60
 """How many ways from homes are looked at, to see which streets are used most."""
-_BEND: Final = math.cos(math.radians(35))
+_MAX_BEND_COSINE: Final = math.cos(math.radians(35))
 """A street goes on over a crossing where it bends by less: Thomson's strokes of a network."""
 _SETBACK: Final = 13
 """Metres from the middle of a street to the first row of its places."""
-_PLOT: Final = 11
+_GAP: Final = 11
 """The least metres between two places of a row; more places stand in rows behind."""
-_ROWS: Final = 3
+_MAX_ROWS: Final = 3
 _SECTORS: Final = (
     ("South-West", "South", "South-East"),
     ("West", "Centre", "East"),
@@ -39,26 +39,26 @@ class TownMap:
     def __init__(self, city: City) -> None:
         self._city = city
         self._nodes = {node: number for number, node in enumerate(city.nodes)}
-        self._at = [*city.nodes.values()]
+        self._nodes_at = [*city.nodes.values()]
         self._spots: dict[str, tuple[float, float]] = {}
         for place in city.places:
             self._spots[place.id] = (place.x, place.y)
             if place.node is None:  # roads lead to the place itself
-                self._nodes[place.id] = len(self._at)
-                self._at.append((place.x, place.y))
+                self._nodes[place.id] = len(self._nodes_at)
+                self._nodes_at.append((place.x, place.y))
         self._road_ends = [(self._nodes[road.a], self._nodes[road.b]) for road in city.roads]
-        self._roads_at: dict[int, list[int]] = defaultdict(list)
+        self._roads_by_node: dict[int, list[int]] = defaultdict(list)
         for number, ends in enumerate(self._road_ends):
             for node in ends:
-                self._roads_at[node].append(number)
+                self._roads_by_node[node].append(number)
         if city.is_generated:
-            self._set_at_streets()
-        xs, ys = zip(*self._at, *self._spots.values(), strict=True)
+            self._place_at_streets()
+        xs, ys = zip(*self._nodes_at, *self._spots.values(), strict=True)
         west, low = min(xs), min(ys)
         wide, tall = (float(max(each) - min(each) or 1) for each in (xs, ys))
         self.bounds: tuple[float, float, float, float] = (float(west), float(low), wide, tall)
 
-    def moved(self, where: Whereabouts) -> tuple[list[float | None], list[float | None]]:
+    def drawn_positions(self, where: Whereabouts) -> tuple[list[float | None], list[float | None]]:
         """Return x and y of citizens: of those at a place, where it is drawn."""
         if not self._city.is_generated:
             return where.x, where.y
@@ -80,7 +80,7 @@ class TownMap:
                 [each.id, kinds.index(each.kind), *self._spots[each.id], each.capacity, each.name]
                 for each in city.places
             ],
-            "nodes": self._at,
+            "nodes": self._nodes_at,
             "roads": [[*ends, classes[number]] for number, ends in enumerate(self._road_ends)],
             "quarters": self._quarters(),
         }
@@ -90,7 +90,7 @@ class TownMap:
     def _direction(self, road: int, node: int) -> tuple[float, float, float]:
         """Return the unit vector of a road away from a node, and its length in metres."""
         a, b = self._road_ends[road]
-        (ax, ay), (bx, by) = (self._at[each] for each in ((a, b) if node == a else (b, a)))
+        (ax, ay), (bx, by) = (self._nodes_at[each] for each in ((a, b) if node == a else (b, a)))
         length = math.hypot(bx - ax, by - ay) or 1.0
         return (bx - ax) / length, (by - ay) / length, length
 
@@ -103,7 +103,7 @@ class TownMap:
                 street[road] = road = street[street[road]]
             return road
 
-        for node, roads in self._roads_at.items():
+        for node, roads in self._roads_by_node.items():
             towards = {road: self._direction(road, node) for road in roads}
             pairs = sorted(
                 (towards[a][0] * towards[b][0] + towards[a][1] * towards[b][1], a, b)
@@ -113,7 +113,7 @@ class TownMap:
             )
             free = set(roads)
             for cosine, a, b in pairs:
-                if cosine < -_BEND and {a, b} <= free:
+                if cosine < -_MAX_BEND_COSINE and {a, b} <= free:
                     free -= {a, b}
                     street[root(a)] = root(b)
         return [root(road) for road in range(len(street))]
@@ -121,53 +121,53 @@ class TownMap:
     def _classes(self) -> list[int]:
         """Return each road's class, by how many ways from homes lead over its street."""
         city = self._city
-        used: Counter[frozenset[str]] = Counter()
-        homes, goals = city.by_kind("home"), [n for n in city.ids() if city.kind(n) != "home"]
-        if goals:
-            for number, home in enumerate(_evenly(homes, _WAYS)):
-                route = city.route(home, goals[(number * 7919) % len(goals)])
+        uses: Counter[frozenset[str]] = Counter()
+        homes, targets = city.by_kind("home"), [n for n in city.ids() if city.kind(n) != "home"]
+        if targets:
+            for number, home in enumerate(_evenly(homes, _MAX_ROUTES)):
+                route = city.route(home, targets[(number * 7919) % len(targets)])
                 nodes = route.nodes if route else ()
-                used.update(map(frozenset, pairwise(nodes)))
+                uses.update(map(frozenset, pairwise(nodes)))
         streets = self._streets()
-        ways: Counter[int] = Counter()
+        traffic: Counter[int] = Counter()
         for road, street in zip(city.roads, streets, strict=True):
-            ways[street] = max(ways[street], used[frozenset((road.a, road.b))])
-        order = [street for street, _ in ways.most_common()]
-        widest, middle = math.ceil(len(order) / 8), math.ceil(len(order) / 2)
-        rank = {street: (at < widest) + (at < middle) for at, street in enumerate(order)}
+            traffic[street] = max(traffic[street], uses[frozenset((road.a, road.b))])
+        ranking = [street for street, _ in traffic.most_common()]
+        widest, middle = math.ceil(len(ranking) / 8), math.ceil(len(ranking) / 2)
+        rank = {street: (index < widest) + (index < middle) for index, street in enumerate(ranking)}
         return [rank[street] for street in streets]
 
-    def _set_at_streets(self) -> None:
+    def _place_at_streets(self) -> None:
         """Have each place stand at a street of its node, on the side and half it is nearest to."""
-        along: dict[tuple[int, int, int], list[tuple[float, str]]] = defaultdict(list)
+        by_side: dict[tuple[int, int, int], list[tuple[float, str]]] = defaultdict(list)
         for place in self._city.places:
-            if place.node is None or not (roads := self._roads_at[self._nodes[place.node]]):
+            if place.node is None or not (roads := self._roads_by_node[self._nodes[place.node]]):
                 continue
             node = self._nodes[place.node]
-            x, y = place.x - self._at[node][0], place.y - self._at[node][1]
+            x, y = place.x - self._nodes_at[node][0], place.y - self._nodes_at[node][1]
 
             def nearness(
-                at: tuple[int, int, int], x: float = x, y: float = y
+                key: tuple[int, int, int], x: float = x, y: float = y
             ) -> tuple[float, float]:
                 """Return the metres along a street, and those that speak for its side."""
-                ux, uy, _ = self._direction(at[1], at[0])
-                far = ux * x + uy * y
-                return far, far + at[2] * (ux * y - uy * x) / 2 - _PLOT * len(along[at]) / 2
+                ux, uy, _ = self._direction(key[1], key[0])
+                dist = ux * x + uy * y
+                return dist, dist + key[2] * (ux * y - uy * x) / 2 - _GAP * len(by_side[key]) / 2
 
             sides = [(node, road, side) for road in roads for side in (1, -1)]
             chosen = max(sides, key=lambda at: nearness(at)[1])
-            along[chosen].append((nearness(chosen)[0], place.id))
-        for (node, road, side), places in along.items():
+            by_side[chosen].append((nearness(chosen)[0], place.id))
+        for (node, road, side), places in by_side.items():
             ux, uy, length = self._direction(road, node)
-            row = max(int((length / 2 - _SETBACK) // _PLOT), -(-len(places) // _ROWS), 1)
+            row = max(int((length / 2 - _SETBACK) // _GAP), -(-len(places) // _MAX_ROWS), 1)
             for number, (_, place_id) in enumerate(sorted(places)):
-                row_count, at = divmod(number, row)
+                row_count, index = divmod(number, row)
                 in_row = min(row, len(places) - row_count * row)
-                begin = _SETBACK + row_count * _PLOT  # a corner is not of two streets
-                far = begin + max(_PLOT, length / 2 - begin) * (at + 0.5) / in_row
+                begin = _SETBACK + row_count * _GAP  # a corner is not of two streets
+                dist = begin + max(_GAP, length / 2 - begin) * (index + 0.5) / in_row
                 off = side * begin
-                x, y = self._at[node]
-                self._spots[place_id] = (x + far * ux - off * uy, y + far * uy + off * ux)
+                x, y = self._nodes_at[node]
+                self._spots[place_id] = (x + dist * ux - off * uy, y + dist * uy + off * ux)
 
     def _quarters(self) -> list[tuple[str, float, float]]:
         """Return the quarters by their side of the town: name, and the middle of their homes."""
@@ -183,7 +183,7 @@ class TownMap:
         ]
 
 
-def _evenly(all_of: Iterable[str], count: int) -> list[str]:
+def _evenly(values: Iterable[str], count: int) -> list[str]:
     """Return so many of some, evenly over all."""
-    items = [*all_of]
+    items = [*values]
     return items[:: max(1, len(items) // count)]

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from moothall import Society
     from moothall.society import Whereabouts
 
-_CELL: Final = 20.0
+_CELL_SIDE: Final = 20.0
 """The side of a grid's cell on the map; a map is in metres, and a street is 6 of them wide."""
-_SIDE: Final = 1_000.0
+_MAP_SIDE: Final = 1_000.0
 """The longer side of the map of a plane and of a network."""
-_MOST_EDGES: Final = 5_000
+_MAX_EDGES: Final = 5_000
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class ShownRun:
     def task(self) -> str:
         """How many agents live for how many steps, in a line."""
         society = self.society
-        many = len(society.ids() if society.population is None else society.population)
-        return f"{counted(many, 'agent')}, {counted(self.step_count, 'step')} of {self.step}"
+        agent_count = len(society.ids() if society.population is None else society.population)
+        return f"{counted(agent_count, 'agent')}, {counted(self.step_count, 'step')} of {self.step}"
 
 
 def map_of(society: Society) -> TownMap | ModelMap:
@@ -87,9 +87,9 @@ def whereabouts_of(society: Society) -> Whereabouts:
     side = math.isqrt(max(0, len(ids) - 1)) + 1
     x: list[float | None] = [float(number % side) for number in range(len(ids))]
     y: list[float | None] = [float(number // side) for number in range(len(ids))]
-    nowhere: list[str | None] = [None] * len(ids)
-    in_square = Whereabouts(society.number, ids, x, y, nowhere, [])
-    return in_square._replace(act=[in_square.acts.index("other")] * len(ids))
+    no_places: list[str | None] = [None] * len(ids)
+    square = Whereabouts(society.number, ids, x, y, no_places, [])
+    return square._replace(act=[square.acts.index("other")] * len(ids))
 
 
 class ModelMap:
@@ -100,16 +100,16 @@ class ModelMap:
 
         from moothall.society import Grid, Network, Plane
 
-        city, where = society.city, whereabouts_of(society)
+        city, positions = society.city, whereabouts_of(society)
         network = city if isinstance(city, Network) else None
         if city is None and society.population is not None:
             network = society.population.network
         self._nodes: list[list[float]] = []
         self._edges: list[tuple[int, int, int]] = []
-        low: Any = np.zeros(2)
+        origin: Any = np.zeros(2)
         if network is not None:
             nodes = network.drawn()
-            low, size = nodes.min(axis=0), np.maximum(np.ptp(nodes, axis=0), 1e-9)
+            origin, size = nodes.min(axis=0), np.maximum(np.ptp(nodes, axis=0), 1e-9)
             starts, neighbours = (each.tolist() for each in network.links)
             edges = (
                 (node, neighbour, 0)
@@ -117,28 +117,28 @@ class ModelMap:
                 for neighbour in neighbours[starts[node] : starts[node + 1]]
                 if node < neighbour
             )
-            self._edges = [*islice(edges, _MOST_EDGES)]
+            self._edges = [*islice(edges, _MAX_EDGES)]
         elif isinstance(city, Grid | Plane):
             size = np.array([city.width, city.height], float)
         else:
-            at = np.array([where.x, where.y], float).T
-            at = at[~np.isnan(at).any(axis=1)]
-            at = at if len(at) else np.zeros((1, 2))
-            low, size = at.min(axis=0), np.ptp(at, axis=0) + 1
+            points = np.array([positions.x, positions.y], float).T
+            points = points[~np.isnan(points).any(axis=1)]
+            points = points if len(points) else np.zeros((1, 2))
+            origin, size = points.min(axis=0), np.ptp(points, axis=0) + 1
         in_cells = isinstance(city, Grid) or (city is None and network is None)
         if in_cells:
-            low = low - 0.5
-        self._scale: float = _CELL if in_cells else _SIDE / float(size.max())
+            origin = origin - 0.5
+        self._scale: float = _CELL_SIDE if in_cells else _MAP_SIDE / float(size.max())
         if network is not None:
             self._nodes = (nodes * self._scale).tolist()
-        pairs = [pair for pair in zip(where.x, where.y, strict=True) if pair[0] is not None]
-        is_one_each = in_cells and len({*pairs}) == len(pairs)
-        self._cell = _CELL if is_one_each else 0.0
-        self._spread = 8.0 if isinstance(city, Grid | Network) and not is_one_each else 0.0
-        west, south, wide, tall = (np.concatenate([low, size]) * self._scale).tolist()
+        pairs = [pair for pair in zip(positions.x, positions.y, strict=True) if pair[0] is not None]
+        has_single_cells = in_cells and len({*pairs}) == len(pairs)
+        self._cell = _CELL_SIDE if has_single_cells else 0.0
+        self._spread = 8.0 if isinstance(city, Grid | Network) and not has_single_cells else 0.0
+        west, south, wide, tall = (np.concatenate([origin, size]) * self._scale).tolist()
         self.bounds: tuple[float, float, float, float] = (west, south, wide, tall)
 
-    def moved(self, where: Whereabouts) -> tuple[list[float | None], list[float | None]]:
+    def drawn_positions(self, where: Whereabouts) -> tuple[list[float | None], list[float | None]]:
         """Return x and y of citizens on the map."""
         scale = self._scale
         x, y = (

@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from moothall import Model, Society
     from moothall.society import Respondent
 
-_LISTED: Final = 200
+_MAX_ANSWERS: Final = 200
 """The most answers that a page lists."""
 
 
-class ByModel(BaseModel):
+class ModelChoice(BaseModel):
     """A question of a page, and the model that answers for citizens; the town's own if empty."""
 
     model: str = Checked("", max_length=200)
 
-    def chosen(self) -> Model | None:
+    def make_model(self) -> Model | None:
         """Return the model that the page names; ConfigError or ModelError if it is of no use."""
         name = self.model.strip()
         return made_model(name, environ.get("MOOTHALL_KEY")) if name else None
 
 
-class CitizenQuestion(ByModel):
+class CitizenQuestion(ModelChoice):
     """A question of a page to one citizen."""
 
     citizen: str
     question: str = Checked(min_length=1, max_length=2_000)
 
 
-class SurveyOfAll(ByModel):
+class SurveyOfAll(ModelChoice):
     """A survey of one question that a page requests."""
 
     text: str = Checked(min_length=1, max_length=2_000)
@@ -49,7 +49,7 @@ class SurveyOfAll(ByModel):
     by: str = Checked("", max_length=200)
     citizens: int = Checked(100, ge=1, le=MAX_CITIZENS)
 
-    async def answered(self, society: Society, has_model: bool) -> dict[str, Any]:
+    async def run(self, society: Society, has_model: bool) -> dict[str, Any]:
         """Ask several citizens, between two steps; return what a page shows of it."""
         from moothall.society import Question, Survey
 
@@ -58,7 +58,7 @@ class SurveyOfAll(ByModel):
             kinds = [name for name, each in Question.kinds.items() if each.label]
             raise ConfigError(f"kind must be one of {', '.join(kinds)}, got {self.kind!r}")
 
-        model = self.chosen()
+        model = self.make_model()
         if not self.by and model is None and not has_model:
             raise ConfigError("name a model, or choose which state stands for the answer")
         choices = tuple(each.strip() for each in self.choices if each.strip())
@@ -71,10 +71,10 @@ class SurveyOfAll(ByModel):
         chosen_ids = ids[::step][: self.citizens]
         answers = await society.survey(Survey(self.text, [question]), chosen_ids, model=model)
         counts = Counter(each.value for each in answers)
-        offered = kind.offered(question)
-        values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen
-        listed = [
-            [each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]
+        options = kind.offered(question)
+        values = [*options, *(counts.keys() - {*options})]  # also what nobody has chosen
+        rows = [
+            [each.citizen, each.value, each.source, each.reason] for each in answers[:_MAX_ANSWERS]
         ]
         return {
             "kind": "survey",
@@ -83,7 +83,7 @@ class SurveyOfAll(ByModel):
             "asked": len(answers),
             "counts": [[value, counts[value]] for value in values],
             "sources": Counter(each.source for each in answers),
-            "answers": listed,
+            "answers": rows,
         }
 
 

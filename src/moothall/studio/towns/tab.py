@@ -22,7 +22,7 @@ from moothall.studio.orders.simulate import SimulateOrder, check_simulation
 from moothall.studio.page import STATIC, Field, PageForm, Tab, WouldEnd, attachment
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
-from moothall.studio.towns.frame import with_head
+from moothall.studio.towns.frame import pack_frame
 from moothall.studio.towns.shown import ShownRun
 from moothall.studio.towns.survey import CitizenQuestion, SurveyOfAll
 from moothall.studio.towns.town import MAX_CITIZENS, Town
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from moothall import Society
     from moothall.studio.hub import Hub
 
-_LISTED: Final = 200
+_MAX_LISTED: Final = 200
 """The most citizens of a name that a page lists."""
-_RECENT: Final = 12
+_MAX_RECENT: Final = 12
 """The most events, the most messages and the most relations on a citizen's card."""
 
 
@@ -68,7 +68,7 @@ class SocietyTab(Tab):
     def __init__(self, studio: Hub) -> None:
         self._hub = studio
         self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
-        self._changing = guard()
+        self._town_guard = guard()
         self.town: Town | None = None
         self.second_town: Town | None = None
         self.experiments: ExperimentRuns = ExperimentRuns(studio)
@@ -82,19 +82,19 @@ class SocietyTab(Tab):
         person has not agreed that the present town ends; it then stays.
         """
         self._check(order)
-        with self._changing:
-            _may_end(self.town)
+        with self._town_guard:
+            _check_may_end(self.town)
             self._end_towns()
             self.town = self._create_town(order, run_id or secrets.token_hex(8))
-        self.town.tell()
+        self.town.notify_pages()
 
     def show(self, run: ShownRun) -> None:
         """Have pages watch a program's own society; the present town ends."""
-        with self._changing:
-            _may_end(self.town)
+        with self._town_guard:
+            _check_may_end(self.town)
             self._end_towns()
             self.town = self._create_town(run, secrets.token_hex(8))
-        self.town.tell()
+        self.town.notify_pages()
 
     def _create_town(self, order: SimulateOrder | ShownRun, run_id: str) -> Town:
         hub = self._hub
@@ -129,7 +129,7 @@ class SocietyTab(Tab):
         self._end_towns()
 
     def _end_towns(self) -> None:
-        with self._changing:
+        with self._town_guard:
             towns, self.town, self.second_town = (self.second_town, self.town), None, None
             for town in towns:
                 if town is not None:
@@ -154,12 +154,12 @@ class SocietyTab(Tab):
             button="Set up",
             is_open=self.town is None,
         )
-        recorded = self._recorded()
+        recorded = self._recorded_towns()
         resume = PageForm(
             name="resume",
             title="Resume a recorded town",
             fields=[Field("run_id", "Recorded towns", "choice", options=recorded, wide=True)],
-            start=self._chosen,
+            start=self._resume_chosen,
             button="Resume",
         )
         return [new, *([resume] if recorded else []), self.experiments.form()]
@@ -182,20 +182,20 @@ class SocietyTab(Tab):
             raise ConfigError("a model on a server needs a limit: say how often it may be called")
         self.set_up(order)
 
-    def _chosen(self, run_id: str | None) -> None:
+    def _resume_chosen(self, run_id: str | None) -> None:
         if not run_id:
             raise ConfigError("choose a recorded town first")
         self.load(run_id)
 
-    def _recorded(self) -> list[tuple[str, str]]:
+    def _recorded_towns(self) -> list[tuple[str, str]]:
         """Return the runs of societies, the newest first, as (id, label)."""
         run_id = None if self.town is None else self.town.run_id
 
         rows = []
         for run in reversed(self._hub.journal.runs(kind="Society")):
             start_text = f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
-            stands = "here" if run.id == run_id else run.state
-            rows.append((run.id, f"{start_text} · {run.task} · {stands} · {run.id}"))
+            state = "here" if run.id == run_id else run.state
+            rows.append((run.id, f"{start_text} · {run.task} · {state} · {run.id}"))
         return rows
 
     # -- what pages ask ----------------------------------------------------------------------------
@@ -203,17 +203,17 @@ class SocietyTab(Tab):
     def _ready_town(self) -> tuple[Town, Society]:
         if self.town is None:
             raise ConfigError("there is no town: set one up, or resume a recorded one")
-        return self.town, self.town.living()
+        return self.town, self.town.wait_for_society()
 
     def frame(self, town: int = 0, after: int = 0, layer: str = "", second: bool = False) -> Any:
         """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
-        shown_town, other = (self.second_town, None) if second else (self.town, self.second_town)
+        shown_town, fellow = (self.second_town, None) if second else (self.town, self.second_town)
         if shown_town is None:
-            frame = with_head({"town": 0, "state": "none"})
+            frame = pack_frame({"town": 0, "state": "none"})
         else:
-            other_number = None if other is None else other.number
+            other_number = None if fellow is None else fellow.number
             frame = shown_town.frame(
                 max(0, after) if town == shown_town.number else 0, layer, other_number
             )
@@ -222,15 +222,15 @@ class SocietyTab(Tab):
     def map(self, second: bool = False) -> dict[str, Any]:
         """Return bounds, places and roads."""
         if not second:
-            return self._ready_town()[0].plan()
+            return self._ready_town()[0].map_data()
         if self.second_town is None:
             raise ConfigError("there is no town beside the present one")
-        return self.second_town.plan()
+        return self.second_town.map_data()
 
     def recorded(self) -> list[tuple[str, str]]:
         """Return the runs of towns that can be put beside the present one, as (id, label)."""
-        here = {each.run_id for each in (self.town, self.second_town) if each is not None}
-        return [each for each in self._recorded() if each[0] not in here]
+        run_ids = {each.run_id for each in (self.town, self.second_town) if each is not None}
+        return [each for each in self._recorded_towns() if each[0] not in run_ids]
 
     def put_beside(self, body: SecondRun) -> None:
         """Have a recorded run live beside the present town; the one that does so now ends."""
@@ -240,29 +240,29 @@ class SocietyTab(Tab):
         order = self._recorded_order(body.run) if body.run else None
         if order is not None:
             self._check(order)
-        with self._changing:
+        with self._town_guard:
             if town is not self.town:  # meanwhile, on another page
                 raise ConfigError("another town is shown now: choose again")
             if order is not None:  # else a person has pressed Close
-                _may_end(self.second_town)
-            town.leads(None)
+                _check_may_end(self.second_town)
+            town.set_follower(None)
             if self.second_town is not None:
                 self.second_town.close()
             self.second_town = None if order is None else self._create_town(order, body.run)
-            town.leads(self.second_town)
-        town.tell()
+            town.set_follower(self.second_town)
+        town.notify_pages()
 
     def swap(self) -> None:
         """Exchange the town with the one beside it: what a person does is of the other then."""
-        with self._changing:
+        with self._town_guard:
             town, second = self.town, self.second_town
             if town is None or second is None:
                 raise ConfigError("there is no town beside the present one")
             if not town.is_over:
                 town.control("pause")
             self.town, self.second_town = second, town
-            second.leads(town)
-        second.tell()
+            second.set_follower(town)
+        second.notify_pages()
 
     def citizen(self, id: str) -> dict[str, Any]:
         """Return what the card of a citizen shows."""
@@ -275,9 +275,9 @@ class SocietyTab(Tab):
             "id": respondent.id,
             "name": respondent.name,
             "status": respondent.status,
-            "relations": relations[:_RECENT],
-            "stream": respondent.stream[: -_RECENT - 1 : -1],
-            "messages": town.messages(id)[: -_RECENT - 1 : -1],
+            "relations": relations[:_MAX_RECENT],
+            "stream": respondent.stream[: -_MAX_RECENT - 1 : -1],
+            "messages": town.messages(id)[: -_MAX_RECENT - 1 : -1],
             "own": town.own_values(respondent.status),
         }
 
@@ -292,8 +292,8 @@ class SocietyTab(Tab):
             for agent in agents
             if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(prefix)
         )
-        if listed := list(itertools.islice(matches, _LISTED)):
-            return listed
+        if rows := list(itertools.islice(matches, _MAX_LISTED)):
+            return rows
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
     def checkpoints(self) -> list[dict[str, int]]:
@@ -307,8 +307,8 @@ class SocietyTab(Tab):
 
     def events(self, town: int = 0, after: int = 0) -> dict[str, Any]:
         """Return what has happened in the town after an event: the last of it."""
-        now, _ = self._ready_town()
-        return now.events(max(0, after) if town == now.number else 0)
+        shown_town, _ = self._ready_town()
+        return shown_town.events(max(0, after) if town == shown_town.number else 0)
 
     def table(self) -> Response:
         """Return the charts of the town's steps, to be kept as a file."""
@@ -318,7 +318,7 @@ class SocietyTab(Tab):
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
         town, society = self._ready_town()
-        failed = [
+        failures = [
             [step, reason]
             for step, author, reason in [*society.failures]
             if author == "intervention"
@@ -329,7 +329,7 @@ class SocietyTab(Tab):
                 each.in_words(),
                 [
                     reason
-                    for step, reason in failed
+                    for step, reason in failures
                     if step == each.at_step and (each.pay or each.status)
                 ],
             ]
@@ -344,40 +344,40 @@ class SocietyTab(Tab):
     async def interview(self, body: CitizenQuestion) -> None:
         """Ask one citizen, between two steps."""
         town, society = await asyncio.to_thread(self._ready_town)
-        answer = await society.interview(body.citizen, body.question, model=body.chosen())
+        answer = await society.interview(body.citizen, body.question, model=body.make_model())
         answer_data = {"answer": str(answer), "source": answer.source, "reason": answer.reason}
         town.note({"kind": "interview", **body.model_dump(), **answer_data})
 
     async def survey(self, body: SurveyOfAll) -> None:
         """Ask several citizens one question, between two steps."""
         town, society = await asyncio.to_thread(self._ready_town)
-        town.note(await body.answered(society, town.order.model is not None))
+        town.note(await body.run(society, town.order.model is not None))
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
         from moothall.society import Intervention
 
         town, society = self._ready_town()
-        at = town.intervene(**change.checked(society))
-        opens = at + math.ceil(change.hours * 3600 / society.clock.step_s)
-        if change.close and at < opens < town.order.steps:
-            society.intervene(Intervention(opens, open=change.close))
-            town.tell()
-        return at
+        step = town.intervene(**change.arguments_for(society))
+        reopen_step = step + math.ceil(change.hours * 3600 / society.clock.step_s)
+        if change.close and step < reopen_step < town.order.steps:
+            society.intervene(Intervention(reopen_step, open=change.close))
+            town.notify_pages()
+        return step
 
     def routes(self, router: APIRouter) -> None:
         """Add a route for each method that pages call, under its name."""
         self.experiments.routes(router)
-        looks = (self.frame, self.map, self.citizen, self.find)
-        for endpoint in (*looks, self.checkpoints, self.log, self.events, self.recorded):
+        queries = (self.frame, self.map, self.citizen, self.find)
+        for endpoint in (*queries, self.checkpoints, self.log, self.events, self.recorded):
             router.get(f"/{endpoint.__name__}")(endpoint)
         router.get("/table.csv")(self.table)
-        asks = (self.control, self.interview, self.survey)
-        for done in (*asks, self.intervene, self.put_beside, self.swap):
-            router.post(f"/{done.__name__}")(done)
+        commands = (self.control, self.interview, self.survey)
+        for command in (*commands, self.intervene, self.put_beside, self.swap):
+            router.post(f"/{command.__name__}")(command)
 
 
-def _may_end(town: Town | None) -> None:
+def _check_may_end(town: Town | None) -> None:
     """Raise WouldEnd if a town lives and the person at the page has not agreed that it ends."""
     if town is not None and not town.is_over:
         WouldEnd.unless_agreed(

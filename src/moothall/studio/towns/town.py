@@ -19,7 +19,7 @@ from moothall.build import error_text, guard
 from moothall.society import METRICS, charts
 from moothall.studio.orders.order import record_order
 from moothall.studio.orders.simulate import SimulateOrder, society_of
-from moothall.studio.towns.frame import with_head
+from moothall.studio.towns.frame import pack_frame
 from moothall.studio.towns.shown import ModelMap, ShownRun, map_of, whereabouts_of
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 MAX_CITIZENS: Final = 100_000
 """The most citizens of a town."""
-_ROWS: Final = 3_000
+_MAX_ROWS: Final = 3_000
 """The most rows that a page gets: the last ones."""
 _FRAME_S: Final = 0.1
 """The least time between two frames while the society plays, in seconds."""
 _SPEED: Final = 4.0
-_ENDS_S: Final = 20.0
-_SETS_UP_S: Final = 10.0
+_CLOSE_S: Final = 20.0
+_SETUP_TIMEOUT_S: Final = 10.0
 """So long a question to a town that is being set up waits for it, in seconds."""
-_EVENTS: Final = 50_000
+_MAX_EVENTS: Final = 50_000
 """How many of the last events are kept, for the log and the cards of citizens."""
-_SENT: Final = 500
+_MAX_SENT: Final = 500
 """The most events that a page gets at once: the last ones."""
 _NO_LEVEL: Final = 255
 """The level of a citizen that has none in a layer of the map; the others go from 0 to 254."""
@@ -73,26 +73,26 @@ class Town:
         self.fault: str = ""
         self.speed: float = _SPEED
         self.notes: deque[dict[str, Any]] = deque(maxlen=200)
-        self._events: deque[tuple[int, int, str, str, str, str]] = deque(maxlen=_EVENTS)
+        self._events: deque[tuple[int, int, str, str, str, str]] = deque(maxlen=_MAX_EVENTS)
         self._event_count = 0  # events so far
         self._names: dict[str, str] = {}  # of its citizens, once they are asked for
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop | None = None  # the society's, from its first step on
         self._paired_town: Town | None = None  # which it leads or follows
-        self._follows = False
-        self._bell = asyncio.Event()  # set when a person has pressed something
-        self._is_between_steps = self._steps = False  # is between two steps; is to live one more
-        self._closed = threading.Event()
+        self._is_follower = False
+        self._wake_event = asyncio.Event()  # set when a person has pressed something
+        self._is_between_steps = self._step_once = False  # between two steps; to live one more
+        self._close_event = threading.Event()
         self._resumed_at = time.monotonic()
-        self._took = self._shown_at = 0.0
+        self._step_s = self._shown_at = 0.0
         self._positions: Whereabouts | None = None
-        self._is_made = threading.Event()  # set when pages can be shown it, or it has failed
-        self._plan: TownMap | ModelMap | None = None
+        self._made_event = threading.Event()  # set when pages can be shown it, or it has failed
+        self._map: TownMap | ModelMap | None = None
         self._own_metrics: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
-        self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
+        self._act_counts: dict[int, list[int]] = {}  # how many did each act, by step lived here
         self._changes = 0
-        self._changing = guard()
+        self._guard = guard()
         self._thread = threading.Thread(target=self._run_thread, name="moothall-town", daemon=True)
         self._thread.start()
 
@@ -102,18 +102,18 @@ class Town:
         try:
             with self._new_society() as society:
                 society.observe(self._on_message)
-                self._plan = map_of(society)
+                self._map = map_of(society)
                 self.society = society  # from here on, `close` closes it
-                if self._closed.is_set():
+                if self._close_event.is_set():
                     return
                 asyncio.run(self._run(society))
-                self._become("ended")
-                self._closed.wait()
+                self._set_state("ended")
+                self._close_event.wait()
         except Exception as error:  # pages show it
-            if not self._closed.is_set():
+            if not self._close_event.is_set():
                 self.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
-                self._is_made.set()
-                self._become("failed")
+                self._made_event.set()
+                self._set_state("failed")
 
     def _new_society(self) -> Society:
         if isinstance(self.order, ShownRun):
@@ -129,45 +129,45 @@ class Town:
             options = {"days": order.days, "save_every": order.save_every}
         self._resumed_at = time.monotonic()
         await society.run(step=order.step, run_id=self.run_id, progress=self._after_step, **options)
-        self._show(society)
+        self._note_positions(society)
 
     async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
         self._loop = asyncio.get_running_loop()
-        self._acts[row["step"]] = self.society.act_counts()
+        self._act_counts[row["step"]] = self.society.act_counts()
         if isinstance(self.order, ShownRun):
-            measured = {name: float(of(self.society)) for name, of in self.order.metrics.items()}
-            self._own_metrics[row["step"]] = measured
+            values = {name: float(fn(self.society)) for name, fn in self.order.metrics.items()}
+            self._own_metrics[row["step"]] = values
         for step, citizen_id, problem in [*self.society.failures]:
             if step == row["step"]:
                 self._log_event("failure", citizen_id, problem[:300], step)
-        took = time.monotonic() - self._resumed_at
-        self._took = 0.7 * self._took + 0.3 * took if self._took else took
+        elapsed = time.monotonic() - self._resumed_at
+        self._step_s = 0.7 * self._step_s + 0.3 * elapsed if self._step_s else elapsed
         due_at = self._resumed_at + (1 / self.speed if self.speed else 0)
         self._is_between_steps = True
-        remaining_s = self._waits(due_at)
+        remaining_s = self._seconds_to_wait(due_at)
         if remaining_s is None or remaining_s > 0 or time.monotonic() - self._shown_at >= _FRAME_S:
-            self._show(self.society)
+            self._note_positions(self.society)
         elif self._paired_town is not None:
-            self._paired_town.ring()
-        while not self._steps and self.step < self.order.steps:
-            if (remaining_s := self._waits(due_at)) is not None and remaining_s <= 0:
+            self._paired_town.wake()
+        while not self._step_once and self.step < self.order.steps:
+            if (remaining_s := self._seconds_to_wait(due_at)) is not None and remaining_s <= 0:
                 break
             # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the bell.
             with suppress(TimeoutError):
                 async with asyncio.timeout(remaining_s):
-                    await self._bell.wait()
-            self._bell.clear()
-        self._is_between_steps = self._steps = False
+                    await self._wake_event.wait()
+            self._wake_event.clear()
+        self._is_between_steps = self._step_once = False
         self._resumed_at = time.monotonic()
 
-    def _waits(self, due_at: float) -> float | None:
+    def _seconds_to_wait(self, due_at: float) -> float | None:
         """Return how many seconds it waits before the next step; None: until somebody rings."""
-        fellow, mine = self._paired_town, self.step
-        if self._follows:
-            return 0 if fellow is not None and fellow.step > mine else None
-        if self.state != "playing" or (fellow is not None and fellow.is_behind(mine)):
+        other, step = self._paired_town, self.step
+        if self._is_follower:
+            return 0 if other is not None and other.step > step else None
+        if self.state != "playing" or (other is not None and other.is_behind(step)):
             return None
         return due_at - time.monotonic()
 
@@ -180,19 +180,19 @@ class Town:
         """How many steps it has lived."""
         return 0 if self.society is None else self.society.number
 
-    def leads(self, other: Town | None) -> None:
+    def set_follower(self, other: Town | None) -> None:
         """Have another town follow this one, or none."""
-        self._paired_town, self._follows = other, False
+        self._paired_town, self._is_follower = other, False
         if other is not None:
-            other._paired_town, other._follows = self, True
-            other.ring()
-        self.ring()
+            other._paired_town, other._is_follower = self, True
+            other.wake()
+        self.wake()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Have it look anew whether it is to live a step."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the run has just ended
-                self._loop.call_soon_threadsafe(self._bell.set)
+                self._loop.call_soon_threadsafe(self._wake_event.set)
 
     def _on_message(self, message: dict[str, Any]) -> None:
         action = message["action"]
@@ -211,18 +211,18 @@ class Town:
             (self._event_count, self.step if step is None else step, kind, author, to, text)
         )
 
-    def messages(self, of: str) -> list[Any]:
+    def messages(self, citizen: str) -> list[Any]:
         """Return the messages that a citizen has sent and got, as events, the oldest first."""
-        return [each for each in [*self._events] if each[4] and of in each[3:5]]
+        return [each for each in [*self._events] if each[4] and citizen in each[3:5]]
 
     def events(self, after: int) -> dict[str, Any]:
         """Return the last events after a number, as [number, step, kind, who, to, text].
 
         `names` has the names of the citizens in them, by id.
         """
-        events = [each for each in [*self._events] if each[0] > after][-_SENT:]
+        events = [each for each in [*self._events] if each[0] > after][-_MAX_SENT:]
         if not self._names:
-            agents = self.living().agents
+            agents = self.wait_for_society().agents
             self._names = {str(each.id): getattr(each, "name", None) or "" for each in agents}
         ids = {id for each in events for id in each[3:5]}
         names = {id: name for id in ids if (name := self._names.get(id))}
@@ -237,18 +237,18 @@ class Town:
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
         """Play until paused or ended (`play`), `pause`, live one `step`, or set the speed."""
-        with self._changing:  # the run may end meanwhile, and then stays so
+        with self._guard:  # the run may end meanwhile, and then stays so
             if self.is_over:
                 raise ConfigError("the run has ended: set up another town")
             self.speed = self.speed if speed is None else speed
             if do is not None:
-                self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
-        self.ring()
-        self.tell()
+                self.state, self._step_once = "playing" if do == "play" else "paused", do == "step"
+        self.wake()
+        self.notify_pages()
 
-    def living(self) -> Society:
+    def wait_for_society(self) -> Society:
         """Return the society once it is made; raise ConfigError if that lasts, or it has failed."""
-        self._is_made.wait(_SETS_UP_S)
+        self._made_event.wait(_SETUP_TIMEOUT_S)
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
         if self.society is None or self._positions is None:
@@ -259,40 +259,40 @@ class Town:
         """Change the world at the start of the next step; return that step's number."""
         from moothall.society import Intervention
 
-        society = self.living()
+        society = self.wait_for_society()
         while True:
-            at = society.number + (not self._is_between_steps)
-            if self.is_over or at >= self.order.steps:
+            step = society.number + (not self._is_between_steps)
+            if self.is_over or step >= self.order.steps:
                 raise ConfigError("no step comes any more in which that could be done")
             try:
-                society.intervene(Intervention(at, **change))
+                society.intervene(Intervention(step, **change))
             except ConfigError:
-                if at == society.number + (not self._is_between_steps):
+                if step == society.number + (not self._is_between_steps):
                     raise
                 continue  # a step has begun meanwhile
             description = "; ".join(f"{name}: {value}" for name, value in change.items())
-            self._log_event("change", "you", description, at)
+            self._log_event("change", "you", description, step)
             self._publish_state()
-            return at
+            return step
 
     def note(self, data: dict[str, Any]) -> None:
         """Keep an interview or a survey, and tell all pages."""
-        self.notes.append({"step": self.living().number, **data})
+        self.notes.append({"step": self.wait_for_society().number, **data})
         subject = f"citizen {data['citizen']}" if "citizen" in data else f"{data['asked']} citizens"
         self._log_event(data["kind"], "you", f"asked {subject}: {data['question']}")
         self._publish_state()
 
     def _publish_state(self) -> None:
         self._changes += 1
-        self.tell()
+        self.notify_pages()
 
     def close(self) -> None:
         """End the town; its run can be resumed from its last checkpoint."""
-        self._closed.set()
-        self._is_made.set()
+        self._close_event.set()
+        self._made_event.set()
         if self.society is not None:
             self.society.close()
-        self._thread.join(_ENDS_S)
+        self._thread.join(_CLOSE_S)
 
     # -- what pages are told -----------------------------------------------------------------------
 
@@ -301,25 +301,25 @@ class Town:
         """Whether it lives no more step."""
         return self.state in ("ended", "failed")
 
-    def _become(self, state: str | None = None) -> None:
+    def _set_state(self, state: str | None = None) -> None:
         """Be in a state, or leave `making`; tell pages and the other town."""
-        with self._changing:  # what a person presses meanwhile is not undone
+        with self._guard:  # what a person presses meanwhile is not undone
             if state is not None or self.state == "making":
                 self.state = state or "paused"
-        self.tell()
+        self.notify_pages()
         if self._paired_town is not None:
-            self._paired_town.ring()
+            self._paired_town.wake()
 
-    def tell(self) -> None:
+    def notify_pages(self) -> None:
         """Tell all pages that there is something new."""
         data = {"town": self.number, "step": self.step, "state": self.state}
         self._publish("step", data)
 
-    def _show(self, society: Society) -> None:
+    def _note_positions(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
         self._positions, self._shown_at = whereabouts_of(society), time.monotonic()
-        self._is_made.set()
-        self._become()
+        self._made_event.set()
+        self._set_state()
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
         """Return a level for each citizen in a layer of the map, and what the layer is."""
@@ -332,27 +332,27 @@ class Town:
         if len(values) != len(positions.ids):  # one was born or died since
             return b"", {}
         present = values[~np.isnan(values)]
-        least, most = (0.0, 1.0) if not len(present) else np.percentile(present, (2, 98)).tolist()
+        low, high = (0.0, 1.0) if not len(present) else np.percentile(present, (2, 98)).tolist()
         kind = layer.partition(".")[0]
-        least, most = {"needs": (0, 1000), "opinions": (-1000, 1000)}.get(kind, (least, most))
-        part = np.clip((values - least) / ((most - least) or 1), 0, 1) * (_NO_LEVEL - 1)
-        level_bytes = np.nan_to_num(part, nan=_NO_LEVEL).astype(np.uint8).tobytes()
-        return level_bytes, {"layer": layer, "least": least, "most": most}
+        low, high = {"needs": (0, 1000), "opinions": (-1000, 1000)}.get(kind, (low, high))
+        levels = np.clip((values - low) / ((high - low) or 1), 0, 1) * (_NO_LEVEL - 1)
+        level_bytes = np.nan_to_num(levels, nan=_NO_LEVEL).astype(np.uint8).tobytes()
+        return level_bytes, {"layer": layer, "least": low, "most": high}
 
     def _position_bytes(self) -> bytes:
         """Return where citizens are, as bytes for `frame`; empty before they are there."""
         import numpy as np
 
-        where, plan = self._positions, self._plan
-        if where is None or plan is None:
+        positions, drawn_map = self._positions, self._map
+        if positions is None or drawn_map is None:
             return b""
-        west, low, wide, tall = plan.bounds
-        xs, ys = plan.moved(where)
+        west, low, wide, tall = drawn_map.bounds
+        xs, ys = drawn_map.drawn_positions(positions)
         parts = []
-        for values, least, most in ((xs, west, wide), (ys, low, tall)):
-            part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
-            parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
-        return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
+        for values, start, size in ((xs, west, wide), (ys, low, tall)):
+            scaled = (np.array(values, dtype=np.float64) - start) / size * (_NOWHERE - 1)
+            parts.append(np.nan_to_num(scaled, nan=_NOWHERE).astype("<u2").tobytes())
+        return b"".join((*parts, np.array(positions.act, dtype=np.uint8).tobytes()))
 
     def frame(self, after: int, layer: str = "", other_number: int | None = None) -> bytes:
         """Return the length of the head in four bytes, the head as JSON, and where citizens are.
@@ -383,8 +383,8 @@ class Town:
             "changes": self._changes,
             "beside": other_number,
         }
-        positions = self._position_bytes()
-        if society is not None and positions:
+        body = self._position_bytes()
+        if society is not None and body:
             assert self._positions is not None
             acts, ids = self._positions.acts, self._positions.ids
             if not self._layers:
@@ -394,15 +394,15 @@ class Town:
                     if run is None or not np.isnan(society.levels(path)).all()
                 }
             level, level_data = self._level(layer)
-            positions += level
-            columns, rows, own_columns = self._table(max(after, len(society.metrics) - _ROWS))
+            body += level
+            columns, rows, own_columns = self._table(max(after, len(society.metrics) - _MAX_ROWS))
             head |= {
                 "step": society.number,
                 "time": society.clock.moment.isoformat(),
                 "start": society.clock.start.isoformat(),
                 "step_s": society.clock.step_s,
                 "ids": None if ids == [*map(str, range(1, len(ids) + 1))] else ids,
-                "rate": round(len(ids) / self._took) if self._took else 0,
+                "rate": round(len(ids) / self._step_s) if self._step_s else 0,
                 "rows": rows,
                 "closed": sorted(society.changed.closed),
                 "columns": columns,
@@ -422,25 +422,25 @@ class Town:
                 ],
                 "topics": society.topics,
             }
-        return with_head(head, positions)
+        return pack_frame(head, body)
 
     def _table(self, first: int) -> tuple[list[str], list[list[Any]], list[str]]:
         """Return the columns and rows of the charts from a step on, and the program's own names."""
-        society = self.living()
+        society = self.wait_for_society()
         assert self._positions is not None
         acts, names = self._positions.acts, [each.name for each in METRICS]
-        extra = [name for name in society.metrics[-1] if name not in {"step", "time", *names}]
-        extra += self.order.metrics if isinstance(self.order, ShownRun) else ()
-        columns = ["step", "time", *names, *extra]
+        own_columns = [name for name in society.metrics[-1] if name not in {"step", "time", *names}]
+        own_columns += self.order.metrics if isinstance(self.order, ShownRun) else ()
+        columns = ["step", "time", *names, *own_columns]
         unknown = [None] * len(acts)  # of steps before the studio resumed the run
         rows = [
             [
                 *map({**row, **self._own_metrics.get(row["step"], {})}.get, columns),
-                *self._acts.get(row["step"], unknown),
+                *self._act_counts.get(row["step"], unknown),
             ]
             for row in society.metrics[first:]
         ]
-        return [*columns, *(f"act.{each}" for each in acts)], rows, extra
+        return [*columns, *(f"act.{each}" for each in acts)], rows, own_columns
 
     def as_csv(self) -> str:
         """Return the charts of all steps as CSV: a row a step."""
@@ -449,8 +449,8 @@ class Town:
         csv.writer(lines).writerows([columns, *rows])
         return lines.getvalue()
 
-    def plan(self) -> dict[str, Any]:
+    def map_data(self) -> dict[str, Any]:
         """Return the map, as `TownMap.data` does."""
-        self.living()
-        assert self._plan is not None
-        return self._plan.data()
+        self.wait_for_society()
+        assert self._map is not None
+        return self._map.data()
