@@ -88,7 +88,7 @@ CEILINGS = {
     "models": 3,
     "research": 29,
     "serving": 42,
-    "society": 138,
+    "society": 91,
     "spaces": 1,
     "studio": 5,
 }

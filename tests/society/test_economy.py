@@ -19,7 +19,7 @@ from moothall.society.city.city import City
 from moothall.society.city.grid import Grid
 from moothall.society.clock import Clock
 from moothall.society.columns.column import Column
-from moothall.society.columns.ledger import shares, tax_on
+from moothall.society.columns.ledger import divide, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work
@@ -84,7 +84,7 @@ def test_tax_grows_with_the_income_and_by_no_more_than_it(income: int, more: int
 
 @given(st.integers(0, 10**9), st.lists(st.integers(0, 10**6), max_size=20))
 def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[int]) -> None:
-    parts = shares(total, weights)
+    parts = divide(total, weights)
     assert sum(parts) == (total if sum(weights) else 0)
     for part, weight in zip(parts, weights, strict=True):
         exact = total * weight / sum(weights) if sum(weights) else 0
@@ -92,9 +92,9 @@ def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[i
 
 
 def test_shares_remainder_goes_to_the_largest_rests() -> None:
-    assert shares(10, [5, 3, 3]) == [4, 3, 3]
-    assert shares(5, [1, 1, 1]) == [2, 2, 1]
-    assert shares(5, [0, 0]) == [0, 0]
+    assert divide(10, [5, 3, 3]) == [4, 3, 3]
+    assert divide(5, [1, 1, 1]) == [2, 2, 1]
+    assert divide(5, [0, 0]) == [0, 0]
 
 
 def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:

@@ -26,7 +26,7 @@ from moothall.society import (
     SurveyAnswer,
 )
 from moothall.society.kernel.perception import Perception, View
-from moothall.society.survey import in_words
+from moothall.society.survey import describe_itself
 from society.life import busy, state_of, town
 
 MOOD = Question("mood", "How do you feel?", "scale", by=lambda me: me.status["money"] % 5 + 1)
@@ -247,7 +247,7 @@ async def test_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() -> No
 async def test_survey_traveller_says_so_and_remembers_messages() -> None:
     me = Respondent("7", "", {"moving": {"to": "b"}}, [{"content": "Hello."}], None)  # type: ignore[arg-type]
     here = Perception(View(), "7", me.status)
-    said = in_words(replace(me, perceived=here))
+    said = describe_itself(replace(me, perceived=here))
     assert said.endswith(" I am 7. I am on the way to b. I remember: Hello. My plan: none.")
 
 

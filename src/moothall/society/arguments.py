@@ -18,8 +18,8 @@ from moothall.society.arrays import kind_in_words, sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.variables import (
-    OWNER_ATTRIBUTE,
-    by_number,
+    TOKEN_ATTRIBUTE,
+    blocks_by_number,
     has_own_state_dict,
     is_ours,
     root_of,
@@ -34,8 +34,8 @@ from moothall.society.population.population import Population
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_MOST: Final = 10_000_000  # as many as a city is made for
-_PARTS: Final = {
+_MAX_CITIZENS: Final = 10_000_000  # as many as a city is made for
+_PART_RULES: Final = {
     "city": ("a City, a Network, a Grid, or an object with `ids` and `kind`", "ids"),
     "engine": ("an engine, such as LocalEngine()", "run_rows"),
     "budget": ("a Budget", "reserve"),
@@ -49,7 +49,7 @@ def check_parts(limits: Mapping[str, object], **parts: object) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
     for name, part in parts.items():
-        expected, *methods = _PARTS[name]
+        expected, *methods = _PART_RULES[name]
         is_valid = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
         if part is not None and not is_valid:
             raise ConfigError(f"{name}= must be {expected}, got {part!r:.80}")
@@ -57,7 +57,7 @@ def check_parts(limits: Mapping[str, object], **parts: object) -> None:
             check_function(f"{name}=", part, "clock")
 
 
-def steps_of(length: int, days: float | None, steps: int | None) -> int:
+def count_steps(length: int, days: float | None, steps: int | None) -> int:
     """Return the number of steps, of `length` seconds, of a run."""
     if steps is not None and days is not None:
         raise ConfigError("days and steps are given: give one of them")
@@ -73,13 +73,13 @@ def steps_of(length: int, days: float | None, steps: int | None) -> int:
     return int(count)
 
 
-def agents_of(
+def agents_from(
     citizens: object, city: Any, seed: int, people: PeopleParams = USUAL_PEOPLE
 ) -> Iterable[Agent]:
     """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
     if not isinstance(people, PeopleParams):
         raise ConfigError(f"people= must be PeopleParams(…), got {people!r:.80}")
-    if type(citizens) is int and 0 <= citizens <= _MOST:
+    if type(citizens) is int and 0 <= citizens <= _MAX_CITIZENS:
         if not citizens:
             return ()
         citizens = generator.CitizenDraw(citizens)
@@ -88,11 +88,11 @@ def agents_of(
         return generator.citizens(rows, citizens.blocks, agent_params=citizens.agent_params)
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
-        _warn_of_unknown(rows, Path(citizens).name)
+        _warn_of_unknown_relations(rows, Path(citizens).name)
         return generator.citizens(generator.completed(rows, city, seed=seed, params=people))
     is_frame = hasattr(citizens, "to_csv")
     if is_frame or isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
-        expected = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
+        expected = f"agents, a number from 0 to {_MAX_CITIZENS:,}, or the path of a table"
         raise ConfigError(f"citizens must be {expected}, got {kind_in_words(citizens)}")
     agents: tuple[Any, ...] = tuple(citizens)
     if any(isinstance(each, Mapping) for each in agents):
@@ -105,7 +105,7 @@ def agents_of(
     return agents
 
 
-def _warn_of_unknown(rows: Iterable[Mapping[str, Any]], source: str) -> None:
+def _warn_of_unknown_relations(rows: Iterable[Mapping[str, Any]], source: str) -> None:
     """Log relations to citizens that a table does not have."""
     rows = tuple(rows)
     ids = {str(each["id"]) for each in rows}
@@ -120,7 +120,7 @@ def _warn_of_unknown(rows: Iterable[Mapping[str, Any]], source: str) -> None:
         )
 
 
-def of_population(population: Population, city: object, seed: int) -> tuple[Any, int]:
+def city_and_seed_of(population: Population, city: object, seed: int) -> tuple[Any, int]:
     """Return the city and the seed of a society whose citizens are a population."""
     if city not in (None, population.city):
         raise ConfigError("city= and the population's are two: give it to the Population")
@@ -176,7 +176,7 @@ def check_places(services: Mapping[str, Service], city: object) -> None:
             )
 
 
-_METHODS: Final = {
+_SERVICE_METHODS: Final = {
     "settle": ("books", "sender", "want"),
     "settle_rows": ("books", "table", "entries"),
     "after_step": ("books",),
@@ -184,7 +184,7 @@ _METHODS: Final = {
 """The methods of a service that a society calls, with what they take."""
 
 
-def services_of(services: Iterable[Service]) -> dict[str, Service]:
+def checked_services(services: Iterable[Service]) -> dict[str, Service]:
     """Return the services by id, in id order."""
     by_id: dict[str, Service] = {}
     services = [*services] if isinstance(services, Iterable) else [services]
@@ -196,9 +196,9 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
             raise ConfigError("a service must not have the id 'city': wants to move go there")
         kinds = service.takes if isinstance(service.takes, tuple | list) else (None,)
         if not all(isinstance(kind, type) and issubclass(kind, Want) for kind in kinds):
-            must = f"must be kinds of wants, such as (Buy,), got {service.takes!r:.80}"
-            raise ConfigError(f"service {service.id!r}: takes {must}")
-        for name, takes in _METHODS.items():
+            rule = f"must be kinds of wants, such as (Buy,), got {service.takes!r:.80}"
+            raise ConfigError(f"service {service.id!r}: takes {rule}")
+        for name, takes in _SERVICE_METHODS.items():
             method = getattr(service, name, None)
             check_function(
                 f"service {service.id!r}: {name}", method, *takes, plain=True, optional=True
@@ -220,7 +220,7 @@ def _other_parts(society: Any) -> dict[str, Any]:
     """Return what is neither a service nor the society, of the owners."""
     owners: dict[str, Any] = {}
     if (population := society.population) is not None:
-        owners |= by_number(population.blocks)
+        owners |= blocks_by_number(population.blocks)
         owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
         if population.network is not None:
             owners["the network"] = population.network
@@ -235,7 +235,7 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
     """
     services, token = [*society.services.values()], society.token
     for service in services:
-        if not with_state and vars(service).get(OWNER_ATTRIBUTE, token) is not token:
+        if not with_state and vars(service).get(TOKEN_ATTRIBUTE, token) is not token:
             raise ConfigError(
                 f"service {service.id!r} has lived in another society, and keeps what it had: make "
                 "services for each society, as make_economy(…) does"
@@ -245,17 +245,17 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
         attributes: Any = getattr(root, "__dict__", None)
         if isinstance(root, Service) or root is society or type(attributes) is not dict:
             continue
-        lived_in, first_hash = attributes.get(OWNER_ATTRIBUTE) or (None, state_hash(owner))
-        if lived_in is token:
+        old_token, first_hash = attributes.get(TOKEN_ATTRIBUTE) or (None, state_hash(owner))
+        if old_token is token:
             continue
-        if not with_state and lived_in is not None and state_hash(owner) != first_hash:
+        if not with_state and old_token is not None and state_hash(owner) != first_hash:
             raise ConfigError(
                 f"{title_of(key, owner)} has lived in another society, and keeps what it had: make "
                 "another for each society"
             )
-        attributes[OWNER_ATTRIBUTE] = token, first_hash
+        attributes[TOKEN_ATTRIBUTE] = token, first_hash
     for service in services:
-        vars(service)[OWNER_ATTRIBUTE] = token
+        vars(service)[TOKEN_ATTRIBUTE] = token
     rows = id(society.books.population)
-    if any(vars(each)["_rows_of"] != rows for each in services):
+    if any(vars(each)["_register_id"] != rows for each in services):
         society.books.keep_rows()  # a society that was made later had them keep its own

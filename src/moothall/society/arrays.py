@@ -129,17 +129,17 @@ def csv_rows(file: Path) -> Iterator[Any]:
     Raises:
         ConfigError: it is in another encoding
     """
-    with file.open("rb") as opened:
-        marked = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with file.open("rb") as head:
+        is_utf16 = head.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
-        with file.open(encoding="utf-16" if marked else "utf-8-sig", newline="") as lines:
-            begins, first = 0, lines.readline(1 << 16)
-            while first.startswith("# "):
-                begins, first = lines.tell(), lines.readline(1 << 16)
-            if not (declared := stated_delimiter(first)):
-                lines.seek(begins)
-            cuts = {each: first.count(each) for each in ",;\t"}
-            delimiter = declared or (max(cuts, key=cuts.__getitem__) if any(cuts.values()) else " ")
+        with file.open(encoding="utf-16" if is_utf16 else "utf-8-sig", newline="") as lines:
+            start, first_line = 0, lines.readline(1 << 16)
+            while first_line.startswith("# "):
+                start, first_line = lines.tell(), lines.readline(1 << 16)
+            if not (declared := stated_delimiter(first_line)):
+                lines.seek(start)
+            hits = {each: first_line.count(each) for each in ",;\t"}
+            delimiter = declared or (max(hits, key=hits.__getitem__) if any(hits.values()) else " ")
             yield csv.reader(
                 lines, delimiter=delimiter, strict=True, skipinitialspace=delimiter == " "
             )

@@ -17,13 +17,13 @@ from moothall.society.city.network import Network
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.citizen import CitizenAgent
-from moothall.society.kernel.router import Sent, SocietyMailbox
+from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.variables import (
+    hash_non_json,
     is_ours,
     load_states,
-    of_agent,
+    owners_of_agent,
     states_of,
-    unwritten,
 )
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
 from moothall.society.population.changing import settle_ids
@@ -44,7 +44,7 @@ class SocietyState:
 
     first: int = 0
     step: int = 0
-    prompts: str = "0"  # `CitizenModelCalls.prompts`, as hexadecimal digits
+    prompts: str = "0"  # `CitizenModelCalls.prompts_hash`, as hexadecimal digits
     head: str = ""
     ended: bool = False  # by `until`, before the last step
     parts: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class SocietyState:
 def society_state(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
     population = society.population
-    first = begin(society) if society.unwritten is None else society.unwritten
+    hashes = note_non_json(society) if society.non_json is None else society.non_json
     network = None if population is None else population.later_network
     return {
         "kind": KIND,
@@ -70,16 +70,16 @@ def society_state(society: Steps) -> dict[str, Any]:
         "changed": society.changed.state_dict(),
         "sent": [each.as_json() for each in society.router.sent],
         "nodes": None if network is None else network.nodes_json(),
-        **states_of(owners_of(society), first),
+        **states_of(owners_of(society), hashes),
     }
 
 
-def begin(society: Steps) -> dict[tuple[str, str], int]:
+def note_non_json(society: Steps) -> dict[tuple[str, str], int]:
     """Note, before the first step, all that no state can have: no step may change it."""
     for mailbox in society.mailboxes:
-        mailbox.unwritten = unwritten(of_agent(mailbox.agent, mailbox.id))
-    society.unwritten = unwritten(owners_of(society))
-    return society.unwritten
+        mailbox.non_json = hash_non_json(owners_of_agent(mailbox.agent, mailbox.id))
+    society.non_json = hash_non_json(owners_of(society))
+    return society.non_json
 
 
 def as_bytes(data: object, label: str) -> bytes:
@@ -96,7 +96,7 @@ def agents_as_bytes(agents: Iterable[dict[str, Any]]) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
-_decoded: Final = partial(base64.b64decode, validate=True)
+_decode: Final = partial(base64.b64decode, validate=True)
 
 
 def state_of(society: Steps, agents: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -121,11 +121,11 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     """Save a society's state; the agents in parts, each stored once by its hash."""
     mailboxes = society.mailboxes
     state.step = society.number
-    state.prompts = f"{society.model_calls.prompts:x}"
+    state.prompts = f"{society.model_calls.prompts_hash:x}"
     state.head = record.keep(as_bytes(society_state(society), "the state of the society"))
     state.parts = [
-        record.keep(agents_as_bytes(map(agent_json, mailboxes[at : at + _CHUNK])))
-        for at in range(0, len(mailboxes), _CHUNK)
+        record.keep(agents_as_bytes(map(agent_json, mailboxes[start : start + _CHUNK])))
+        for start in range(0, len(mailboxes), _CHUNK)
     ]
     if society.population is not None:
         state.columns = _array_rows(_arrays_of(society), record.keep)
@@ -140,10 +140,10 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
     ]
     data["columns"] = state.columns
     load(society, data, record.stored_value)
-    society.model_calls.prompts = int(state.prompts, 16)
+    society.model_calls.prompts_hash = int(state.prompts, 16)
 
 
-def load(society: Steps, data: object, stored: Callable[[str], bytes] = _decoded) -> None:
+def load(society: Steps, data: object, read_part: Callable[[str], bytes] = _decode) -> None:
     """Load a state into a society built in the same way; StateError if it is of another."""
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise StateError("this is not a state of a Society")
@@ -156,7 +156,7 @@ def load(society: Steps, data: object, stored: Callable[[str], bytes] = _decoded
             "moothall that wrote it"
         )
     try:
-        _load(society, data, stored)
+        _load(society, data, read_part)
     except StateError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -169,7 +169,7 @@ def _of_version_1(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "version": VERSION, "nodes": None, "agents": agents}
 
 
-def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) -> None:
+def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes]) -> None:
     if data["seed"] != society.seed:
         raise StateError(f"the state is of seed {data['seed']}, and the society's is otherwise")
     if type(data["step"]) is not int or data["step"] < 0:
@@ -178,27 +178,29 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     if society.in_columns and columns:
         population = society.population
     if (population is None) == bool(columns):
-        of, has = ("a", "none") if columns else ("no", "one")
+        state_has, society_has = ("a", "none") if columns else ("no", "one")
         raise StateError(
-            f"the state is of {of} Population, and the society has {has}: make it as there"
+            f"the state is of {state_has} Population, and the society has {society_has}: make it "
+            "as there"
         )
     mailboxes = {each.id: each for each in society.mailboxes}
     ids = [str(each["id"]) for each in data["agents"]]
-    strange = sorted(set(ids) - set(mailboxes), key=id_order)
-    if strange:
+    unknown = sorted(set(ids) - set(mailboxes), key=id_order)
+    if unknown:
         raise StateError(
-            f"the state has agents that the society has not: {', '.join(strange[:5])}: add them "
+            f"the state has agents that the society has not: {', '.join(unknown[:5])}: add them "
             "(or promote them) first; where they joined during a recorded run, resume a fork: "
             "journal.fork(run_id)"
         )
     for id, each in zip(ids, data["agents"], strict=True):
-        now = mailboxes[id].classes
-        if (saved := each.get("classes", now)) != now:
+        classes = mailboxes[id].classes
+        if (saved_classes := each.get("classes", classes)) != classes:
             raise StateError(
-                f"agent {id!r} of the state is of {saved}, and the society's is of {now}: make, "
-                "promote or `replace` it as there first; where a recorded run had it, resume a fork"
+                f"agent {id!r} of the state is of {saved_classes}, and the society's is of "
+                f"{classes}: make, promote or `replace` it as there first; where a recorded run "
+                "had it, resume a fork"
             )
-    arrays = _read_arrays(columns, stored)
+    arrays = _read_arrays(columns, read_part)
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
@@ -213,7 +215,7 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     society.number = data["step"]
     society.load_history(data)
     router = society.router
-    router.sent = [Sent.of_json(each) for each in data["sent"]]
+    router.sent = [SentItem.of_json(each) for each in data["sent"]]
     society.changed.load_state_dict(data["changed"])
     society.city = society.changed.city()
     society.books = society.new_books()
@@ -224,14 +226,14 @@ def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) 
     for id, each in zip(ids, data["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
-        mailbox.mail = [Sent.of_json(sent) for sent in each["mail"]]
+        mailbox.mail = [SentItem.of_json(sent) for sent in each["mail"]]
         mailbox.answers = [answer_of_json(answer) for answer in each["answers"]]
         agent: Any = mailbox.agent
         if "agent" in each:
             agent.load_state_dict(each["agent"])
         elif "memory" in each:
             Memory.restore(agent.memory, each["memory"], id)
-        load_states(of_agent(mailbox.agent, mailbox.id), each)
+        load_states(owners_of_agent(mailbox.agent, mailbox.id), each)
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
@@ -250,8 +252,8 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
         data["agent"] = state_dict()
     elif agent.memory is not None:
         data["memory"] = Memory.state_of(agent.memory)
-    owners = of_agent(agent, mailbox.id)
-    states = states_of(owners, mailbox.unwritten)
+    owners = owners_of_agent(agent, mailbox.id)
+    states = states_of(owners, mailbox.non_json)
     states["variables"] = {
         key: each
         for key, each in states["variables"].items()
@@ -271,14 +273,14 @@ def _arrays_of(society: Steps) -> dict[str, Array]:
     population: Any = society.population
     books = society.books
     arrays = {
-        f"column.{name}": _without_unused(values) if population.declared[name].slots else values
+        f"column.{name}": _used_slots(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
     }
     for kind, table in books.answers.items():
-        at = f"answer.{kind.__name__}"
-        arrays |= {f"{at}.{name}": values for name, values in table.fields.items()}
-        arrays |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
-        arrays[f"{at}.?"] = np.array([table.has_value])
+        base = f"answer.{kind.__name__}"
+        arrays |= {f"{base}.{name}": values for name, values in table.fields.items()}
+        arrays |= {f"{base}.": table.sender, f"{base}.=": table.reason, f"{base}.#": table.value}
+        arrays[f"{base}.?"] = np.array([table.has_value])
     if books.messages is not None:
         arrays |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
     arrays |= {f"layer.{name}": values for name, values in population.layers.items()}
@@ -291,7 +293,7 @@ def _arrays_of(society: Steps) -> dict[str, Array]:
     return arrays | {"strangers": np.frombuffer(strangers, "uint8")}
 
 
-def _without_unused(values: Array) -> Array:
+def _used_slots(values: Array) -> Array:
     """Return a column without its trailing unused slots."""
     last = values.shape[1]
     while last > 1 and not values[:, last - 1].any():
@@ -303,9 +305,9 @@ def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
     """Restore saved columns into a population. Raises StateError: they are of another."""
     population.note_change()
     saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
-    strange = set(saved) ^ set(population.arrays)
-    if strange:
-        raise StateError(f"the state and the population differ by the column {min(strange)!r}")
+    differing = set(saved) ^ set(population.arrays)
+    if differing:
+        raise StateError(f"the state and the population differ by the column {min(differing)!r}")
     _put_ids(population, arrays)
     for name, array in population.arrays.items():
         values = saved[name]
@@ -342,9 +344,9 @@ def _network_of(
 
 def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
     """Restore who there is in a population, where some have come or left."""
-    first = population.first_ids
-    ids = arrays["ids"].copy() if "ids" in arrays else first
-    next_id = arrays["next_id"][0] if "ids" in arrays else first[-1] + np.uint64(1)
+    first_ids = population.first_ids
+    ids = arrays["ids"].copy() if "ids" in arrays else first_ids
+    next_id = arrays["next_id"][0] if "ids" in arrays else first_ids[-1] + np.uint64(1)
     population.next_id = int(next_id)
     if ids is population.ids:
         return
@@ -374,24 +376,24 @@ def _put_answers(books: RowBooks, arrays: dict[str, Array]) -> None:
         books.answers[kind_of_want] = Table(kind_of_want, sender, parts, reason, value, has_value)
 
 
-def _array_rows(arrays: dict[str, Array], keep: Callable[[bytes], str]) -> list[list[Any]]:
-    """Return each array as its name, dtype, shape and parts, which `keep` gives a text for."""
+def _array_rows(arrays: dict[str, Array], store: Callable[[bytes], str]) -> list[list[Any]]:
+    """Return each array as its name, dtype, shape and parts, which `store` gives a text for."""
     rows: list[list[Any]] = []
     for name, values in arrays.items():
         parts = [
-            keep(values[at : at + _PART].tobytes()) for at in range(0, max(1, len(values)), _PART)
+            store(values[at : at + _PART].tobytes()) for at in range(0, max(1, len(values)), _PART)
         ]
         rows.append([name, values.dtype.str, list(values.shape), parts])
     return rows
 
 
-def _read_arrays(rows: Iterable[list[Any]], stored: Callable[[str], bytes]) -> dict[str, Array]:
+def _read_arrays(rows: Iterable[list[Any]], read_part: Callable[[str], bytes]) -> dict[str, Array]:
     """Read arrays that `_array_rows` wrote."""
     arrays = {}
     for name, dtype, shape, parts in rows:
         kind = np.dtype(dtype)
         if kind.kind not in "biuf":
             raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
-        values = np.frombuffer(b"".join(stored(part) for part in parts), kind)
+        values = np.frombuffer(b"".join(read_part(part) for part in parts), kind)
         arrays[str(name)] = values.reshape([int(length) for length in shape])
     return arrays

@@ -133,8 +133,8 @@ class Clock:
         """Return how many seconds the last `steps` steps have taken, of whatever lengths."""
         seconds = 0
         for count, length in ((self.index, self.step_s), *reversed(self.spans)):
-            of_length = min(steps, count)
-            seconds, steps = seconds + of_length * length, steps - of_length
+            counted = min(steps, count)
+            seconds, steps = seconds + counted * length, steps - counted
         return seconds + steps * self.step_s
 
     @functools.cached_property

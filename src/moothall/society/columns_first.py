@@ -17,7 +17,7 @@ from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, Ci
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
-from moothall.society.kernel.router import Sent, SocietyMailbox
+from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.variables import is_ours
 from moothall.society.kernel.wants import Answer, answer_json, id_order
 from moothall.society.people import generator
@@ -26,26 +26,26 @@ from moothall.society.people.params import PeopleParams
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
 from moothall.society.population.population import Population
-from moothall.society.population.row_books import leaves
-from moothall.society.population.row_messages import is_heard_whole, messages_of
+from moothall.society.population.row_books import nested_values
+from moothall.society.population.row_messages import is_heard_in_full, messages_of
 from moothall.society.steps import Steps
 
-MANY: Final = 100
+MIN_CITIZENS: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
-_MAILBOX: Final = 1_000
+_MIN_MAILBOX: Final = 1_000
 """A smaller mailbox may be full, of which a row is not told."""
-_AT_ONCE: Final = 32  # agents are made while others wait for the loop
-_PROFILE: Final = (
+_AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
+_PROFILE_NAMES: Final = (
     *("age", "gender", "education", "household", "skill"),
     *(*ATTRIBUTES, "interests", "income"),
 )
-_PERSON: Final = (
+_STATUS: Final = (
     "home profile work money needs opinions school jobless income relations kin place moving"
 )
 """The status of a citizen that has not lived yet, in the order of `make_people`."""
 
 
-def in_columns(
+def may_live_in_columns(
     citizens: object,
     city: object,
     services: Mapping[str, Service],
@@ -57,23 +57,23 @@ def in_columns(
     mailbox: int,
 ) -> bool:
     """Return whether the citizens of a society may live in columns, which nobody can tell."""
-    drawn_by = as_drawn(citizens)
+    drawn_by = citizen_draw(citizens)
     shipped = (*services.values(), *([facts] if callable(facts) else []))
     return (
         drawn_by is not None
-        and drawn_by.count >= MANY
+        and drawn_by.count >= MIN_CITIZENS
         and drawn_by.agent_params == CitizenAgentParams()
         and all(_is_shipped(each) and hasattr(each, "step_rows") for each in drawn_by.blocks())
         and type(city) is City
         and model is None
         and journal is None
-        and mailbox >= _MAILBOX
+        and mailbox >= _MIN_MAILBOX
         and (engine is None or type(engine) is LocalEngine)
         and all(_is_shipped(each) for each in shipped)
     )
 
 
-def as_drawn(citizens: object) -> generator.CitizenDraw | None:
+def citizen_draw(citizens: object) -> generator.CitizenDraw | None:
     """Return how citizens are drawn; None if they are not drawn."""
     if type(citizens) is int:
         return generator.CitizenDraw(citizens)
@@ -82,7 +82,7 @@ def as_drawn(citizens: object) -> generator.CitizenDraw | None:
 
 def population_of(citizens: object, city: City, seed: int, people: PeopleParams) -> Population:
     """Return the columns of drawn citizens."""
-    drawn_by: Any = as_drawn(citizens)
+    drawn_by: Any = citizen_draw(citizens)
     return Population(drawn_by.count, city, drawn_by.blocks(), seed, people=people)
 
 
@@ -108,17 +108,17 @@ class Citizens(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._society.ids())
 
-    def __getitem__(self, at: Any) -> Any:
-        index = range(len(self))[at]  # raises as a list does
-        return [*map(self._agent_at, index)] if isinstance(at, slice) else self._agent_at(index)
+    def __getitem__(self, key: Any) -> Any:
+        index = range(len(self))[key]  # raises as a list does
+        return [*map(self._agent_at, index)] if isinstance(key, slice) else self._agent_at(index)
 
-    def _agent_at(self, at: int) -> Any:
+    def _agent_at(self, row: int) -> Any:
         population = self._society.population
         for number, mailbox in enumerate(mailboxes_beside(self._society)):
-            before = population.place_among(mailbox.id) + number
-            if at <= before:
-                return mailbox.agent if at == before else self._society.agent_of_row(at - number)
-        return self._society.agent_of_row(at - len(mailboxes_beside(self._society)))
+            own_row = population.insertion_row(mailbox.id) + number
+            if row <= own_row:
+                return mailbox.agent if row == own_row else self._society.agent_of_row(row - number)
+        return self._society.agent_of_row(row - len(mailboxes_beside(self._society)))
 
     def __iter__(self) -> Iterator[Agent]:
         self._society.make_agents()
@@ -141,7 +141,7 @@ def ids_of(society: Steps) -> list[str]:
 # -- agents made of rows ---------------------------------------------------------------------------
 
 
-def look_at(society: Steps, rows: Iterable[int]) -> None:
+def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
     """Make some rows agents."""
     population: Population = society.books.population
     for row in dict.fromkeys(rows):
@@ -156,22 +156,22 @@ def look_at(society: Steps, rows: Iterable[int]) -> None:
             society.new_agent_rows.append(row)
 
 
-async def look_at_in_turn(society: Steps, ids: Iterable[str]) -> None:
+async def make_agents_in_turn(society: Steps, ids: Iterable[str]) -> None:
     """Make agents of some citizens, where others have their turns on the loop meanwhile."""
     population: Population = society.books.population
     # By id: who leaves meanwhile renumbers the rows.
     for number, id in enumerate([*ids], 1):
         if (row := population.find_row(id)) is not None:
-            look_at(society, [row])
-        if number % _AT_ONCE == 0:
+            make_agents_of(society, [row])
+        if number % _AGENTS_PER_YIELD == 0:
             await asyncio.sleep(0)
 
 
-def look_at_all(society: Steps) -> None:
+def make_all_agents(society: Steps) -> None:
     """Make all rows agents."""
     society.router.at_own_work = True  # many agents take seconds
     try:
-        look_at(society, range(len(society.books.population)))
+        make_agents_of(society, range(len(society.books.population)))
     finally:
         society.router.at_own_work = False
 
@@ -188,7 +188,7 @@ def everyone(society: Steps) -> Iterator[tuple[str | int, str | None, dict[str, 
             yield id, name_of(population, row), status
 
 
-def members(society: Steps) -> Iterator[tuple[str, Agent]]:
+def members_as_agents(society: Steps) -> Iterator[tuple[str, Agent]]:
     """Yield the id of each citizen, and the agent that it is or would be."""
     population: Population = society.books.population
     as_agent = CitizenAgent(0, blocks=_blocks_of(population))
@@ -216,14 +216,14 @@ def _status_of(society: Steps, row: int) -> dict[str, Any]:
     status = population.status_of(row)
     if society.number == 0 and society.want_tables is None:
         profile, school = status["profile"], population.of_kind("school", 1)
-        without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
-        without |= {"jobless"} if status["jobless"] == -1 else set()
-        status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
-        status = {name: status[name] for name in _PERSON.split() if name in {*status} - without}
+        omitted = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
+        omitted |= {"jobless"} if status["jobless"] == -1 else set()
+        status["profile"] = {name: profile[name] for name in _PROFILE_NAMES if name in profile}
+        status = {name: status[name] for name in _STATUS.split() if name in {*status} - omitted}
     return status
 
 
-def _inbox_of(society: Steps, row: int) -> tuple[Sequence[Answer], Sequence[Sent]]:
+def _inbox_of(society: Steps, row: int) -> tuple[Sequence[Answer], Sequence[SentItem]]:
     """Return the answers and the messages of a row, which it has no more after its turn."""
     if society.want_tables is not None or row in society.books.population.agents:
         return (), ()
@@ -238,15 +238,15 @@ async def make_ready(society: Steps) -> None:
     if society.want_tables is None:
         for each in society.interventions:
             if (each.status or each.tell) and each.falls_in(society.number, society.clock):
-                await look_at_in_turn(society, _citizens_changed(society, each))
+                await make_agents_in_turn(society, _citizens_changed(society, each))
     population: Population = society.books.population
     while 0 < len(population.agents) < len(population):
         society.router.thread.drain()
-        sent = [each for each in society.router.sent if not is_heard_whole(population, each)]
+        sent = [each for each in society.router.sent if not is_heard_in_full(population, each)]
         to = {each.envelope.to for each in sent}
         if not to:
             return
-        await look_at_in_turn(society, population.all_ids() if BROADCAST in to else to)
+        await make_agents_in_turn(society, population.all_ids() if BROADCAST in to else to)
 
 
 def _citizens_changed(society: Steps, intervention: Intervention) -> list[str]:
@@ -259,15 +259,15 @@ def _citizens_changed(society: Steps, intervention: Intervention) -> list[str]:
     try:
         if isinstance(citizens, dict):
             rows = books.rows_with(citizens)
-        holds = not intervention.tell
-        for path, value in leaves(intervention.status):
+        fits = not intervention.tell
+        for path, value in nested_values(intervention.status):
             number = books.number(name := books.column_at(path), value)
             is_float = population.declared[name].stored.startswith("float")
-            holds &= type(number) is int or is_float
-            population.fitting(name, number)
+            fits &= type(number) is int or is_float
+            population.fit_value(name, number)
     except (ConfigError, KeyError):
-        holds = False
-    return [] if holds else [population.id_of(int(row)) for row in rows]
+        fits = False
+    return [] if fits else [population.id_of(int(row)) for row in rows]
 
 
 # -- what is told of all ---------------------------------------------------------------------------
@@ -280,19 +280,19 @@ def state_of(society: Steps) -> dict[str, Any]:
     """
     population: Population = society.books.population
     agents = {each.rank: checkpoint.agent_json(each) for each in society.mailboxes}
-    like: dict[str, Any] = {}  # what all rows have in common
+    common: dict[str, Any] = {}  # what all rows have in common
     for row, id in enumerate(population.all_ids()):
         if row in population.agents:
             continue
-        if not like:
+        if not common:
             mailbox = SocietyMailbox(_agent_of(society, row), society, society.router)
-            like = checkpoint.agent_json(mailbox)
+            common = checkpoint.agent_json(mailbox)
         status = _status_of(society, row) | population.settled_status(row)
         answers, mail = _inbox_of(society, row)
         agents[id_order(id)] = {
-            **like,
+            **common,
             "id": id,
-            "memory": {**like["memory"], "status": status},
+            "memory": {**common["memory"], "status": status},
             "answers": [answer_json(each) for each in answers],
             "mail": [each.as_json() for each in mail],
         }
@@ -311,13 +311,13 @@ def load(society: Steps, state: Any) -> None:
     try:
         # Columns have the numbers of places, agents their ids.
         if rows is None or rows["places"] != [*society.books.population.places]:
-            look_at_all(society)
+            make_all_agents(society)
         else:
             agents = {*rows["agents"]}
             agent_rows = map(society.books.population.find_row, agents)
-            look_at(society, sorted(row for row in agent_rows if row is not None))
-            ours = [each for each in state["agents"] if each["id"] in agents]
-            state = {**state, "agents": ours, "columns": rows["columns"]}
+            make_agents_of(society, sorted(row for row in agent_rows if row is not None))
+            agent_states = [each for each in state["agents"] if each["id"] in agents]
+            state = {**state, "agents": agent_states, "columns": rows["columns"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
     checkpoint.load(society, state)

@@ -10,7 +10,7 @@ from moothall import ConfigError, Usage
 from moothall.build import UnreadableText, read_json
 from moothall.journal import Journal
 
-_KINDS: Final = ("Society", "Survey")
+_RUN_KINDS: Final = ("Society", "Survey")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def decisions(
         NoSuchRun: there is no run of that id
     """
     kind = journal.run(run_id).kind
-    if kind not in _KINDS:
+    if kind not in _RUN_KINDS:
         raise ConfigError(f"decisions are of a society's run, and {run_id!r} is of a {kind}")
     citizen_id = None if citizen is None else str(citizen)
     calls: dict[str, dict[str, Any]] = {}
@@ -112,19 +112,19 @@ def decisions(
 
 def _with_repeats(records: list[Decision]) -> list[Decision]:
     """Say of an answer after which a model was asked once more what was wrong with it."""
-    later: dict[tuple[str, int], Decision] = {}
-    for at in reversed(range(len(records))):
-        decision = records[at]
-        repeat = later.get((decision.citizen, decision.step))
-        later[decision.citizen, decision.step] = decision
+    next_decisions: dict[tuple[str, int], Decision] = {}
+    for index in reversed(range(len(records))):
+        decision = records[index]
+        repeat = next_decisions.get((decision.citizen, decision.step))
+        next_decisions[decision.citizen, decision.step] = decision
         count = len(decision.messages)
         if repeat is None or repeat.messages[:count] != decision.messages:
             continue
         if count == len(repeat.messages):
             continue
         if decision.unused is None and decision.failed is None:
-            why = str(repeat.messages[-1].get("content"))
-            records[at] = replace(decision, unused=why, reason=decision.reason or why)
+            reason = str(repeat.messages[-1].get("content"))
+            records[index] = replace(decision, unused=reason, reason=decision.reason or reason)
     return records
 
 

@@ -37,19 +37,19 @@ from moothall.build import (
 )
 from moothall.journal import Journal
 from moothall.society.checkpoint import SocietyState
-from moothall.society.kernel.intervention import Intervention, checked_list, has_values, nobody_with
-from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
+from moothall.society.kernel.intervention import Intervention, checked_list, has_values, nobody_has
+from moothall.society.kernel.model_calls import CitizenModel, CitizenModelCalls
 from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.kernel.wants import id_order
 from moothall.society.map_positions import (
     Whereabouts,
     act_counts,
-    levels,
-    numbers,
-    spots_of,
+    locate_citizens,
+    place_positions,
+    status_levels,
+    status_numbers,
     topics_of,
-    whereabouts,
 )
 from moothall.society.population.life import answers_of
 from moothall.society.population.row_messages import messages_of
@@ -61,16 +61,16 @@ from moothall.society.survey import (
     Survey,
     SurveyAnswer,
     SurveyState,
-    in_words,
+    describe_itself,
 )
 
 if TYPE_CHECKING:
     from moothall import Model
     from moothall.society.arrays import Array
 
-_OBJECT: Final = AnswerSchema({"type": "object"})
-_CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop does what else waits
-_AT_ONCE: Final = 1000  # so many citizens are asked; then the loop does what else waits
+_JSON_OBJECT: Final = AnswerSchema({"type": "object"})
+_CHOSEN_PER_YIELD: Final = 200  # so many citizens are looked at; then the loop does what else waits
+_ASKED_PER_YIELD: Final = 1000  # so many citizens are asked; then the loop does what else waits
 
 
 Whom: TypeAlias = Iterable[str | int] | Mapping[str, Any] | Callable[[Respondent], object] | None
@@ -82,13 +82,13 @@ class Experiments(Steps):
 
     _journal: Journal | None
     _state: SocietyState | None = None  # the state of the run that is under way
-    _telling = False  # whether the run's `progress` is being called
+    _in_progress_call = False  # whether the run's `progress` is being called
     _live_interventions: tuple[str, list[Intervention]] = ("", [])
     """The id of the last run, and the interventions that were given while it was under way."""
 
     @cached_property
-    def _spots(self) -> Any:
-        return spots_of(self.city)
+    def _place_positions(self) -> Any:
+        return place_positions(self.city)
 
     def attach(self, agent: Agent) -> Mailbox:
         """Give an agent its mailbox, and enter it into the books."""
@@ -98,11 +98,11 @@ class Experiments(Steps):
         mailbox: Mailbox = self.loop_thread.call(super().attach, agent)
         return mailbox
 
-    async def _from_outside(self, function: Callable[..., Any], *args: object) -> Any:
+    async def _run_on_loop(self, function: Callable[..., Any], *args: object) -> Any:
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self.start_loop()
         if LoopThread.is_here():
-            if self._telling and threading.get_ident() == self.loop_thread.ident:
+            if self._in_progress_call and threading.get_ident() == self.loop_thread.ident:
                 return await function(*args)  # `progress` asks between two steps, on this loop
             raise DefinitionError("a society is run from outside: an agent cannot await a step")
         tasks: list[Any] = []
@@ -170,7 +170,7 @@ class Experiments(Steps):
                 status has the values
             RunMismatch: another survey began the run
         """
-        answers: list[SurveyAnswer] = await self._from_outside(
+        answers: list[SurveyAnswer] = await self._run_on_loop(
             self._survey, survey, citizens, run_id, AgentToolbox(model).model
         )
         return answers
@@ -194,7 +194,7 @@ class Experiments(Steps):
         Returns:
             the answer; `source` and `reason` are those of `SurveyAnswer`
         """
-        survey = Survey("interview", [Question("answer", question, by=in_words)])
+        survey = Survey("interview", [Question("answer", question, by=describe_itself)])
         (answer,) = await self.survey(survey, [citizen], run_id=run_id, model=model)
         return Interview(answer.value or "", answer.source, answer.reason)
 
@@ -210,8 +210,8 @@ class Experiments(Steps):
         """
         self.start_loop()
         # Without a population, a city of one's own may grow.
-        spots = spots_of(self.city) if self.population is None else self._spots
-        positions: Whereabouts | None = self.loop_thread.call(whereabouts, self, spots)
+        spots = place_positions(self.city) if self.population is None else self._place_positions
+        positions: Whereabouts | None = self.loop_thread.call(locate_citizens, self, spots)
         return positions
 
     def act_counts(self) -> list[int]:
@@ -223,7 +223,7 @@ class Experiments(Steps):
 
         A path is one such as `money`, `needs.hunger` or `opinions.music`, or a column's name.
         """
-        return numbers(self)
+        return status_numbers(self)
 
     def levels(self, path: str) -> Array:
         """Return a number of each citizen's status, in id order; NaN where there is none.
@@ -231,7 +231,7 @@ class Experiments(Steps):
         Args:
             path: a path of `status_numbers`
         """
-        return levels(self, path)
+        return status_levels(self, path)
 
     @property
     def topics(self) -> Sequence[str]:
@@ -247,11 +247,11 @@ class Experiments(Steps):
         """
         self.start_loop()
 
-        def look() -> Respondent:
+        def copy_respondent() -> Respondent:
             ((id, mailbox),) = self._to_ask([citizen]).items()
             return self._respondent(id, mailbox, self._view_now())
 
-        respondent: Respondent = self.loop_thread.call(look)
+        respondent: Respondent = self.loop_thread.call(copy_respondent)
         return respondent
 
     def _to_ask(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
@@ -263,9 +263,9 @@ class Experiments(Steps):
             ids = sorted({str(id) for id in checked_list(citizens, "citizens")}, key=id_order)
             for id in ids:
                 if id not in existing:
-                    such = next(iter(existing), 1)
+                    example = next(iter(existing), 1)
                     raise ConfigError(
-                        f"there is no citizen {id!r:.80} to ask: give an id, such as {such}"
+                        f"there is no citizen {id!r:.80} to ask: give an id, such as {example}"
                     )
         return {id: mailboxes.get(id) for id in ids}
 
@@ -301,7 +301,7 @@ class Experiments(Steps):
             self.model_calls.record.hear(intervention.as_json())
             self.model_calls.record.commit_now()  # before the step in which it is made
 
-    async def _chosen(self, citizens: Whom) -> dict[str, SocietyMailbox | None]:
+    async def _choose_citizens(self, citizens: Whom) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, of whom a dict or a function chooses."""
         if not isinstance(citizens, Mapping) and not callable(citizens):
             return self._to_ask(citizens)
@@ -309,13 +309,13 @@ class Experiments(Steps):
             check_function("citizens", citizens, "respondent", plain=True)
         view, chosen = self._view_now(), dict[str, SocietyMailbox | None]()
         for number, (id, mailbox) in enumerate(self._to_ask(None).items()):
-            if number % _CHOSEN_AT_ONCE == 0:
+            if number % _CHOSEN_PER_YIELD == 0:
                 await asyncio.sleep(0)
             person = self._respondent(id, mailbox, view)
             if citizens(person) if callable(citizens) else has_values(person.status, citizens):
                 chosen[id] = mailbox
         if not chosen and not callable(citizens):
-            raise ConfigError(nobody_with(citizens))
+            raise ConfigError(nobody_has(citizens))
         return chosen
 
     async def _survey(
@@ -325,8 +325,8 @@ class Experiments(Steps):
             raise ConfigError(
                 f'survey takes a Survey, such as Survey("mood", [Question(…)]), got {survey!r:.80}'
             )
-        async with self._between:
-            mailboxes = await self._chosen(citizens)
+        async with self._step_lock:
+            mailboxes = await self._choose_citizens(citizens)
             program = {
                 "seed": self.seed,
                 "step": self.number,
@@ -362,24 +362,24 @@ class Experiments(Steps):
         model: object,
     ) -> list[SurveyAnswer]:
         """Ask citizens side by side, at most the engine's `concurrency` at a time."""
-        asking = CitizenModelCalls(
-            self.model_calls.timeout_s, self.model_calls.budget, once=self.model_calls.once
+        calls = CitizenModelCalls(
+            self.model_calls.timeout_s, self.model_calls.budget, reuse=self.model_calls.reuse
         )
-        asking.begin(self.number)
-        asking.record = record
+        calls.begin(self.number)
+        calls.record = record
         view = self._view_now()
         # Those of a batch are asked at once.
-        batch = getattr(self.default_model if model is None else model, "batch", False)
-        at_once = len(mailboxes) or 1 if batch else getattr(self._engine, "concurrency", 64)
-        gate, many = asyncio.Semaphore(at_once), max(at_once, _AT_ONCE)
+        is_batch = getattr(self.default_model if model is None else model, "batch", False)
+        limit = len(mailboxes) or 1 if is_batch else getattr(self._engine, "concurrency", 64)
+        slots, chunk = asyncio.Semaphore(limit), max(limit, _ASKED_PER_YIELD)
 
         async def ask(id: str, mailbox: SocietyMailbox | None) -> list[SurveyAnswer]:
-            async with gate:
-                return await self._ask(id, mailbox, survey, asking, view, model)
+            async with slots:
+                return await self._ask(id, mailbox, survey, calls, view, model)
 
         items, answers = list(mailboxes.items()), list[SurveyAnswer]()
-        for at in range(0, len(items), many):
-            for each in await side_by_side([ask(*item) for item in items[at : at + many]]):
+        for start in range(0, len(items), chunk):
+            for each in await side_by_side([ask(*item) for item in items[start : start + chunk]]):
                 answers += each
         return answers
 
@@ -388,7 +388,7 @@ class Experiments(Steps):
         id: str,
         mailbox: SocietyMailbox | None,
         survey: Survey,
-        asking: CitizenModelCalls,
+        calls: CitizenModelCalls,
         view: View,
         model: object,
     ) -> list[SurveyAnswer]:
@@ -402,15 +402,15 @@ class Experiments(Steps):
 
         def read(text: str) -> None:
             nonlocal reply
-            reply = _OBJECT.parse(text)
+            reply = _JSON_OBJECT.parse(text)
             faults = (each.fault(reply.get(each.id)) for each in survey.questions)
-            if wrong := [each for each in faults if each]:
-                raise UnreadableText(f"cannot be used: {'; '.join(wrong)}")
+            if reasons := [each for each in faults if each]:
+                raise UnreadableText(f"cannot be used: {'; '.join(reasons)}")
 
         if model is None and citizen.llm is not None:
             model = citizen.llm.model
         if model is not None:
-            citizen_model = AskedModel(asking, citizen, model)
+            citizen_model = CitizenModel(calls, citizen, model)
             rules = getattr(citizen.params, "decision_prompt", RULES)
             try:
                 await ask_value(
@@ -432,7 +432,7 @@ class Experiments(Steps):
             answers.append(SurveyAnswer(id, question.id, value, source, reason, self.number))
         if model is not None and any(each.source != "model" for each in answers):
             self.fallbacks: int = self.fallbacks + 1
-            asking.fell_back(id, answers[0].reason)
+            calls.fell_back(id, answers[0].reason)
         return answers
 
     def _respondent(self, id: str, mailbox: SocietyMailbox | None, view: View) -> Respondent:

@@ -15,7 +15,7 @@ from moothall.society.steps import Steps
 
 ACTS: Final = (*sorted(filter(None, columns.ACTS)), "other")
 """The acts in the order of their codes; `other` is any act that your own blocks name."""
-_CODES: Final = {act: code for code, act in enumerate(ACTS)}
+_ACT_CODES: Final = {act: code for code, act in enumerate(ACTS)}
 
 
 class Whereabouts(NamedTuple):
@@ -41,7 +41,7 @@ class Whereabouts(NamedTuple):
     acts: tuple[str, ...] = ACTS
 
 
-def spots_of(city: Any) -> Any:
+def place_positions(city: Any) -> Any:
     """Return x and y of each place, in order of id; None if places have no positions."""
     if isinstance(city, Network):
         return city.drawn()[[city.row_of(each) for each in city.ids()]]
@@ -50,25 +50,25 @@ def spots_of(city: Any) -> Any:
     return np.array([city.position(each) for each in city.ids()], float).reshape(-1, 2)
 
 
-def whereabouts(society: Steps, spot: Array | None) -> Whereabouts | None:
+def locate_citizens(society: Steps, places_xy: Array | None) -> Whereabouts | None:
     """Return where the citizens are, by the positions of places or their own; None without any."""
-    if spot is None:
+    if places_xy is None:
         return _without_places(society)
-    names, ids, place, to, start, departed, arrives, (did, acts) = places_and_acts(society)
-    at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
-    way = to >= 0
-    if way.any():
-        departed, arrives = departed[way], arrives[way]
-        part = ((society.number - departed) / np.maximum(1, arrives - departed))[:, None]
-        begin = spot[np.where(start[way] < 0, to[way], start[way])]
-        at[way] = begin + part * (spot[to[way]] - begin)
-    x, y = (at[:, axis].tolist() for axis in (0, 1))
-    for row in np.flatnonzero((place < 0) & ~way).tolist():
+    names, ids, place, to, start, departed, arrives, (act_numbers, acts) = places_and_acts(society)
+    positions = places_xy[np.maximum(place, 0)] if len(places_xy) else np.zeros((len(ids), 2))
+    is_on_way = to >= 0
+    if is_on_way.any():
+        departed, arrives = departed[is_on_way], arrives[is_on_way]
+        way_part = ((society.number - departed) / np.maximum(1, arrives - departed))[:, None]
+        starts = places_xy[np.where(start[is_on_way] < 0, to[is_on_way], start[is_on_way])]
+        positions[is_on_way] = starts + way_part * (places_xy[to[is_on_way]] - starts)
+    x, y = (positions[:, axis].tolist() for axis in (0, 1))
+    for row in np.flatnonzero((place < 0) & ~is_on_way).tolist():
         x[row] = y[row] = None
     where = [*names, None]
-    act = _codes(to, did, acts).tolist()
+    codes = _act_codes(to, act_numbers, acts).tolist()
     ids = [*map(str, np.asarray(ids).tolist())]
-    return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], act)
+    return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], codes)
 
 
 def _without_places(society: Steps) -> Whereabouts | None:
@@ -83,25 +83,25 @@ def _without_places(society: Steps) -> Whereabouts | None:
         x, y = population.network.drawn().T
     else:
         return None
-    _, ids, _, to, *_, (did, acts) = places_and_acts(society)
+    _, ids, _, to, *_, (act_numbers, acts) = places_and_acts(society)
     nowhere: list[str | None] = [None] * len(ids)
-    act = _codes(to, did, acts).tolist()
+    codes = _act_codes(to, act_numbers, acts).tolist()
     return Whereabouts(
-        society.number, [*map(str, ids.tolist())], x.tolist(), y.tolist(), nowhere, act
+        society.number, [*map(str, ids.tolist())], x.tolist(), y.tolist(), nowhere, codes
     )
 
 
 def act_counts(society: Steps) -> list[int]:
     """Return how many citizens do each of `ACTS`; who is on the way travels."""
-    _, _, _, to, *_, (did, acts) = places_and_acts(society)
-    counts: list[int] = np.bincount(_codes(to, did, acts), minlength=len(ACTS)).tolist()
+    _, _, _, to, *_, (act_numbers, acts) = places_and_acts(society)
+    counts: list[int] = np.bincount(_act_codes(to, act_numbers, acts), minlength=len(ACTS)).tolist()
     return counts
 
 
-def _codes(to: Array, did: Array, acts: Sequence[str]) -> Array:
+def _act_codes(to: Array, act_numbers: Array, acts: Sequence[str]) -> Array:
     """Return the index in `ACTS` of what each citizen does; who is on the way travels."""
-    codes = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
-    return np.where(to >= 0, _CODES["travel"], codes[did])
+    codes = np.array([_ACT_CODES.get(each, _ACT_CODES["other"]) for each in acts], np.int64)
+    return np.where(to >= 0, _ACT_CODES["travel"], codes[act_numbers])
 
 
 def places_and_acts(society: Steps) -> tuple[Any, ...]:
@@ -109,28 +109,28 @@ def places_and_acts(society: Steps) -> tuple[Any, ...]:
     population = society.population
     if population is not None:
         columns, none = population.columns, np.full(len(population), -1)
-        did, acts = np.zeros(len(population), np.int64), ["idle"]
+        act_numbers, acts = np.zeros(len(population), np.int64), ["idle"]
         if words := getattr(population.declared.get("act"), "words", ()):
-            did, acts = columns["act"], [word or "idle" for word in words]
+            act_numbers, acts = columns["act"], [word or "idle" for word in words]
         keys = ("place", "moving_to", "moving_from", "left", "arrives")
         numbers = (columns.get(name, none) for name in keys)
-        return population.places, population.ids, *numbers, (did, acts)
+        return population.places, population.ids, *numbers, (act_numbers, acts)
     members = society.books.population
-    doing = [each.get("act", "idle") for each in map(society.books.status_of, members.names)]
-    acts = list(dict.fromkeys(doing))
-    did = np.array([acts.index(each) for each in doing], np.int64)
+    citizen_acts = [each.get("act", "idle") for each in map(society.books.status_of, members.names)]
+    acts = list(dict.fromkeys(citizen_acts))
+    act_numbers = np.array([acts.index(each) for each in citizen_acts], np.int64)
     keys = ("place", "moving_to", "moving_from", "left", "arrives")
     numbers = (members.arrays[name] for name in keys)
-    return members.places, members.names, *numbers, (did, acts)
+    return members.places, members.names, *numbers, (act_numbers, acts)
 
 
 # What the blocks keep in a citizen's status for themselves.
-_INTERNAL: Final = (
+_INTERNAL_NAMES: Final = (
     "day mended now faded paid_day jobless purse earned stuck place home work school plan act "
     "plan_home plan_duty plan_now plan_chosen moving_to moving_from arrives left mode item_do "
     "item_where item_until pay skill"
 )
-_INSIDE: Final = frozenset(_INTERNAL.split())
+_HIDDEN: Final = frozenset(_INTERNAL_NAMES.split())
 
 
 def topics_of(society: Steps) -> Sequence[str]:
@@ -139,7 +139,7 @@ def topics_of(society: Steps) -> Sequence[str]:
     return next((b.params.topics for b in blocks if hasattr(b.params, "topics")), TOPICS)
 
 
-def numbers(society: Steps) -> dict[str, str]:
+def status_numbers(society: Steps) -> dict[str, str]:
     """Return what of a citizen's status is a number, by its path: a name for people."""
     names = {"money": "money", "savings": "savings", "income": "income", "profile.age": "age"}
     names |= {f"needs.{each}": f"{each}, how far it is met" for each in NEEDS}
@@ -155,16 +155,16 @@ def numbers(society: Steps) -> dict[str, str]:
             and ".".join(declared[name].key or (name,)) not in names
         ]
     else:
-        first = (
+        status = (
             society.citizen_mailboxes[0].agent.memory.status if society.citizen_mailboxes else {}
         )
-        number_names = [name for name, value in first.items() if isinstance(value, int | float)]
+        number_names = [name for name, value in status.items() if isinstance(value, int | float)]
     return names | {
-        name: name.replace("_", " ") for name in number_names if name not in _INSIDE | names.keys()
+        name: name.replace("_", " ") for name in number_names if name not in _HIDDEN | names.keys()
     }
 
 
-def levels(society: Steps, path: str) -> Array:
+def status_levels(society: Steps, path: str) -> Array:
     """Return a number of each citizen's status, in id order; NaN where there is none."""
     owner, _, name = path.rpartition(".")
     if society.population is not None:

@@ -85,12 +85,12 @@ def _as_float(x: ArrayLike) -> Number:
 
 def _apply(name: str, *arguments: ArrayLike) -> Any:
     values = [_as_float(argument) for argument in arguments]
-    scalar = all(type(argument) is float for argument in values)
-    if scalar:
+    is_scalar = all(type(argument) is float for argument in values)
+    if is_scalar:
         rows = [np.array([argument]) for argument in values]
     else:
         # numpy has other loops for strides and for scalars with rows; their last bit may differ.
         rows = [np.ascontiguousarray(row) for row in np.broadcast_arrays(*values)]
     with np.errstate(all="ignore"):
         result = getattr(np, name)(*rows)
-    return float(result[0]) if scalar else result
+    return float(result[0]) if is_scalar else result

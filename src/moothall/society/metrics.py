@@ -57,10 +57,10 @@ class Metric:
 
     def text(self, totals: Mapping[str, object]) -> str:
         """Return a run's report of it for people."""
-        total, most = (totals.get(each) for each in (self.name, self.most))
-        most = None if most is None else f"at most {self._number(most)}"
+        total, highest = (totals.get(each) for each in (self.name, self.most))
+        highest = None if highest is None else f"at most {self._number(highest)}"
         return ", ".join(
-            [*([] if total is None else [self._number(total)]), *([most] if most else [])]
+            [*([] if total is None else [self._number(total)]), *([highest] if highest else [])]
         )
 
     def _number(self, value: Any) -> str:
@@ -80,8 +80,8 @@ def _working_count(measure: Measure) -> int:
     words = getattr(population.declared.get("act"), "words", None) or ()
     if "work" not in words:  # a block of one's own has other acts
         return working
-    works = population.pull_column("act") == words.index("work")
-    return working + int((works & ~population.full).sum())
+    is_working = population.pull_column("act") == words.index("work")
+    return working + int((is_working & ~population.full).sum())
 
 
 def _unemployment(measure: Measure) -> float:

@@ -45,14 +45,14 @@ from moothall.society import arguments, checkpoint, columns_first
 from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
-from moothall.society.kernel.commit import CITY, Service
+from moothall.society.kernel.commit import CITY_SERVICE, Service
 from moothall.society.kernel.intervention import Intervention, LastingChanges
 from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.router import Interceptor
 from moothall.society.live_access import Experiments
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.engine import Engine, LocalEngine
-from moothall.society.population.life import begin_life, set_length
+from moothall.society.population.life import begin_life, set_step_length
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
 from moothall.society.tables import Tables
@@ -143,9 +143,9 @@ class Society(Experiments):
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
-        self.services: dict[str, Service] = arguments.services_of(services)
+        self.services: dict[str, Service] = arguments.checked_services(services)
         parts = {"model": model, "engine": engine, "journal": journal, "facts": facts}
-        self.in_columns: bool = type(self) is Society and columns_first.in_columns(
+        self.in_columns: bool = type(self) is Society and columns_first.may_live_in_columns(
             citizens, city, self.services, mailbox=mailbox, **parts
         )
         if self.in_columns:
@@ -153,7 +153,7 @@ class Society(Experiments):
             people = USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
-            city, seed = arguments.of_population(population, city, seed)
+            city, seed = arguments.city_and_seed_of(population, city, seed)
             citizens = ()
         arguments.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
@@ -165,14 +165,14 @@ class Society(Experiments):
         self.facts: Any = facts
         self._start_time = self.clock.start.isoformat()
         self._reachable_services = (
-            self.services if city is None else {"city": CITY, **self.services}
+            self.services if city is None else {"city": CITY_SERVICE, **self.services}
         )
         self.books: RowBooks = self.new_books()
         self.changed: LastingChanges = LastingChanges(city)
         self.default_model: Any = model
         self._engine = LocalEngine() if engine is None else engine
         self.model_calls: CitizenModelCalls = CitizenModelCalls(
-            model_timeout_s, budget, once=ask_once
+            model_timeout_s, budget, reuse=ask_once
         )
         self._turn_timeout_s = turn_timeout_s
         self._journal = None if journal is None else Journal.from_argument(journal, "Society")
@@ -180,7 +180,7 @@ class Society(Experiments):
             if population is not None:
                 self.start_loop()
                 begin_life(self, population)
-            for agent in arguments.agents_of(citizens, city, seed, people):
+            for agent in arguments.agents_from(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:
             self.close()
@@ -203,24 +203,24 @@ class Society(Experiments):
         """Return a row as an agent, which it is from then on."""
         agents = {} if self.population is None else self.population.agents
         if row not in agents:
-            self._at_rest(partial(columns_first.look_at, self, [row]))
+            self._call_between_steps(partial(columns_first.make_agents_of, self, [row]))
         return agents[row]
 
     def make_agents(self) -> None:
         """Make agents of citizens that live in columns by the society's own choice."""
         if self.in_columns and not self.is_closed:
-            self._at_rest(partial(columns_first.look_at_all, self))
+            self._call_between_steps(partial(columns_first.make_all_agents, self))
 
-    def _at_rest(self, function: Callable[[], object]) -> Any:
+    def _call_between_steps(self, function: Callable[[], object]) -> Any:
         """Call a function on the loop where no row has its turn; return what it returns."""
 
-        async def between() -> Any:
-            async with self._between:
+        async def call_between_steps() -> Any:
+            async with self._step_lock:
                 return function()
 
         self.start_loop()
         if threading.get_ident() != self.loop_thread.ident:
-            return self.loop_thread.run(between).result()
+            return self.loop_thread.run(call_between_steps).result()
         if self._in_step and self.want_tables is None:
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
         return function()
@@ -323,9 +323,9 @@ class Society(Experiments):
             DefinitionError: a run is under way
         """
         length = seconds_of(step)
-        count = arguments.steps_of(length, days, steps)
-        every = max(1, DAY_S // length) if save_every is None else save_every
-        check_integer("save_every", every, 1, None)
+        count = arguments.count_steps(length, days, steps)
+        period = max(1, DAY_S // length) if save_every is None else save_every
+        check_integer("save_every", period, 1, None)
         if run_id is not None:
             check_text("run_id", run_id)
         if not (progress is None or callable(progress)):
@@ -336,8 +336,8 @@ class Society(Experiments):
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         if not isinstance(out.values if isinstance(out, Tables) else trajectories, bool):
             self.make_agents()  # a status may lack a value that columns have
-        rows: list[dict[str, object]] = await self._from_outside(
-            self._run_recorded, length, count, until, run_id, every, progress, out, trajectories
+        rows: list[dict[str, object]] = await self._run_on_loop(
+            self._run_recorded, length, count, until, run_id, period, progress, out, trajectories
         )
         return rows
 
@@ -370,7 +370,7 @@ class Society(Experiments):
         count: int,
         until: Callable[[dict[str, object]], bool] | None,
         run_id: str | None,
-        every: int,
+        period: int,
         progress: Callable[[dict[str, object]], object] | None,
         out: str | PathLike[str] | Tables | None,
         trajectories: bool | Iterable[str],
@@ -378,9 +378,9 @@ class Society(Experiments):
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
         state = self._state = SocietyState(self.number, self.number)
-        self.model_calls.prompts = 0
-        if self.unwritten is None:
-            checkpoint.begin(self)
+        self.model_calls.prompts_hash = 0
+        if self.non_json is None:
+            checkpoint.note_non_json(self)
         id = secrets.token_hex(8) if run_id is None else run_id
         if id != self._live_interventions[0]:
             self._live_interventions = (id, [])
@@ -393,7 +393,7 @@ class Society(Experiments):
                 out = Tables(out, Record.fingerprint(**program), trajectories=trajectories)
             if out is not None:
                 out.keep_others(id, is_over=self._journal is not None)
-            many = len(self.population or self.ids())
+            agent_count = len(self.population or self.ids())
             steps = f"{counted(count, 'step')} of {length} s"
             async with recorded(
                 self._journal,
@@ -401,16 +401,16 @@ class Society(Experiments):
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{steps}, {counted(many, 'agent')}",
+                task=f"{steps}, {counted(agent_count, 'agent')}",
                 program={"task": steps, **program},  # agents may be born before it is resumed
             ) as record:
-                async with self._between:
+                async with self._step_lock:
                     if self._journal is not None:
                         state = self._from_record(record, state, planned)
                         self.model_calls.charge_recorded(record, self.default_model, self.mailboxes)
-                    set_length(self, length)
+                    set_step_length(self, length)
                     await record.commit()
-                work = partial(self._run_steps, record, state, count, until, every, progress, out)
+                work = partial(self._run_steps, record, state, count, until, period, progress, out)
                 if record.over is not None:
                     await work()
                 else:
@@ -424,21 +424,21 @@ class Society(Experiments):
             self.books.faults.tell_counts()
 
     def _from_record(
-        self, record: Record[SocietyState], new: SocietyState, planned: list[Intervention]
+        self, record: Record[SocietyState], new_state: SocietyState, planned: list[Intervention]
     ) -> SocietyState:
         """Save the first state of a recorded run, or restore its last; return the state."""
         self.model_calls.record = record
         if record.state is None:
             arguments.take_parts(self)
-            checkpoint.save(self, record, new)
-            return new
+            checkpoint.save(self, record, new_state)
+            return new_state
         state = self._state = record.state
         checkpoint.restore(self, record, state)
-        before = (row for row in self.metrics if row["step"] < state.first)
-        self.metrics: list[dict[str, Any]] = [*before, *state.rows]
-        for each in new.interventions:  # given while the journal was opened
+        earlier_rows = (row for row in self.metrics if row["step"] < state.first)
+        self.metrics: list[dict[str, Any]] = [*earlier_rows, *state.rows]
+        for each in new_state.interventions:  # given while the journal was opened
             record.hear(each)
-        state.interventions += [*record.received, *new.interventions]
+        state.interventions += [*record.received, *new_state.interventions]
         self._live_interventions[1][:] = [Intervention(**each) for each in state.interventions]
         self.interventions: tuple[Intervention, ...] = (*planned, *self._live_interventions[1])
         return state
@@ -449,20 +449,20 @@ class Society(Experiments):
         state: SocietyState,
         count: int,
         until: Callable[[dict[str, object]], bool] | None,
-        every: int,
+        period: int,
         progress: Callable[[dict[str, object]], object] | None,
         tables: Tables | None,
     ) -> None:
         last = self.number if state.ended else state.first + count
         arguments.take_parts(self)
-        before = len(self.metrics) - len(state.rows)
+        earlier_count = len(self.metrics) - len(state.rows)
         if tables is not None:
             tables.begin(self, state.rows, last)
         try:
             if state.rows and record.over is None:  # the process may have died before the call
                 await self._report_progress(progress, state.rows[-1])
             while self.number < last:
-                async with self._between:
+                async with self._step_lock:
                     row = await self._step()
                     if count > 1:
                         self._check_first_step()
@@ -474,8 +474,8 @@ class Society(Experiments):
                             await to_its_end(asyncio.to_thread(tables.add, row))
                         else:
                             tables.add(row)
-                        del self.metrics[before:-1]
-                    is_due = self.number == last or (self.number - state.first) % every == 0
+                        del self.metrics[earlier_count:-1]
+                    is_due = self.number == last or (self.number - state.first) % period == 0
                     if is_due and self._journal is not None:
                         checkpoint.save(self, record, state)
                         await record.commit()
@@ -488,7 +488,7 @@ class Society(Experiments):
                     await to_its_end(asyncio.to_thread(tables.end, self, complete=False))
             raise
         if tables is not None:
-            del self.metrics[before:-1]
+            del self.metrics[earlier_count:-1]
             record.drop(state, "rows")
             await to_its_end(asyncio.to_thread(tables.end, self, complete=True))
 
@@ -497,21 +497,21 @@ class Society(Experiments):
     ) -> None:
         if progress is None:
             return
-        self._telling = True
+        self._in_progress_call = True
         try:
             # A plain one may wait for a thread that uses the society.
-            plain = not inspect.iscoroutinefunction(progress)
-            paused = to_its_end(asyncio.to_thread(progress, row)) if plain else progress(row)
-            while inspect.isawaitable(paused):
-                paused = await paused
+            is_plain = not inspect.iscoroutinefunction(progress)
+            result = to_its_end(asyncio.to_thread(progress, row)) if is_plain else progress(row)
+            while inspect.isawaitable(result):
+                result = await result
         finally:
-            self._telling = False
+            self._in_progress_call = False
 
     def _program(self, length: int, count: int, planned: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
         population = self.own_population
-        listed = ((each.id, each.agent) for each in self.mailboxes)
-        members = columns_first.members(self) if self.in_columns else listed
+        all_agents = ((each.id, each.agent) for each in self.mailboxes)
+        members = columns_first.members_as_agents(self) if self.in_columns else all_agents
         return {
             **arguments.program_of(members, self.city),
             "seed": self.seed,
@@ -580,8 +580,8 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
-        form = columns_first if self.in_columns and not self.is_closed else checkpoint
-        state: dict[str, object] = self.on_loop(form.state_of, self)
+        module = columns_first if self.in_columns and not self.is_closed else checkpoint
+        state: dict[str, object] = self.on_loop(module.state_of, self)
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
@@ -593,5 +593,5 @@ class Society(Experiments):
             StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(checkpoint.as_bytes(state, "a state"))
-        form = columns_first if self.in_columns and not self.is_closed else checkpoint
-        self.on_loop(form.load, self, copied)
+        module = columns_first if self.in_columns and not self.is_closed else checkpoint
+        self.on_loop(module.load, self, copied)

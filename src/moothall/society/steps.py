@@ -21,16 +21,16 @@ from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.commit import CITY, Service, Submission
+from moothall.society.kernel.commit import CITY_SERVICE, Service, Submission
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import Intervention, LastingChanges
-from moothall.society.kernel.model_calls import AskedModel, CitizenModelCalls
+from moothall.society.kernel.model_calls import CitizenModel, CitizenModelCalls
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.router import (
     CitizenTurn,
     Interceptor,
-    Sent,
+    SentItem,
     SocietyMailbox,
     SocietyRouter,
 )
@@ -42,12 +42,12 @@ from moothall.society.population.changing import change_rows, enter_row, leave_r
 from moothall.society.population.engine import Engine
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
-from moothall.society.population.row_messages import deliver_to_rows, row_messages
+from moothall.society.population.row_messages import deliver_to_rows, split_utterances
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_FAILURES: Final = 100  # the failures kept as text; all are counted
-_MOST_LOGGED: Final = 10  # of the failures of an intervention, so many are logged
+_MAX_FAILURES: Final = 100  # the failures kept as text; all are counted
+_MAX_LOGGED: Final = 10  # of the failures of an intervention, so many are logged
 
 
 class Steps(Space):
@@ -79,7 +79,7 @@ class Steps(Space):
         None  # what rows want, while agents have their turns
     )
     broken: str = ""  # why no further step can be taken
-    unwritten: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
+    non_json: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -88,8 +88,8 @@ class Steps(Space):
         self.metrics: list[dict[str, Any]] = []
         self.failures: list[tuple[int, str, str]] = []
         self.unmade: list[tuple[int, str]] = []  # what interventions could not change: step, why
-        self._between = asyncio.Lock()  # held by a step, and by work between two steps
-        self._order: list[SocietyMailbox] | None = []
+        self._step_lock = asyncio.Lock()  # held by a step, and by work between two steps
+        self._sorted_mailboxes: list[SocietyMailbox] | None = []
         self._arriving: list[SocietyMailbox] = []
         self._leaving_ids: list[str] = []
         self._heirs: dict[str, str | None] = {}  # of who is being removed
@@ -113,23 +113,23 @@ class Steps(Space):
                 "from a state by load_state_dict"
             )
         router = self.router
-        await self._all_here()
+        await self._wait_for_arrivals()
         await self._make_ready()
         self.broken = f"step {self.number} was broken off"
         self._in_step = True
-        self.books.faults.now.clear()
+        self.books.faults.step_failures.clear()
         self.fallbacks = 0
         self.model_calls.begin(self.number)
         try:
             self._intervene_now()
-            early = router.collect(self.interceptors)  # messages sent since the last step
-            early = self._in_turn(early)
-            delivered = router.deliver(early)
+            sent = router.collect(self.interceptors)  # messages sent since the last step
+            sent = self._sort_by_turn(sent)
+            delivered = router.deliver(sent)
             tables: dict[type[Want], Table] = {}
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
-                delivered += deliver_to_rows(self, early, True)
+                delivered += deliver_to_rows(self, sent, True)
                 router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await life.run_population(self.population, view, self.books, self._engine)
                 router.at_own_work = False
@@ -137,7 +137,7 @@ class Steps(Space):
             await self._engine.run(self._perceive(view), router)
             await self._make_ready()
             router.at_own_work = True
-            to_services = [s for s in early if s.envelope.to in self._reachable_services]
+            to_services = [s for s in sent if s.envelope.to in self._reachable_services]
             row = self._commit(delivered, to_services, tables)
         except asyncio.CancelledError:
             await router.break_off()
@@ -148,7 +148,7 @@ class Steps(Space):
         self.broken = ""
         return row
 
-    async def _all_here(self) -> None:
+    async def _wait_for_arrivals(self) -> None:
         """Wait for the `after_add` of new agents."""
         for mailbox in self.mailboxes:
             if mailbox.arriving is not None:
@@ -160,11 +160,11 @@ class Steps(Space):
 
     def _intervene_now(self) -> None:
         for each in self.interventions:
-            failed = each.change(self) if each.falls_in(self.number, self.clock) else []
-            for fault in failed:
+            faults = each.change(self) if each.falls_in(self.number, self.clock) else []
+            for fault in faults:
                 self.books.faults.add((), "intervention", self.number, fault)
-            more = [f"{len(failed) - _MOST_LOGGED:,} others"] if len(failed) > _MOST_LOGGED else []
-            for fault in [*failed[:_MOST_LOGGED], *more]:  # of very many citizens, many cannot pay
+            rest = [f"{len(faults) - _MAX_LOGGED:,} others"] if len(faults) > _MAX_LOGGED else []
+            for fault in [*faults[:_MAX_LOGGED], *rest]:  # of very many citizens, many cannot pay
                 logger.warning("intervention in step %d: %s", self.number, fault)
 
     def _view_now(self) -> View:
@@ -173,7 +173,7 @@ class Steps(Space):
         return View(
             step=self.number,
             clock=clock,
-            facts=self.changed.of(facts(clock) if callable(facts) else facts),
+            facts=self.changed.with_facts(facts(clock) if callable(facts) else facts),
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
@@ -184,7 +184,7 @@ class Steps(Space):
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
         """Set every citizen's perception; return the mailboxes that have a turn."""
-        where, having = self.books.where_agents, list[SocietyMailbox]()
+        where, with_turns = self.books.agent_places, list[SocietyMailbox]()
         for mailbox in self.mailboxes:
             agent = mailbox.agent
             mail = mailbox.mail
@@ -199,69 +199,69 @@ class Steps(Space):
                 )
                 mailbox.answers = ()
             if mailbox.takes_steps or mail:
-                having.append(mailbox)
-        return having
+                with_turns.append(mailbox)
+        return with_turns
 
     def _on_turn_end(self, turn: CitizenTurn, error: BaseException | None) -> None:
         mailbox = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
         mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
-        if turn.late:
+        if turn.is_late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         text, place = fault_in_words(error)
         self._fail(mailbox, text, "lost its turn", place)
         logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
 
     def _fail(
-        self, mailbox: SocietyMailbox, text: str, how: str = "failed", place: str = ""
+        self, mailbox: SocietyMailbox, text: str, manner: str = "failed", place: str = ""
     ) -> None:
-        how = f"agent {mailbox.id!r} {how}"
-        self.books.faults.add(mailbox.rank, mailbox.id, self.number, text, how, place)
+        manner = f"agent {mailbox.id!r} {manner}"
+        self.books.faults.add(mailbox.rank, mailbox.id, self.number, text, manner, place)
 
     def _check_first_step(self) -> None:
         """Raise StateError if all citizens have failed in the first step: none has lived."""
         if self.number != 1 or len(self.citizen_mailboxes) < len(self.population or ()):
             return
-        failed = {source for _, source, _ in self.books.faults.now}
+        failed = {source for _, source, _ in self.books.faults.step_failures}
         citizens = [each.id for each in self.citizen_mailboxes if each.takes_steps]
         if citizens and failed.issuperset(citizens):
             faults = "; ".join(str(each) for each in [*self.books.faults.by_key.values()][:3])
             raise StateError(f"all {len(citizens):,} citizens failed in the first step: {faults}")
 
     def _commit(
-        self, delivered: int, to_services: list[Sent], tables: dict[type[Want], Table]
+        self, delivered: int, to_services: list[SentItem], tables: dict[type[Want], Table]
     ) -> dict[str, Any]:
         """Run the commit stage: settle, write, deliver; return the row of metrics."""
         router, books = self.router, self.books
         self._update_membership()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
-        undone = books.restore()
+        undone_changes = books.undo_own_changes()
         for mailbox in self.citizen_mailboxes:
             memory, status = cast(Any, mailbox.agent).memory, books.statuses[mailbox.id]
-            part = undone.get(mailbox.id, "")
+            changed_part = undone_changes.get(mailbox.id, "")
             if memory.status is not status:
-                memory.status, part = status, "status for another dict"
-            if part:
-                fault = f"it changed its own {part}, which only the commit stage may change: undone"
-                self._fail(mailbox, fault)
+                memory.status, changed_part = status, "status for another dict"
+            if changed_part:
+                fault = f"it changed its own {changed_part}, which only the commit stage may change"
+                self._fail(mailbox, f"{fault}: undone")
         utterances = tables.pop(Say, None)
         if utterances is not None:
-            utterances = row_messages(self, utterances)
+            utterances = split_utterances(self, utterances)
         sent = router.collect(self.interceptors)
         to_services += [each for each in sent if each.envelope.to in self._reachable_services]
         self._settle(to_services, tables)
         while self.new_agent_rows:
-            number = self.new_agent_rows.pop()
-            mailbox = cast(Any, self.population).agents[number].space_mailbox
-            mailbox.answers = life.answers_of(books, number)
+            row_number = self.new_agent_rows.pop()
+            mailbox = cast(Any, self.population).agents[row_number].space_mailbox
+            mailbox.answers = life.answers_of(books, row_number)
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in self._reachable_services]
             sent += router.collect(self.interceptors)
-        sent = self._in_turn(sent)
+        sent = self._sort_by_turn(sent)
         delivered += router.deliver(sent)
         if self.population is not None:
             delivered += deliver_to_rows(self, sent, False, utterances)
@@ -269,9 +269,9 @@ class Steps(Space):
             self._update_membership()
             total = books.total
         # In id order, independent of the order of turns.
-        books.faults.now.sort(key=lambda each: each[0])
-        failed = [(self.number, source, text) for _, source, text in books.faults.now]
-        self.failures = [*self.failures, *failed][-_FAILURES:] if failed else self.failures
+        books.faults.step_failures.sort(key=lambda each: each[0])
+        failed = [(self.number, source, text) for _, source, text in books.faults.step_failures]
+        self.failures = [*self.failures, *failed][-_MAX_FAILURES:] if failed else self.failures
         if self.population is not None:
             change_rows(self)
         row = self._metrics_row(total, delivered, len(failed))
@@ -280,12 +280,12 @@ class Steps(Space):
         self.clock = self.clock.after()
         return row
 
-    def _settle(self, to_services: list[Sent], tables: dict[type[Want], Table]) -> None:
+    def _settle(self, to_services: list[SentItem], tables: dict[type[Want], Table]) -> None:
         """Settle the wants of agents, of rows (in `tables`) and of messages to services."""
         router = self.router
-        wanting, router.wanting = router.wanting, []
+        wanting_mailboxes, router.mailboxes_with_wants = router.mailboxes_with_wants, []
         wants: list[Submission] = []
-        for mailbox in wanting:
+        for mailbox in wanting_mailboxes:
             own_wants, mailbox.wants = mailbox.wants or (), None
             if own_wants and mailbox.open:
                 answers: list[Any] = [None] * len(own_wants)
@@ -298,7 +298,7 @@ class Steps(Space):
             receiver = self._reachable_services[sent.envelope.to]
             try:
                 if sent.envelope.name == "help":
-                    kinds = (Move,) if receiver is CITY else receiver.takes
+                    kinds = (Move,) if receiver is CITY_SERVICE else receiver.takes
                     router.answer(sent, help_of(kinds, sent.envelope.args), None)
                     continue
                 want = want_of(sent.envelope.name, sent.envelope.args)
@@ -309,13 +309,13 @@ class Steps(Space):
             service = None if by_books else receiver
             wants.append(Submission(sent.envelope.sender, want, sent, service))
         for token, answer in self.books.settle(wants, tables):
-            if type(token) is Sent:
+            if type(token) is SentItem:
                 value = {"done": answer.done, "reason": answer.reason, "value": answer.value}
                 router.answer(token, value, None)
             else:
                 token[0][token[1]] = answer
 
-    def _in_turn(self, sent: list[Sent]) -> list[Sent]:
+    def _sort_by_turn(self, sent: list[SentItem]) -> list[SentItem]:
         """Return messages in the order in which their senders are heard in this step."""
         return sorted(sent, key=lambda each: turn_key(self.seed, each.envelope.sender, self.number))
 
@@ -375,10 +375,10 @@ class Steps(Space):
     @property
     def mailboxes(self) -> list[SocietyMailbox]:
         """The mailboxes of all agents, in id order."""
-        if self._order is None:
+        if self._sorted_mailboxes is None:
             mailboxes: Iterable[Any] = list(self.router.mailboxes.values())
-            self._order = sorted(mailboxes, key=lambda mailbox: mailbox.rank)
-        return self._order
+            self._sorted_mailboxes = sorted(mailboxes, key=lambda mailbox: mailbox.rank)
+        return self._sorted_mailboxes
 
     @property
     def citizen_mailboxes(self) -> list[SocietyMailbox]:
@@ -407,7 +407,7 @@ class Steps(Space):
     def _enter(self, agent: Agent, *, now: bool = False) -> Mailbox:
         """Add an agent to the books, within a step in the commit stage, or now."""
         mailbox = cast(SocietyMailbox, super().attach(agent))
-        self._order = None
+        self._sorted_mailboxes = None
         if self._in_step and not now:
             self._arriving.append(mailbox)
             return mailbox
@@ -421,9 +421,9 @@ class Steps(Space):
     def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         """Take an agent out of the society, and of its books once its step is over."""
         super().detach(mailbox, *spared)
-        if isinstance(mailbox, SocietyMailbox) and mailbox.joined_threads:
+        if isinstance(mailbox, SocietyMailbox) and mailbox.shares_memory:
             cast(Any, mailbox.agent).shared = False  # elsewhere each sender has its own again
-        self._order = None
+        self._sorted_mailboxes = None
         if self._in_step:
             self._leaving_ids.append(mailbox.id)  # until the commit stage all see it in its place
         else:
@@ -442,13 +442,13 @@ class Steps(Space):
         super().note_agent(agent)
         mailbox = cast(SocietyMailbox, agent.space_mailbox)
         if mailbox.suspended is not None:  # it takes the place of another
-            mailbox.look_at_agent()
+            mailbox.inspect_agent()
             if mailbox.id in self.books.statuses:
                 self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
                 if self.population is not None:
                     row = self.population.row_of(mailbox.id)
                     self.population.agents[row] = cast(CitizenAgent, agent)
-            self._make_own(agent)
+            self._adapt_agent(agent)
 
     def _name_heir(self, id: str, heir: str | int | None) -> None:
         if heir is not None and (str(heir) == id or str(heir) not in self.books.balances):
@@ -472,10 +472,10 @@ class Steps(Space):
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
         leavers, self._leaving_ids = self._leaving_ids, []
-        come, self._arriving = self._arriving, []
+        arriving, self._arriving = self._arriving, []
         for id in leavers:
             self._leave_books(id)
-        for mailbox in come:
+        for mailbox in arriving:
             try:
                 if mailbox.open:
                     self.enter_books(mailbox)
@@ -506,12 +506,12 @@ class Steps(Space):
             if self.in_columns:
                 enter_row(self, agent)
             self.books.enter(mailbox.id, agent.memory.status)
-        self._make_own(agent)
+        self._adapt_agent(agent)
 
-    def _make_own(self, agent: Any) -> None:
+    def _adapt_agent(self, agent: Any) -> None:
         """Let an agent have a single memory, and a citizen call its models through the society."""
         if getattr(agent, "shared", None) is False:
-            agent.shared = agent.space_mailbox.joined_threads = True
+            agent.shared = agent.space_mailbox.shares_memory = True
         if not isinstance(agent, CitizenAgent):
             return
         if agent.llm is not None and isinstance(agent.memory, CitizenMemory):
@@ -522,14 +522,14 @@ class Steps(Space):
         ):
             model = getattr(holder, name, None)
             if model is not None:
-                if type(model) is AskedModel:  # of another society
+                if type(model) is CitizenModel:  # of another society
                     model = model.own_model
-                setattr(holder, name, self.asked_model(agent, model))
+                setattr(holder, name, self.citizen_model(agent, model))
 
-    def asked_model(self, agent: Agent, own: object) -> AskedModel | None:
+    def citizen_model(self, agent: Agent, own_model: object) -> CitizenModel | None:
         """Return the agent's model, or the society's, with calls limited in time and recorded."""
-        model = self.default_model if own is None else own
-        return None if model is None else AskedModel(self.model_calls, agent, model, own)
+        model = self.default_model if own_model is None else own_model
+        return None if model is None else CitizenModel(self.model_calls, agent, model, own_model)
 
     def _name_of(self, id: str) -> str:
         """Return the name of an agent; empty for none."""
@@ -569,8 +569,8 @@ class Steps(Space):
         # Earlier versions have written neither list: what is known of the steps before stays.
         failures, unmade = data.get("failures", self.failures), data.get("unmade", self.unmade)
         step = self.number
-        self.failures = [(at, id, text) for at, id, text in failures if at < step]
-        self.unmade = [(at, why) for at, why in unmade if at < step]
+        self.failures = [(number, id, text) for number, id, text in failures if number < step]
+        self.unmade = [(number, reason) for number, reason in unmade if number < step]
         self.metrics = [row for row in self.metrics if row["step"] < step]
         self.books.faults.load_state_dict(data.get("faults", {}))
 
@@ -582,5 +582,5 @@ class Steps(Space):
     def remove_row_agent(self, agent: Agent, row: int) -> None:
         """Remove an agent that becomes a row again, which gets its messages."""
         super().detach(life.leave_mailbox(self, agent, row))
-        self._order = None
+        self._sorted_mailboxes = None
         self.books.leave(str(agent.id))

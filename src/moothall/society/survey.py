@@ -14,17 +14,17 @@ from moothall.build import check_function, object_schema, one_line
 from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import checked_list
 from moothall.society.kernel.mind import (
-    jobless_of,
-    people_of,
+    best_known,
+    jobless_time,
     profile_of,
     recall_events,
     recent_talks,
 )
 from moothall.society.kernel.perception import RULES, Perception, item_in_words
 
-_LONGEST: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off
-_REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
-_HIDDEN: Final = (
+_MAX_TEXT: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off
+_MEMORY_TOKENS: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
+_HIDDEN_NAMES: Final = (
     *("kin", "plan", "relations", "talks", "visits"),  # the prompt has them in words
     # What the blocks keep for themselves says nothing of the person.
     *("day", "earned", "fallbacks", "faded", "mended", "now", "paid_day"),
@@ -104,7 +104,7 @@ def _nearest_choice(question: Question, share: float) -> str:
     return choices[min(int(share * len(choices)), len(choices) - 1)]
 
 
-_KINDS: Final = {
+_ANSWER_KINDS: Final = {
     "scale": AnswerKind(
         "a whole number",
         lambda question: {"type": "integer"},
@@ -143,9 +143,9 @@ _KINDS: Final = {
     ),
     "text": AnswerKind(
         "a text",
-        lambda question: {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+        lambda question: {"type": "string", "minLength": 1, "maxLength": _MAX_TEXT},
         lambda question, value: (
-            isinstance(value, str) and 0 < len(value.strip()) <= len(value) <= _LONGEST
+            isinstance(value, str) and 0 < len(value.strip()) <= len(value) <= _MAX_TEXT
         ),
         lambda question: {},
     ),
@@ -181,7 +181,7 @@ class Question:
     high: float | None = None
     by: Callable[[Respondent], object] | None = None
 
-    kinds: ClassVar[Mapping[str, AnswerKind]] = _KINDS
+    kinds: ClassVar[Mapping[str, AnswerKind]] = _ANSWER_KINDS
 
     def __post_init__(self) -> None:
         for name in ("id", "text"):
@@ -308,11 +308,11 @@ class Survey:
         object.__setattr__(self, "questions", tuple(checked_list(self.questions, "questions")))
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigError(f"a survey's name must be a text, got {self.name!r:.80}")
-        where = f"survey {self.name!r}"
+        title = f"survey {self.name!r}"
         if not self.questions or not all(isinstance(each, Question) for each in self.questions):
-            raise ConfigError(f"{where}: questions must be one Question or more")
+            raise ConfigError(f"{title}: questions must be one Question or more")
         if len({each.id for each in self.questions}) != len(self.questions):
-            raise ConfigError(f"{where}: two questions have the same id")
+            raise ConfigError(f"{title}: two questions have the same id")
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -327,15 +327,15 @@ class Survey:
         context = {
             "you": {
                 "name": name,
-                **{k: v for k, v in status.items() if k not in _HIDDEN},
+                **{k: v for k, v in status.items() if k not in _HIDDEN_NAMES},
                 **({"profile": profile_of(status)} if status.get("profile") else {}),
-                **jobless_of(status, perceived),
+                **jobless_time(status, perceived),
             },
-            "people you know": people_of(
+            "people you know": best_known(
                 perceived, status.get("relations") or {}, status.get("kin") or {}
             ),
             "conversations": recent_talks(perceived),
-            "you remember": recall_events(respondent.stream, perceived, subject, _REMEMBERED),
+            "you remember": recall_events(respondent.stream, perceived, subject, _MEMORY_TOKENS),
             "questions": {each.id: each.text for each in self.questions},
         }
         task = (
@@ -352,14 +352,14 @@ class SurveyState:
     answers: list[list[Any]] = field(default_factory=list)
 
 
-def in_words(respondent: Respondent) -> str:
+def describe_itself(respondent: Respondent) -> str:
     """Return what a citizen says of itself by rule: its state, money, needs and plan."""
     status, perceived = respondent.status, respondent.perceived
     parts = [f"I am {respondent.name or respondent.id}"]
     profile = profile_of(status)
     moving, needs = (status.get(name) or {} for name in ("moving", "needs"))
     if profile:
-        keys = sorted(profile, key=_place_in_words)  # a row's status has another order
+        keys = sorted(profile, key=_word_position)  # a row's status has another order
         words = {k: ", ".join(v) if isinstance(v := profile[k], dict) else v for k in keys}
         if isinstance(profile.get("skill"), int):
             words["skill"] = _percent(profile["skill"])
@@ -371,18 +371,18 @@ def in_words(respondent: Respondent) -> str:
     if "money" in status:
         parts.append(f"I have {status['money'] / 100:,.2f}")
     if needs:
-        met = ", ".join(f"{key} {_percent(value)}" for key, value in needs.items())
-        parts.append(f"How far my needs are met: {met}")
+        levels = ", ".join(f"{key} {_percent(value)}" for key, value in needs.items())
+        parts.append(f"How far my needs are met: {levels}")
     if respondent.stream:
-        last = respondent.stream[-1]
-        parts.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
+        event = respondent.stream[-1]
+        parts.append(f"I remember: {event[1] if isinstance(event, list) else event.get('content')}")
     plan = (status.get("plan") or [])[status.get("now") or 0 :]
     parts.append(f"My plan: {'; '.join(map(item_in_words, plan)) or 'none'}")
     sentence = ". ".join(each.rstrip(".") for each in parts)
-    return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
+    return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _MAX_TEXT)
 
 
-def _place_in_words(name: str) -> int:
+def _word_position(name: str) -> int:
     """Return where a part of a profile is said; attributes of one's own stand in the middle."""
     return _WORD_ORDER.index(name if name in _WORD_ORDER else "")
 

@@ -24,13 +24,13 @@ from moothall.build import read_json, written_whole
 from moothall.society.arrays import import_package
 from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps
-from moothall.society.trajectories import NAME, TYPES, check_values, header, rows_of, types_of
+from moothall.society.trajectories import TABLE, TYPES, check_values, csv_rows, header, types_of
 
-_TABLES: Final = ("metrics", "citizens", "messages", NAME)
-_MESSAGES: Final = ("step", "from", "to", "action", "args")
+_TABLES: Final = ("metrics", "citizens", "messages", TABLE)
+_MESSAGE_COLUMNS: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
 _ROWS: Final = 100_000  # the rows of a population that are written at a time
-_GROUP: Final = 1 << 24  # the bytes of CSV that become one row group of Parquet
+_GROUP_BYTES: Final = 1 << 24  # the bytes of CSV that become one row group of Parquet
 
 
 class Tables:
@@ -58,8 +58,8 @@ class Tables:
             if parquet:
                 raise
         self._run = ""
-        self._from: int | None = None
-        self._where_from: int | None = None
+        self._since: int | None = None
+        self._rows_since: int | None = None
         self._prompts: dict[str, str] = {}
         self._messages: list[tuple[object, ...]] = []
         with writing_errors(self.folder):
@@ -70,14 +70,14 @@ class Tables:
         """Whether the tables are CSV, whose bytes do not depend on pyarrow's version."""
         return self._arrow is None
 
-    def manifest(self, **more: object) -> None:
+    def manifest(self, **extra: object) -> None:
         """Write the manifest: the run's settings, and which steps the tables have."""
-        content: dict[str, object] = {"settings": self._settings, "messages_from_step": self._from}
+        content: dict[str, object] = {"settings": self._settings, "messages_from_step": self._since}
         if self.trajectories:
-            content["trajectories_from_step"] = self._where_from
+            content["trajectories_from_step"] = self._rows_since
             content |= {"trajectories_values": [*self.values]} if self.values else {}
-        data = content | self._prompts | more
-        if not more.get("complete"):
+        data = content | self._prompts | extra
+        if not extra.get("complete"):
             data["run"] = self._run  # which alone may go on with them
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
@@ -93,10 +93,10 @@ class Tables:
         if not existing:
             return {}
         with suppress(OSError, ValueError, KeyError, TypeError):
-            before: dict[str, object] = json.loads((self.folder / _MANIFEST).read_bytes())
-            goes_on = is_over if before["complete"] else before.get("run", run) == run
-            if before["settings"] == self._settings and goes_on:
-                return before
+            manifest: dict[str, object] = json.loads((self.folder / _MANIFEST).read_bytes())
+            goes_on = is_over if manifest["complete"] else manifest.get("run", run) == run
+            if manifest["settings"] == self._settings and goes_on:
+                return manifest
         raise ConfigError(
             f"{self.folder / existing[0]} is of another run, whose tables would be lost: let `out` "
             "be another folder, or delete those tables first"
@@ -106,50 +106,50 @@ class Tables:
         """Start with the metrics of earlier steps; messages stay if the folder has these."""
         step, self.values = society.number, check_values(society, self.values)
         path = self.folder / "metrics.csv"
-        text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
+        text = _csv([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
         with writing_errors(self.folder):
             is_ours = bool(text) and path.exists() and path.read_bytes().startswith(text)
         # Whole tables with our steps: the journal is a copy of before the run's end, brought back.
-        before = self.keep_others(self._run, is_over=step == last or is_ours)
-        messages_from, complete = before.get("messages_from_step"), before.get("complete")
-        where = before.get("trajectories_from_step")
+        manifest = self.keep_others(self._run, is_over=step == last or is_ours)
+        messages_from, complete = manifest.get("messages_from_step"), manifest.get("complete")
+        rows_from = manifest.get("trajectories_from_step")
         with writing_errors(self.folder):
-            follows = complete is not None and is_ours
+            continues = complete is not None and is_ours
             is_over = complete and step == last
-            has_all = bool(follows or is_over)
-            lives = (
+            has_all = bool(continues or is_over)
+            has_any = (
                 society.own_population is None and step < last
             )  # rows' messages are only counted
-            self._from = messages_from if has_all else step if lives else None
-            has_where = self.trajectories and has_all and where is not None
-            has_where &= before.get("trajectories_values", []) == [*self.values]
-            self._where_from = where if has_where else step if step < last else None
+            self._since = messages_from if has_all else step if has_any else None
+            resumes = self.trajectories and has_all and rows_from is not None
+            resumes &= manifest.get("trajectories_values", []) == [*self.values]
+            self._rows_since = rows_from if resumes else step if step < last else None
             self.manifest(complete=bool(is_over))
-            self._open("messages", has_all, step, _text([_MESSAGES]) if lives else b"")
-            begins = self.trajectories and step < last
-            self._open(NAME, has_where, step, header(self.values) if begins else b"")
-            if follows:
+            self._reopen("messages", has_all, step, _csv([_MESSAGE_COLUMNS]) if has_any else b"")
+            starts_trajectories = self.trajectories and step < last
+            self._reopen(TABLE, resumes, step, header(self.values) if starts_trajectories else b"")
+            if continues:
                 path.with_suffix(".parquet").unlink(missing_ok=True)
                 os.truncate(path, len(text))
             else:
                 write_whole(path, lambda to: Path(to).write_bytes(text))
         self._society = society
         if society.own_population is None:  # an observer would turn rows' messages into real ones
-            society.observe(self._say)
+            society.observe(self._note_message)
 
-    def _open(self, name: str, follows: bool, step: int, first: bytes) -> None:
-        """Go on with a table that has the steps before `step`, or begin it anew with `first`."""
+    def _reopen(self, name: str, continues: bool, step: int, header: bytes) -> None:
+        """Go on with a table that has the steps before `step`, or begin it anew with `header`."""
         path = self.folder / f"{name}.csv"
-        if follows and path.exists():
+        if continues and path.exists():
             path.with_suffix(".parquet").unlink(missing_ok=True)  # of a run that has stopped
             os.truncate(path, _size_before(path, step))
-        elif not follows:
+        elif not continues:
             for suffix in (".csv", ".parquet"):
                 path.with_suffix(suffix).unlink(missing_ok=True)
-            if first:
-                self._append(name, first)
+            if header:
+                self._append(name, header)
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _note_message(self, message: dict[str, Any]) -> None:
         action = message["action"]
         args = json.dumps(action["args"], ensure_ascii=False)
         self._messages.append((message["from"], message["to"], action["name"], args))
@@ -158,11 +158,11 @@ class Tables:
         """Write a step's messages, trajectories and row of metrics. Raises FileError."""
         messages, self._messages = self._messages, []
         if messages:
-            self._append("messages", _text([(row["step"], *each) for each in messages]))
+            self._append("messages", _csv([(row["step"], *each) for each in messages]))
         if self.trajectories:
-            self._append(NAME, *rows_of(self._society, row["step"], self._arrow, self.values))
-        new = (self.folder / "metrics.csv").stat().st_size == 0
-        self._append("metrics", _text([row, row.values()] if new else [row.values()]))
+            self._append(TABLE, *csv_rows(self._society, row["step"], self._arrow, self.values))
+        is_empty = (self.folder / "metrics.csv").stat().st_size == 0
+        self._append("metrics", _csv([row, row.values()] if is_empty else [row.values()]))
 
     def _append(self, name: str, *parts: bytes) -> None:
         path = self.folder / f"{name}.csv"
@@ -180,32 +180,32 @@ class Tables:
     def end(self, society: Steps, *, complete: bool) -> None:
         """Finish the tables; for a completed run, write the citizens too."""
         router = society.router
-        router.observers = tuple(each for each in router.observers if each != self._say)
+        router.observers = tuple(each for each in router.observers if each != self._note_message)
         population = society.own_population
         own_metrics = () if population is None else population.metrics
         types = {"time": "string"} | dict.fromkeys(own_metrics, "float64")
         self.names = self._convert_table("metrics", types)
         if complete:
-            self.names.append(self._citizens(society))
-        types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
+            self.names.append(self._write_citizens(society))
+        types = dict.fromkeys(_MESSAGE_COLUMNS, "string") | {"step": "int64"}
         self.names += self._convert_table("messages", types)
         if self.trajectories:
-            self.names += self._trajectories()
-        if society.model_calls.prompts:
-            self._prompts = {"prompts_sha256": f"{society.model_calls.prompts:064x}"}
+            self.names += self._convert_trajectories()
+        if society.model_calls.prompts_hash:
+            self._prompts = {"prompts_sha256": f"{society.model_calls.prompts_hash:064x}"}
         self.manifest(complete=complete)
         for name in _TABLES if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"
             (self.folder / f"{name}{other}").unlink(missing_ok=True)
 
-    def _trajectories(self) -> list[str]:
+    def _convert_trajectories(self) -> list[str]:
         """Convert the trajectories; if a value was text in some steps alone, all are texts."""
         try:
-            return self._convert_table(NAME, types_of(self._society, self.values))
+            return self._convert_table(TABLE, types_of(self._society, self.values))
         except FileError:
             if not self.values:
                 raise
-            return self._convert_table(NAME, TYPES | dict.fromkeys(self.values, "name"))
+            return self._convert_table(TABLE, TYPES | dict.fromkeys(self.values, "name"))
 
     def _convert_table(self, name: str, types: dict[str, str]) -> list[str]:
         """Convert a table to Parquet, if wanted; return its file's name, if there is a file."""
@@ -238,20 +238,20 @@ class Tables:
     def citizen_columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
         """Return the citizens in id order by column: values, and the texts they number, or None."""
         if (population := society.own_population) is not None:
-            own = {
+            columns = {
                 name: (population.columns[name], population.texts_of(name))
                 for name, values in population.arrays.items()
                 if values.ndim == 1
             }
-            return {"id": (population.ids, None), **own}
-        rows, more = [], set[str]()
+            return {"id": (population.ids, None), **columns}
+        rows, names_found = [], set[str]()
         for id, name, status in society.everyone():
-            rows.append(_cells(status) | {"id": str(id), "name": name})
-            more |= {*_attributes(status)}
-        names = [*OF_PEOPLE, *sorted(more - {*OF_PEOPLE})]
-        return {name: (_alike([row.get(name) for row in rows]), None) for name in names}
+            rows.append(_status_cells(status) | {"id": str(id), "name": name})
+            names_found |= {*_attributes(status)}
+        names = [*OF_PEOPLE, *sorted(names_found - {*OF_PEOPLE})]
+        return {name: (_as_one_type([row.get(name) for row in rows]), None) for name in names}
 
-    def _citizens(self, society: Steps) -> str:
+    def _write_citizens(self, society: Steps) -> str:
         """Write the citizens' current state; return the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
         columns = self.citizens = self.citizen_columns(society)
@@ -280,28 +280,28 @@ class Tables:
 
 
 def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None:
-    """Write a table of CSV as Parquet, in parts; `name` is few texts, null where empty."""
+    """Write a table of CSV as Parquet, in parts; `name_type` is few texts, null where empty."""
     arrow_, parquet = arrow()
-    read = import_package("pyarrow.csv", "Parquet", "tables")
-    name = arrow_.dictionary(arrow_.int32(), arrow_.string())
-    kinds = {column: name if each == "name" else each for column, each in types.items()}
-    more: dict[str, object] = {}
+    pyarrow_csv = import_package("pyarrow.csv", "Parquet", "tables")
+    name_type = arrow_.dictionary(arrow_.int32(), arrow_.string())
+    column_types = {column: name_type if each == "name" else each for column, each in types.items()}
+    null_options: dict[str, object] = {}
     if "name" in types.values():
-        more = {"null_values": [""], "strings_can_be_null": True}
+        null_options = {"null_values": [""], "strings_can_be_null": True}
     options = (
-        read.ReadOptions(block_size=_GROUP),
-        read.ParseOptions(newlines_in_values=True),
-        read.ConvertOptions(column_types=kinds, **more),
+        pyarrow_csv.ReadOptions(block_size=_GROUP_BYTES),
+        pyarrow_csv.ParseOptions(newlines_in_values=True),
+        pyarrow_csv.ConvertOptions(column_types=column_types, **null_options),
     )
     with (
-        read.open_csv(source, *options) as batches,
+        pyarrow_csv.open_csv(source, *options) as batches,
         parquet.ParquetWriter(to, batches.schema) as file,
     ):
         for batch in batches:
             file.write_batch(batch)
 
 
-def _text(rows: Iterable[Iterable[object]]) -> bytes:
+def _csv(rows: Iterable[Iterable[object]]) -> bytes:
     """Return rows as CSV."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
@@ -329,7 +329,7 @@ def _attributes(status: Mapping[str, object]) -> dict[str, object]:
     return {key: each for key, each in items if isinstance(each, str | int | float)}
 
 
-def _alike(values: list[object]) -> list[object]:
+def _as_one_type(values: list[object]) -> list[object]:
     """Return the cells of a column as they are if they are of one type, else as texts."""
     kinds = {type(each) for each in values if each is not None}
     if len(kinds) < 2:
@@ -337,7 +337,7 @@ def _alike(values: list[object]) -> list[object]:
     return [None if each is None else str(each) for each in values]
 
 
-def _cells(status: Mapping[str, Any]) -> dict[str, object]:
+def _status_cells(status: Mapping[str, Any]) -> dict[str, object]:
     """Return a citizen's values by column."""
     flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
     for name, value in flat.items():
@@ -348,8 +348,8 @@ def _cells(status: Mapping[str, Any]) -> dict[str, object]:
 
 def _plain_list(values: Any, texts: Sequence[str | None] | None) -> list[object]:
     """Return values as a list, with the texts in place of their numbers."""
-    listed: list[Any] = values if isinstance(values, list) else values.tolist()
-    return listed if texts is None else [texts[number] for number in listed]
+    plain: list[Any] = values if isinstance(values, list) else values.tolist()
+    return plain if texts is None else [texts[number] for number in plain]
 
 
 # -- writing files -------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def write_whole(path: Path, write: Callable[[str], object]) -> None:
 
 def file_name(text: str, suffix: str) -> str:
     """Return a text as the name of a file: another one for another text."""
-    name = re.sub(r"[^\w .=-]", lambda at: quote(at[0], safe=""), text)
+    name = re.sub(r"[^\w .=-]", lambda match: quote(match[0], safe=""), text)
     if len(name) > 60:  # a file system may allow 255 bytes
         name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return name + suffix

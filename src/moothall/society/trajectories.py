@@ -19,13 +19,13 @@ from moothall.society.steps import Steps
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-NAME: Final = "trajectories"
+TABLE: Final = "trajectories"
 COLUMNS: Final = ("step", "citizen", "place", "to", "act")
 TYPES: Final = {"step": "int64", "citizen": "string", **dict.fromkeys(COLUMNS[2:], "name")}
-_ROWS: Final = 100_000  # the rows that are made at a time
+_MAX_ROWS: Final = 100_000  # the rows that are made at a time
 
 
-def rows_of(
+def csv_rows(
     society: Steps, step: int, arrow: object = None, values: Sequence[str] = ()
 ) -> Iterator[bytes]:
     """Yield CSV of where all citizens are after a step, and of values of theirs, in id order.
@@ -37,11 +37,11 @@ def rows_of(
     columns: list[tuple[Array, list[str | None] | None]] = [
         (np.where(each < 0, len(places), each), names) for each in (place, to)
     ]
-    columns += [act, *(_value(society, each) for each in values)]
-    for at in range(0, len(ids), _ROWS):
-        part = slice(at, at + _ROWS)
+    columns += [act, *(_value_column(society, each) for each in values)]
+    for start in range(0, len(ids), _MAX_ROWS):
+        part = slice(start, start + _MAX_ROWS)
         parts = [(numbers[part], texts) for numbers, texts in columns]
-        yield _csv(step, ids[part], parts, arrow, values)
+        yield _rows_as_csv(step, ids[part], parts, arrow, values)
 
 
 def header(values: Sequence[str] = ()) -> bytes:
@@ -63,11 +63,11 @@ def check_values(society: Steps, values: object) -> tuple[str, ...]:
 
 def types_of(society: Steps, values: Sequence[str]) -> dict[str, str]:
     """Return the types of the table's columns, as `tables.convert` takes them."""
-    kinds = ("float64" if _value(society, each)[1] is None else "name" for each in values)
+    kinds = ("float64" if _value_column(society, each)[1] is None else "name" for each in values)
     return TYPES | dict(zip(values, kinds, strict=True))
 
 
-def _value(society: Steps, path: str) -> tuple[Array, list[str | None] | None]:
+def _value_column(society: Steps, path: str) -> tuple[Array, list[str | None] | None]:
     """Return a value of each citizen: numbers, NaN for none; or numbers of texts, and these."""
     if (population := society.rows) is not None:
         texts, values = population.texts_of(path), population.columns[path]
@@ -85,7 +85,7 @@ def _value(society: Steps, path: str) -> tuple[Array, list[str | None] | None]:
     return np.array([distinct.index(each) for each in labels], np.int64), distinct
 
 
-def _csv(
+def _rows_as_csv(
     step: int,
     ids: Array,
     coded: Iterable[tuple[Array, list[str | None] | None]],
@@ -140,10 +140,10 @@ class Trajectories:
         source = Path(path)
         files = [source]
         if source.is_dir():
-            files = [source / f"{NAME}{suffix}" for suffix in (".parquet", ".csv")]
+            files = [source / f"{TABLE}{suffix}" for suffix in (".parquet", ".csv")]
         file = next((each for each in files if each.is_file()), None)
         if file is None:
-            raise ConfigError(f"{source} has no table {NAME}: run with trajectories=True")
+            raise ConfigError(f"{source} has no table {TABLE}: run with trajectories=True")
         self.path: Path = file
         first = next(iter(self._column_parts()), None)
         if first is not None and tuple(first)[: len(COLUMNS)] != COLUMNS:
@@ -191,7 +191,7 @@ class Trajectories:
             parquet = import_package("pyarrow.parquet", "a table of results", "tables")
             try:
                 with parquet.ParquetFile(self.path) as file:
-                    for batch in file.iter_batches(_ROWS):
+                    for batch in file.iter_batches(_MAX_ROWS):
                         yield batch.to_pydict()
             except (OSError, ValueError) as error:
                 raise ConfigError(f"{self.path} cannot be read: {error_text(error)}") from error

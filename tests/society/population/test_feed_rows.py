@@ -282,8 +282,8 @@ def test_lists_keep_their_order_when_numbers_are_removed(
         for at, number in gone:
             if number in expected[at]:
                 expected[at].remove(number)
-        made = made.larger(0)
-        assert [made.of(at) for at in range(3)] == expected
+        made = made.extend(0)
+        assert [made.numbers_of(at) for at in range(3)] == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=80))
@@ -295,7 +295,7 @@ def test_lists_grow_in_their_order(given: list[tuple[int, int]]) -> None:
         made.append(np.array([at for at, _ in part]), np.array([n for _, n in part]))
         for at, number in part:
             expected[at].append(number)
-    assert [made.of(at) for at in range(3)] == expected
+    assert [made.numbers_of(at) for at in range(3)] == expected
     assert made.contains(np.arange(3), np.array([7, 8, 9])).tolist() == [
         number in expected[at] for at, number in enumerate((7, 8, 9))
     ]

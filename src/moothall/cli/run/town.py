@@ -138,7 +138,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
             "steps": len(rows),
             "until": town.clock.moment.isoformat(),
             **{name: value for each in summaries for name, value in each.items()},
-            **({"first_fallback": reason} if (reason := town.model_calls.unused) else {}),
+            **({"first_fallback": reason} if (reason := town.model_calls.first_unusable) else {}),
             **facts,
             "files": names,
         }

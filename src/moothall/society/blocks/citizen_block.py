@@ -69,7 +69,7 @@ class CitizenBlock(Block):
     want_actions: ClassVar[tuple[type[Want], ...]] = ()
     in_prompts: ClassVar[tuple[str, ...]] = ()
     acts: ClassVar[tuple[str | None, ...]] = ACTS
-    _lives_in: object  # the society whose rows it has run for
+    _society_token: object  # the society whose rows it has run for
 
     def __init_subclass__(cls, **options: object) -> None:
         for kind in cls.want_actions:

@@ -154,12 +154,12 @@ def plan_to_status(self: object, population: Register, row: int, status: dict[st
         if where >= FIRST_KIND:
             item["where"] = kinds[where - FIRST_KIND]
         elif where in _OWN_PLACES:
-            item["where"] = population.decoded("place", arrays[_OWN_PLACES[where]][row])
+            item["where"] = population.decode("place", arrays[_OWN_PLACES[where]][row])
         is_current = slot >= now and not has_current and (where == CHOSEN or packed & AVOIDS_FLAG)
         if is_current:
             has_current = True
             if where == CHOSEN:
-                item["where"] = population.decoded("place", arrays["plan_chosen"][row])
+                item["where"] = population.decode("place", arrays["plan_chosen"][row])
                 item["kind"] = population.city.kind(item["where"])
             elif where >= FIRST_KIND:
                 item["kind"] = item["where"]
@@ -167,7 +167,7 @@ def plan_to_status(self: object, population: Register, row: int, status: dict[st
             item["kind"] = None  # the item is over: columns do not keep its chosen place
         if packed & AVOIDS_FLAG:
             avoided = arrays["plan_avoid"][row].tolist() if is_current else ()
-            names = [population.decoded("place", each - 1) for each in avoided if each]
+            names = [population.decode("place", each - 1) for each in avoided if each]
             item["avoid"] = names or [None]
         if packed & BOUGHT_FLAG:
             item["bought"] = True
@@ -229,7 +229,7 @@ def _place_code(
         return (CHOSEN, -1) if is_chosen else (NO_PLACE, -1)
     rows = population.arrays  # home comes last: it counts where both are one place
     codes = {
-        population.decoded("place", rows[name][row]): k for k, name in reversed(_OWN_PLACES.items())
+        population.decode("place", rows[name][row]): k for k, name in reversed(_OWN_PLACES.items())
     }
     if where in kinds and where not in codes:
         return FIRST_KIND + kinds[where], -1

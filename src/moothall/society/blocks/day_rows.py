@@ -26,7 +26,7 @@ from moothall.society.blocks.rules import LEISURE
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.care import CHILD
+from moothall.society.kernel.care import MIN_AGE_ALONE
 from moothall.society.kernel.draw import draw_below
 
 _DUTIES: Final = (0, ACTS.index("work"), ACTS.index("study"))
@@ -40,7 +40,7 @@ def make_plans(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> None:
     index = plans.index[at]
     home, duty = plans.home[at], plans.duty[at]
     day = _hours_of_rows(self, rows, plans, at)
-    is_child = arrays["age"][index] < CHILD
+    is_child = arrays["age"][index] < MIN_AGE_ALONE
     by_slot = items_of(self, rows, rows.ids[at], day, home, duty, is_child)
     for slot, (positions, items) in enumerate(by_slot):
         arrays["plan"][:, slot][index[positions]] = items
@@ -113,7 +113,7 @@ def _fixed_items(
     if "restaurant" in kinds:
         dines_out = draw_below(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
         dines_out &= ~is_child
-        is_open = city_queries.opens_at(rows, "restaurant", dinner) > 0
+        is_open = city_queries.any_open(rows, "restaurant", dinner) > 0
         dinner_place[dines_out & is_open] = FIRST_KIND + kinds["restaurant"]
     has_duty, do = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
     lunch_end, dinner_end = lunch + day.lunch, dinner + day.dinner
@@ -228,7 +228,7 @@ def _draw_free_time(
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
     kinds, do, where, sums = leisure
-    mask = sum(city_queries.opens_at(rows, kind, start) << bit for bit, kind in enumerate(kinds))
+    mask = sum(city_queries.any_open(rows, kind, start) << bit for bit, kind in enumerate(kinds))
     mask = mask * ~is_child
     share = draw_below(sums[mask, -1], seed, ids, step, "plan.leisure", start)
     index = (sums.T.take(mask, axis=1) <= share).sum(axis=0)

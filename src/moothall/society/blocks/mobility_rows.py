@@ -223,7 +223,7 @@ def _draw_modes(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any
 def may_stay(rows: RowOrRows, kind: str) -> Any:
     """Return who is at a place of a kind, which has not turned them away and is open."""
     place = rows.column("place")
-    is_there = is_place(place) & city_queries.is_of(rows, place, kind)
+    is_there = is_place(place) & city_queries.is_kind(rows, place, kind)
     for visitors in rows.only(is_there):
         here = visitors.column("place")
         fits = (plan_of(visitors).avoids(here) != True) & _is_open_on_arrival(visitors, here, 0)  # noqa: E712
@@ -323,7 +323,7 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
             counts = ties.slot_strengths(slot, index)
             visits[:, positions] += (places.take(positions, axis=1) == codes - 1) * counts
             many[positions] += 1
-    return Candidates(places, seconds, fits, visits, many, city_queries.holds(rows).__getitem__)
+    return Candidates(places, seconds, fits, visits, many, city_queries.capacity(rows).__getitem__)
 
 
 def _visit_ties(rows: Rows, kind: str) -> Ties:

@@ -38,8 +38,8 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
-from moothall.society.kernel.care import CHILD
-from moothall.society.kernel.perception import TIME, Item
+from moothall.society.kernel.care import MIN_AGE_ALONE
+from moothall.society.kernel.perception import TIME_PATTERN, Item
 from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
@@ -169,7 +169,7 @@ class PlanBlock(CitizenBlock):
         status, job = self.status, (self.status.get("profile") or {}).get("occupation")
         works = bool(status.get("work"))
         number = self.draws.words[1]
-        place, is_child = status.get("home"), self.age < CHILD
+        place, is_child = status.get("home"), self.age < MIN_AGE_ALONE
         return _Planner(number, place, self._duty_place, works, job in DESK_JOBS, is_child)
 
     def _others_due(self) -> Iterator[_Planner]:
@@ -215,7 +215,7 @@ class PlanBlock(CitizenBlock):
         status, city = self.status, self.city
         kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
         places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
-        time = {"type": "string", "pattern": TIME}
+        time = {"type": "string", "pattern": TIME_PATTERN}
         piece = object_schema(
             **{"from": {**time, "description": "when it begins; it lasts until the next begins"}},
             do={"enum": list(ACTIVITIES)},
@@ -301,7 +301,7 @@ def _buy_in_passing(rows: RowOrRows, time: int) -> None:
         place = shoppers.column("place")
         for arrived in shoppers.only(is_place(place) & (shoppers.column("item_where") == place)):
             place = arrived.column("place")
-            sells = is_doing(arrived, "shop") | city_queries.is_of(arrived, place, "restaurant")
+            sells = is_doing(arrived, "shop") | city_queries.is_kind(arrived, place, "restaurant")
             for buyers in arrived.only(sells & city_queries.is_open(arrived, place, time)):
                 for buyer in buyers.only(has_bought(buyers) != True):  # noqa: E712 - of arrays, too
                     buyer["errand"] = buyer.column("item_do")

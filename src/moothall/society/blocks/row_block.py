@@ -10,7 +10,7 @@ from moothall.build import check_function
 from moothall.society.arrays import Number, np
 from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.columns.column import Column
-from moothall.society.columns.ledger import definer, in_rows
+from moothall.society.columns.ledger import definer, has_rows_rule
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.perception import Perception
@@ -116,7 +116,7 @@ def missing_method(block: object) -> str:
         if scalar_definer.__module__ == "moothall.agents.block" and scalar_hook != "forward":
             continue
         # A subclass that overrides one form alone would have two rules.
-        if not in_rows(kind, scalar_hook, rows_hook):
+        if not has_rows_rule(kind, scalar_hook, rows_hook):
             return rows_hook
     return ""
 

@@ -166,7 +166,7 @@ class SocialBlock(TalkBlock):
         super().to_status(population, row, status)
         codes, ties = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
         strengths = {
-            population.decoded(AGENT_ID, code - 1 if code > 0 else code): strength
+            population.decode(AGENT_ID, code - 1 if code > 0 else code): strength
             for code, strength in zip(codes, ties, strict=True)
             if code
         }

@@ -9,7 +9,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import RowOrRows, Rows
 
-LOOKED_AT: Final = 10  # the places of a kind whose hours are checked, at most
+MAX_CHECKED: Final = 10  # the places of a kind whose hours are checked, at most
 
 
 def kind_numbers(rows: Rows) -> dict[str, int]:
@@ -30,11 +30,11 @@ def open_now(rows: Rows, time: int) -> Any:
     """Return for each place whether it is open; None if places have no hours."""
     if not hasattr(rows.city, "is_open"):
         return None
-    every = np.arange(len(rows.population.places))
-    return rows.once("town.open", lambda: open_at(rows, every, time))
+    numbers = np.arange(len(rows.population.places))
+    return rows.once("town.open", lambda: open_at(rows, numbers, time))
 
 
-def is_of(rows: RowOrRows, place: object, kind: str) -> Any:
+def is_kind(rows: RowOrRows, place: object, kind: str) -> Any:
     """Return whether the places of rows, or of one citizen, are of a kind."""
     if rows.is_single:
         return place is not None and rows.city.kind(place) == kind
@@ -59,11 +59,11 @@ def open_at(rows: Rows, places: object, time: object) -> Any:
         return city.open_rows(time, places)
     names = rows.population.places
     pairs = np.broadcast(places, time)
-    flags = [city.is_open(names[place], int(at) % DAY_S) for place, at in pairs]
+    flags = [city.is_open(names[place], int(second) % DAY_S) for place, second in pairs]
     return np.array(flags, bool).reshape(pairs.shape)
 
 
-def opens_at(rows: Rows, kind: str, time: Array) -> Array:
+def any_open(rows: Rows, kind: str, time: Array) -> Array:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
     cache = rows.moment.cache
     key = ("opens", kind)
@@ -73,26 +73,26 @@ def opens_at(rows: Rows, kind: str, time: Array) -> Array:
     flags: Array = by_time[time]
     if (flags < 0).any():
         new = np.unique(time[flags < 0])
-        places = rows.population.of_kind(kind, LOOKED_AT)
-        both = open_at(rows, places, new[:, None]) & open_at(rows, places, new[:, None] + 1800)
-        by_time[new] = both.any(axis=1)
+        places = rows.population.of_kind(kind, MAX_CHECKED)
+        is_open = open_at(rows, places, new[:, None]) & open_at(rows, places, new[:, None] + 1800)
+        by_time[new] = is_open.any(axis=1)
         flags = by_time[time]
     return flags
 
 
-def holds(rows: Rows) -> Array:
+def capacity(rows: Rows) -> Array:
     """Return the capacity of each place; 1 if it has no limit."""
-    return rows.once("town.holds", lambda: room_of(rows.population, slice(None), 1))
+    return rows.once("town.holds", lambda: capacities_of(rows.population, slice(None), 1))
 
 
-def room_of(population: Register, places: Any, most: int) -> Any:
-    """Return the capacities of some places; `most` where there is no limit."""
+def capacities_of(population: Register, places: Any, unlimited: int) -> Any:
+    """Return the capacities of some places; `unlimited` where there is no limit."""
     city = population.city
     if hasattr(city, "capacity_rows"):
         return city.capacity_rows()[places]
     names = np.array(population.places, object)[places]
     capacities = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
-    return np.array([most if each is None else each for each in capacities], "int64")
+    return np.array([unlimited if each is None else each for each in capacities], "int64")
 
 
 def nearest_places(
@@ -105,10 +105,10 @@ def nearest_places(
     names, numbers = rows.population.places, rows.population.place_numbers
     numbers_near = np.full((len(place), limit), -1, np.int64)
     seconds = np.zeros((len(place), limit), np.int64)
-    for here in np.unique(place).tolist():
-        at = place == here
-        for rank, each in enumerate(city.near(names[here], kind, limit, mode)):
-            numbers_near[at, rank], seconds[at, rank] = numbers[each.id], each.seconds
+    for start in np.unique(place).tolist():
+        is_here = place == start
+        for rank, each in enumerate(city.near(names[start], kind, limit, mode)):
+            numbers_near[is_here, rank], seconds[is_here, rank] = numbers[each.id], each.seconds
     return numbers_near, seconds
 
 
@@ -117,11 +117,11 @@ def travel_seconds(rows: Rows, place: Array, to: Array, modes: list[str | None])
     city = rows.city
     if hasattr(city, "ways_rows"):
         return city.ways_rows(place, to, modes)
-    pairs, back = np.unique(np.stack([place, to]), axis=1, return_inverse=True)
+    pairs, pair_numbers = np.unique(np.stack([place, to]), axis=1, return_inverse=True)
     ways_of_pairs = np.empty((pairs.shape[1], len(modes)), np.int64)
     names = rows.population.places
-    for at, (start, other) in enumerate(pairs.T.tolist()):
+    for pair, (start, goal) in enumerate(pairs.T.tolist()):
         for number, mode in enumerate(modes):
-            seconds = city.seconds(names[start], names[other], mode)
-            ways_of_pairs[at, number] = -1 if seconds is None else seconds
-    return ways_of_pairs[back.reshape(-1)]
+            seconds = city.seconds(names[start], names[goal], mode)
+            ways_of_pairs[pair, number] = -1 if seconds is None else seconds
+    return ways_of_pairs[pair_numbers.reshape(-1)]

@@ -63,11 +63,11 @@ class Column:
                 f"a column's dtype must be of booleans, integers or floats, or 'place', got "
                 f"{excerpt(self.dtype)}"
             )
-        if not self._holds(self.default):
+        if not self._can_hold(self.default):
             expected = "0" if self.slots else f"a value of {self.dtype}"
             raise ConfigError(f"a column's default must be {expected}, got {excerpt(self.default)}")
 
-    def _holds(self, value: object) -> bool:
+    def _can_hold(self, value: object) -> bool:
         """Return whether its array can hold a value as it is."""
         if self.dtype == PLACE and value is None:
             return True
@@ -107,14 +107,14 @@ class Column:
         self, name: str, status: Mapping[str, object], number: Callable[[Any], int]
     ) -> Any:
         """Return the column's value in a citizen's status; None if the status lacks it."""
-        at: Any = status
+        value: Any = status
         for key in self.key or (name,):
-            if not isinstance(at, dict) or key not in at:
+            if not isinstance(value, dict) or key not in value:
                 return None
-            at = at[key]
-        if self.words and at not in self.words:
+            value = value[key]
+        if self.words and value not in self.words:
             return len(self.words) - 1
-        return self.number_of(name, at, number)
+        return self.number_of(name, value, number)
 
     def number_of(self, name: str, value: Any, number: Callable[[Any], int]) -> Any:
         """Return what stands for a value in the column. Raises ConfigError if nothing does."""
@@ -151,11 +151,11 @@ class Column:
         if not self.key:
             status[name] = plain
             return
-        at = status
+        parent = status
         *path, last = self.key
         for key in path:
-            at = at.setdefault(key, {})
-        at[last] = plain
+            parent = parent.setdefault(key, {})
+        parent[last] = plain
 
 
 def _place_id(number: int, places: Sequence[str]) -> str | None:
@@ -194,9 +194,9 @@ def lazy_zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     count = int(np.prod(shape))
     if not count or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype, order="F")
-    room = mmap.mmap(-1, count * np.dtype(dtype).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    room.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(room, dtype, count).reshape(shape, order="F")
+    memory = mmap.mmap(-1, count * np.dtype(dtype).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, dtype, count).reshape(shape, order="F")
 
 
 def fill(array: Array, row: int, values: Sequence[object]) -> None:

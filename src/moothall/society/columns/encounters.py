@@ -7,7 +7,7 @@ from typing import Self
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, ArrayLike, import_package, np
-from moothall.society.columns.lists import turns
+from moothall.society.columns.lists import split_by_turn
 from moothall.society.columns.row_part import RowPart
 from moothall.society.columns.want_table import Say
 
@@ -47,16 +47,16 @@ class OtherCitizens(RowPart):
         messages = self.moment.messages
         if messages is None or not len(messages):
             return None
-        mine = messages.select(messages.rows_of(self.first, self.until))
-        position = mine.receiver - self.first
+        inbox = messages.select(messages.rows_of(self.first, self.until))
+        position = inbox.receiver - self.first
         if self._chosen is not None:
-            places = np.full(self.until - self.first, -1)
-            places[self._chosen] = np.arange(len(self))
-            mine, position = mine.select(places[position] >= 0), places[position]
+            indexes = np.full(self.until - self.first, -1)
+            indexes[self._chosen] = np.arange(len(self))
+            inbox, position = inbox.select(indexes[position] >= 0), indexes[position]
             position = position[position >= 0]
         if not len(position):
             return None
-        return position, mine.sender, mine.topic, mine.opinion, mine.text
+        return position, inbox.sender, inbox.topic, inbox.opinion, inbox.text
 
     def heard_in_turn(self) -> Iterator[tuple[Self, Array, Array, Array]]:
         """Yield rows that heard something, each its first message, then its second and so on.
@@ -68,9 +68,9 @@ class OtherCitizens(RowPart):
         messages = self.heard()
         if messages is None:
             return
-        at, sender, topic, opinion, _ = messages
-        for part in turns(at):
-            for hearers in self.some(at[part]):
+        receivers, sender, topic, opinion, _ = messages
+        for part in split_by_turn(receivers):
+            for hearers in self.some(receivers[part]):
                 yield hearers, sender[part], topic[part], opinion[part]
 
     def senders(self) -> tuple[Array, Array]:
@@ -90,26 +90,26 @@ class OtherCitizens(RowPart):
             of each how many are there, itself too (0 on the way), and where it is among them; and
             a function that gives the rows of those who are at these positions among them
         """
-        here = self.moment.visible.get("place")
-        if here is None:
+        places = self.moment.visible.get("place")
+        if places is None:
             none = np.zeros(len(self), np.int64)
             return none, none, lambda position: none - 1
-        starts, order, stands = self.once("rows.present", lambda: _by_place(here))
-        place = self.part(here)
+        starts, order, ranks = self.once("rows.present", lambda: _sort_by_place(places))
+        place = self.part(places)
         first = starts[place]
-        return starts[place + 1] - first, self.part(stands) - first, lambda at: order[first + at]
+        return starts[place + 1] - first, self.part(ranks) - first, lambda nth: order[first + nth]
 
 
-def _by_place(place: Array) -> tuple[Array, Array, Array]:
+def _sort_by_place(place: Array) -> tuple[Array, Array, Array]:
     """Return each place's start in the order by place, that order, and each row's rank in it."""
-    there = np.flatnonzero(place >= 0).astype(np.int32)
-    at = place[there]
-    # A matrix of citizens by places, turned: scipy counts, where numpy would sort.
-    weights, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
-    shape = (len(at), int(at.max(initial=0)) + 1)
-    turned = import_package("scipy.sparse").csr_matrix((weights, at, every), shape=shape).tocsc()
-    order = there[turned.indices]
-    stands = np.zeros(len(place), np.int32)
-    stands[order] = every[:-1]
+    placed = np.flatnonzero(place >= 0).astype(np.int32)
+    places = place[placed]
+    # A grid of citizens by places, turned: scipy counts, where numpy would sort.
+    weights, index = np.ones(len(places), np.int8), np.arange(len(places) + 1, dtype=np.int32)
+    shape = (len(places), int(places.max(initial=0)) + 1)
+    grid = import_package("scipy.sparse").csr_matrix((weights, places, index), shape=shape).tocsc()
+    order = placed[grid.indices]
+    ranks = np.zeros(len(place), np.int32)
+    ranks[order] = index[:-1]
     order = order if len(order) else np.array([-1], np.int32)  # of whom nobody is anywhere
-    return np.append(turned.indptr, 0), order, stands  # −1, nowhere, begins at 0
+    return np.append(grid.indptr, 0), order, ranks  # −1, nowhere, begins at 0

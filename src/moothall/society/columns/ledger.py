@@ -27,10 +27,10 @@ CONTRIBUTION: Final = 124
 """Thousandths of a wage for pensions: of worker and employer (Social Security Administration)."""
 PENSION_AGE: Final = 67
 _BENDS: Final = ((0, 90), (102_400, 32), (617_200, 15))  # cents a month, and hundredths above them
-_CAREER: Final = 75  # hundredths of full work that one has earned, in the mean
+_CAREER_SHARE: Final = 75  # hundredths of full work that one has earned, in the mean
 RENT: Final = 450
 """Thousandths of the income after rent: 31 of 100 of the income before it."""
-LARGE: Final = 2.0**62
+MAX_SUM: Final = 2.0**62
 """From this size on, sums are computed one by one, in Python's integers, not in columns."""
 
 
@@ -67,10 +67,10 @@ class ByRow(MutableMapping[str, Any]):
         return (id for id, _ in self.items())
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self._some)) + len(self.departed)
+        return int(np.count_nonzero(self._has_any)) + len(self.departed)
 
     @property
-    def _some(self) -> Any:
+    def _has_any(self) -> Any:
         return self.array != 0 if self.array.ndim == 1 else (self.array != 0).any(axis=1)
 
     def clear(self) -> None:
@@ -80,7 +80,7 @@ class ByRow(MutableMapping[str, Any]):
 
     def items(self) -> Any:
         """Return ids and numbers of the citizens that have any."""
-        rows = np.flatnonzero(self._some)
+        rows = np.flatnonzero(self._has_any)
         ids = map(self._population.id_of, rows.tolist())
         return chain(zip(ids, self.array[rows].tolist(), strict=True), self.departed.items())
 
@@ -115,16 +115,16 @@ class ServiceLedger:
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
         }
         purses, places = books.balances, books.population.place_numbers
-        self.purse: Array = np.array([purses.at[each.id] for each in services], np.int64)
+        self.money_index: Array = np.array([purses.index[each.id] for each in services], np.int64)
         self.place: Array = np.array([places.get(each.place, -1) for each in services], np.int64)
-        for at, each in enumerate(services):
-            each.ledger, each.at = self, at
+        for index, each in enumerate(services):
+            each.ledger, each.at = self, index
 
 
-def in_rows(kind: type, rule: str, rows: str) -> bool:
+def has_rows_rule(kind: type, rule: str, rows: str) -> bool:
     """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
-    rule_definer, has = definer(kind, rule), definer(kind, rows)
-    return rule_definer is not None and has is not None and issubclass(has, rule_definer)
+    rule_definer, owner = definer(kind, rule), definer(kind, rows)
+    return rule_definer is not None and owner is not None and issubclass(owner, rule_definer)
 
 
 def definer(kind: type, name: str) -> Any:
@@ -139,10 +139,10 @@ def affordable(cents: Array, payer: Array, has: Array, order_of: Callable[[Array
     able = np.ones(len(cents), bool)
     poor = totals > has * (1 - 2.0**-40)  # the error of float sums is far smaller
     poor &= totals > 0
-    at = np.flatnonzero(poor[payer])
-    if len(at):
+    entries = np.flatnonzero(poor[payer])
+    if len(entries):
         remaining = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
-        for entry in at[order_of(at)].tolist():
+        for entry in entries[order_of(entries)].tolist():
             index, cost = int(payer[entry]), int(cents[entry])
             able[entry] = remaining[index] >= cost
             remaining[index] -= cost * bool(able[entry])
@@ -152,44 +152,44 @@ def affordable(cents: Array, payer: Array, has: Array, order_of: Callable[[Array
 def tax_on(income: WholeNumber, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     """Return the tax in cents on a day's income; each bracket's part is rounded down."""
     starts, rates = (list(each) for each in zip(*brackets, strict=True))
-    before = [0]  # the full tax of the brackets below
+    tax_below = [0]  # the full tax of the brackets below
     for (start, rate), (end, _) in pairwise(brackets):
-        before.append(before[-1] + (end - start) * rate // 1000)
+        tax_below.append(tax_below[-1] + (end - start) * rate // 1000)
     if type(income) is int:
-        at: Any = bisect(starts, income) - 1
-        return before[at] + (income - starts[at]) * rates[at] // 1000
-    at = np.searchsorted(starts, income, side="right") - 1
-    rest = (income - np.array(starts)[at]) * np.array(rates)[at]
-    return np.array(before)[at] + rest // 1000
+        bracket: Any = bisect(starts, income) - 1
+        return tax_below[bracket] + (income - starts[bracket]) * rates[bracket] // 1000
+    bracket = np.searchsorted(starts, income, side="right") - 1
+    part = (income - np.array(starts)[bracket]) * np.array(rates)[bracket]
+    return np.array(tax_below)[bracket] + part // 1000
 
 
 def pension_of(skill: Array, wage: int) -> Any:
     """Return the pension of a day, in cents, by skill and the usual wage of an hour."""
-    month = wage * larger(0, skill) // 1000 * 2080 // 12 * _CAREER // 100
+    month = wage * larger(0, skill) // 1000 * 2080 // 12 * _CAREER_SHARE // 100
     parts = [larger(0, month - start) for start, _ in _BENDS] + [0]
     tiers = zip(parts, parts[1:], _BENDS, strict=False)
     return sum((part - above) * rate // 100 for part, above, (_, rate) in tiers) * 12 // 365
 
 
-def withheld(
-    gross: Array, income: Array, paid: Array, brackets: Sequence[tuple[int, int]], days: int = 1
+def tax_to_withhold(
+    gross: Array, income: Array, tax_paid: Array, brackets: Sequence[tuple[int, int]], days: int = 1
 ) -> Any:
     """Return the tax to withhold from wages of some days, given the earlier income and tax."""
     total = income + gross
     tax = tax_on(total, brackets) if days == 1 else tax_on(total // days, brackets) * days
-    return smaller(gross, larger(0, tax - paid))
+    return smaller(gross, larger(0, tax - tax_paid))
 
 
 def credited_interest(
-    deposits: Array, interest: int, own: int, order_of: Callable[[Array], Array]
+    deposits: Array, interest: int, fund: int, order_of: Callable[[Array], Array]
 ) -> Any:
-    """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
+    """Return a day's interest on deposits, at a rate in millionths, as far as `fund` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000
-    return earned * affordable(earned, np.zeros(len(earned), np.int64), np.array([own]), order_of)
+    return earned * affordable(earned, np.zeros(len(earned), np.int64), np.array([fund]), order_of)
 
 
-def shares(total: int, weights: Sequence[int], turns: Sequence[Any] = ()) -> list[int]:
+def divide(total: int, weights: Sequence[int], turns: Sequence[Any] = ()) -> list[int]:
     """Divide a whole number by weights, without a remainder: largest remainders (Hamilton).
 
     Of equal remainders the lowest turn is first; without turns, the first weight.
@@ -199,7 +199,7 @@ def shares(total: int, weights: Sequence[int], turns: Sequence[Any] = ()) -> lis
         return [0] * len(weights)
     parts = [total * weight // weight_sum for weight in weights]
     order = sorted(range(len(weights)), key=turns.__getitem__) if turns else range(len(weights))
-    rests = sorted(order, key=lambda i: -(total * weights[i] % weight_sum))
-    for i in rests[: total - sum(parts)]:
+    by_remainder = sorted(order, key=lambda i: -(total * weights[i] % weight_sum))
+    for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return parts

@@ -47,7 +47,7 @@ class Lives(OtherCitizens):
                 population cannot change: it has a network, or runs on several processes
         """
         changes = self._changes()
-        at = np.arange(len(self)) if where is None else self._positions(where)
+        positions = np.arange(len(self)) if where is None else self._positions(where)
         declared: dict[str, Column] = self.population.declared
         values: dict[str, Array] = {}
         for name, value in columns.items():
@@ -60,9 +60,9 @@ class Lives(OtherCitizens):
                 )
                 raise ConfigError(f"block {self._block}: add: column {name!r}: {reason}")
             shape = (len(self), *self.population.arrays[name].shape[1:])
-            values[name] = self._one_per_row(f"add: {name}", value, shape, "row")[at]
+            values[name] = self._one_per_row(f"add: {name}", value, shape, "row")[positions]
         call, self._calls = self._calls, self._calls + 1
-        changes.births.append((self._block, call, self.index[at], values))
+        changes.births.append((self._block, call, self.index[positions], values))
 
     def remove(self, where: ArrayLike | None = None, /, heirs: ArrayLike | None = None) -> None:
         """Let these rows, or some of them, leave for good after this step: they die, or move away.
@@ -78,26 +78,26 @@ class Lives(OtherCitizens):
             ConfigError: as of `add`
         """
         changes = self._changes()
-        at = np.arange(len(self)) if where is None else self._positions(where)
-        have = self._one_per_row(
-            "remove: heirs", -1 if heirs is None else heirs, (len(at),), "of them"
+        positions = np.arange(len(self)) if where is None else self._positions(where)
+        heir_rows = self._one_per_row(
+            "remove: heirs", -1 if heirs is None else heirs, (len(positions),), "of them"
         )
-        if have.dtype.kind not in "iu":
+        if heir_rows.dtype.kind not in "iu":
             reason = f"heirs must be rows, whole numbers, got {excerpt(heirs)}"
             raise ConfigError(f"block {self._block}: remove: {reason}")
-        changes.deaths.append((self.index[at], have.copy()))
+        changes.deaths.append((self.index[positions], heir_rows.copy()))
 
-    def _one_per_row(self, label: str, value: ArrayLike, shape: tuple[int, ...], of: str) -> Array:
+    def _one_per_row(self, label: str, value: ArrayLike, shape: tuple[int, ...], per: str) -> Array:
         """Return numbers or booleans, one for each. Raises ConfigError: they are others."""
         try:
-            got, values = excerpt(value), np.asarray(value)
+            actual, values = excerpt(value), np.asarray(value)
             if values.dtype.kind in "biuf":
-                got = str(values.shape)
+                actual = str(values.shape)
                 return np.broadcast_to(values, shape)
         except ValueError:  # also of a list whose entries have unequal lengths
             pass
-        must = f"must be one number, or {shape[0]}, one for each {of}, got {got}"
-        raise ConfigError(f"block {self._block}: {label} {must}")
+        rule = f"must be one number, or {shape[0]}, one for each {per}, got {actual}"
+        raise ConfigError(f"block {self._block}: {label} {rule}")
 
     def _changes(self) -> Changes:
         changes: Changes | None = getattr(self.population, "changes", None)

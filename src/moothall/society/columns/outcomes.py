@@ -42,8 +42,8 @@ class RowOutcomes(RowPart):
             return None
         sums = np.zeros(self.until - self.first, np.int64)
         part = table.rows_of(self.first, self.until)
-        done = table.value[part] * (table.reason[part] == 0)
-        np.add.at(sums, table.sender[part] - self.first, done)
+        gains = table.value[part] * (table.reason[part] == 0)
+        np.add.at(sums, table.sender[part] - self.first, gains)
         return self.inside(sums)
 
     def refused(self, *kinds: type[Want]) -> Array | None:

@@ -12,21 +12,21 @@ from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
-from moothall.society.kernel.draw import number_of
+from moothall.society.kernel.draw import number_or_text
 from moothall.society.kernel.wants import AGENT_ID, INT, PLACE, TEXT, id_order
 
-STRANGER: Final = -(1 << 30)
-_PART: Final = 1 << 16
+FIRST_STRANGER: Final = -(1 << 30)
+_PART_SIZE: Final = 1 << 16
 
 
-def nobody() -> Register:
+def empty_register() -> Register:
     """Return a register without citizens, for what no society uses yet."""
     return Register(np.zeros(0, np.uint64), None, (), 0, None)
 
 
 def is_number(id: str) -> bool:
     """Return whether an id is a number that a row can have; others are words."""
-    return type(number_of(id)) is int
+    return type(number_or_text(id)) is int
 
 
 class Register:
@@ -52,8 +52,8 @@ class Register:
         self.seed: int = seed
         self.network = network
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
-        index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
-        self.place_numbers: Mapping[str, int] = index or {
+        city_numbers = getattr(city, "place_numbers", None)  # shared: it is as large as the city
+        self.place_numbers: Mapping[str, int] = city_numbers or {
             place: number for number, place in enumerate(self.places)
         }
         declared = {name: c for b in blocks for name, c in getattr(b, "columns", {}).items()}
@@ -64,7 +64,7 @@ class Register:
         self.word_numbers: dict[str, int] = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
         self.strangers: list[str] = []
-        self._numbered: tuple[list[str], dict[str, int]] = (self.strangers, {})
+        self._stranger_numbers: tuple[list[str], dict[str, int]] = (self.strangers, {})
         self.full: Array = np.zeros(len(ids), bool)
         self.base: int = 0
         self.until: int = len(ids)
@@ -94,15 +94,15 @@ class Register:
 
     def find_row(self, id: str) -> int | None:
         """Return the row of a citizen; None if no citizen has that id."""
-        row = self.place_among(id)
+        row = self.insertion_row(id)
         return row if row < len(self.ids) and self.id_of(row) == id else None
 
-    def place_among(self, id: str) -> int:
+    def insertion_row(self, id: str) -> int:
         """Return the row that a citizen of an id has, or would have."""
-        numbered = len(self.ids) - len(self.names)
+        numbered_count = len(self.ids) - len(self.names)
         if is_number(id):
-            return int(np.searchsorted(self.ids[:numbered], np.uint64(int(id))))
-        return numbered + bisect_left(self.names, id_order(id), key=id_order)
+            return int(np.searchsorted(self.ids[:numbered_count], np.uint64(int(id))))
+        return numbered_count + bisect_left(self.names, id_order(id), key=id_order)
 
     def id_of(self, row: int) -> str:
         """Return the id of a row."""
@@ -120,16 +120,16 @@ class Register:
 
     def stranger(self, id: str) -> int:
         """Return the number of an agent that is no row."""
-        strangers, numbers = self._numbered
+        strangers, numbers = self._stranger_numbers
         if strangers is not self.strangers:  # of a state that was loaded
-            numbers = {each: STRANGER - at for at, each in enumerate(self.strangers)}
-            self._numbered = self.strangers, numbers
+            numbers = {each: FIRST_STRANGER - index for index, each in enumerate(self.strangers)}
+            self._stranger_numbers = self.strangers, numbers
         if id not in numbers:
-            numbers[id] = STRANGER - len(self.strangers)
+            numbers[id] = FIRST_STRANGER - len(self.strangers)
             self.strangers.append(id)
         return numbers[id]
 
-    def encoded(self, content: str, value: Any) -> int:
+    def encode(self, content: str, value: Any) -> int:
         """Return the number that stands for a value in wants. Raises ConfigError: none does."""
         if content == PLACE:
             return self.place_number(value)
@@ -151,21 +151,21 @@ class Register:
             raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
         return value
 
-    def decoded(self, content: str, number: int) -> Any:
+    def decode(self, content: str, number: int) -> Any:
         """Return the value that a number stands for."""
         if content == INT:
             return number
         if content == AGENT_ID:
-            if number <= STRANGER:
-                return self.strangers[STRANGER - number]
+            if number <= FIRST_STRANGER:
+                return self.strangers[FIRST_STRANGER - number]
             return self.services[-1 - number] if number < 0 else self.id_of(number)
         if number < 0:
             return None
         return self.places[number] if content == PLACE else self.words[number]
 
-    def of_kind(self, kind: str, most: int | None = None) -> Array:
+    def of_kind(self, kind: str, limit: int | None = None) -> Array:
         """Return the numbers of the (first) places of a kind, in order of id."""
-        places = () if self.city is None else self.city.by_kind(kind)[:most]
+        places = () if self.city is None else self.city.by_kind(kind)[:limit]
         return np.array([self.place_numbers[each] for each in places], np.int64)
 
     def place_number(self, place: str | None) -> int:
@@ -200,20 +200,20 @@ class Register:
         column = self.declared[name]
         return [*self.words, None] if column is PLACES["mode"] else column.texts(self.places)
 
-    def put(self, name: str, rows: int, value: object) -> None:
+    def set_value(self, name: str, rows: int, value: object) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
-        self.arrays[name][rows] = self.fitting(name, value)
+        self.arrays[name][rows] = self.fit_value(name, value)
 
-    def fitting(self, name: str, value: object) -> Array:
+    def fit_value(self, name: str, value: object) -> Array:
         """Return a value as a column has it. Raises ConfigError: it does not fit."""
         array = self.arrays[name]
         try:
             with np.errstate(invalid="ignore", over="ignore"):
-                cast = np.asarray(value).astype(array.dtype)
-            fits = np.isfinite(cast) if array.dtype.kind == "f" else cast == value
-            if cast.shape != array.shape[1:] or not fits.all():
+                converted = np.asarray(value).astype(array.dtype)
+            fits = np.isfinite(converted) if array.dtype.kind == "f" else converted == value
+            if converted.shape != array.shape[1:] or not fits.all():
                 raise ValueError
-            return cast
+            return converted
         except (TypeError, ValueError, OverflowError):
             fit = f"{name} must fit its column of {array.dtype}"
             raise ConfigError(f"{fit}, got {excerpt(value)}") from None
@@ -225,20 +225,20 @@ class Register:
         if not self.places:
             return {**status, "place": None, "moving": None}
         place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
-        status["place"] = self.decoded(PLACE, place)
+        status["place"] = self.decode(PLACE, place)
         status["moving"] = None
         if to >= 0:
             status["moving"] = {
                 "to": self.places[to],
                 "arrives": int(arrays["arrives"][row]),
-                "mode": self.decoded(TEXT, int(arrays["mode"][row])),
-                "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
+                "mode": self.decode(TEXT, int(arrays["mode"][row])),
+                "from": self.decode(PLACE, int(arrays["moving_from"][row])),
                 "left": int(arrays["left"][row]),
             }
         return status
 
-    def spread(self, function: Callable[[int, int], object], count: int) -> list[Any]:
+    def apply(self, function: Callable[[int, int], object], count: int) -> list[Any]:
         """Return what a function of (first, until) gives for parts of `count` items, on threads."""
-        firsts = range(0, count, _PART)
-        each = map if self.pool is None else self.pool.map
-        return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
+        firsts = range(0, count, _PART_SIZE)
+        run = map if self.pool is None else self.pool.map
+        return list(run(function, firsts, [min(count, first + _PART_SIZE) for first in firsts]))

@@ -10,7 +10,7 @@ from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.kernel.perception import Item, Perception, item_of
 from moothall.society.kernel.wants import PLACE, Want
 
-_NOTHING: Final[Mapping[str, Any]] = {}
+_UNSET: Final[Mapping[str, Any]] = {}
 
 
 class Row:
@@ -24,20 +24,20 @@ class Row:
         begins: whether the rule comes before the step, so that its act is none of the citizen's
     """
 
-    __slots__ = ("_begins", "_block", "_city", "_fields", "_perceived", "_status", "broken_by")
+    __slots__ = ("_block", "_city", "_fields", "_is_before", "_perceived", "_status", "broken_by")
     is_single: ClassVar[Literal[True]] = True
     has_places: ClassVar[bool] = True
 
     def __init__(self, block: Any, *, begins: bool = False) -> None:
         agent = block.agent
         self.broken_by: str = ""  # what has broken its plan, in words
-        self._city: Any = _NOTHING
+        self._city: Any = _UNSET
         self._block = block
-        self._begins = begins
+        self._is_before = begins
         self._status: dict[str, Any] = agent.memory.status
         self._perceived: Perception = agent.perceived
         kind = type(block)
-        self._fields = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _fields(block))
+        self._fields = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _status_fields(block))
 
     @property
     def step(self) -> int:
@@ -62,7 +62,7 @@ class Row:
     @property
     def city(self) -> Any:
         """The places; None for none."""
-        if self._city is _NOTHING:  # it was not asked yet
+        if self._city is _UNSET:  # it was not asked yet
             self._city = self._block.city
         return self._city
 
@@ -91,16 +91,16 @@ class Row:
     def __getitem__(self, name: str) -> Any:
         field = self._fields.get(name)
         if field is None:
-            return self._of_item(name)
-        parent, key, default, codes, other, _ = field
-        status = self._status if parent is None else self._status.get(parent) or _NOTHING
+            return self._item_value(name)
+        parent, key, default, codes, other_code, _ = field
+        status = self._status if parent is None else self._status.get(parent) or _UNSET
         if codes is None:
             return status.get(key, default)
-        return codes.get(status.get(key), other)
+        return codes.get(status.get(key), other_code)
 
     column = __getitem__
 
-    def _of_item(self, name: str) -> Any:
+    def _item_value(self, name: str) -> Any:
         """Return what is no value of the status itself: the place, and the plan's current item."""
         if name == "place":
             return self._perceived.place
@@ -118,7 +118,7 @@ class Row:
             if value is None:
                 self._status.pop(key, None)
                 return
-            if name == "act" and not self._begins:
+            if name == "act" and not self._is_before:
                 self._block.act(value)
                 return
         status = self._status if parent is None else self._status.setdefault(parent, {})
@@ -196,8 +196,8 @@ class Row:
         The function gives the id of who is at a position among them.
         """
         present, me = self._perceived.present, self._perceived.id
-        place = present.index(me) if me in present else len(present)
-        return max(len(present), place + 1), place, lambda at: present[at] if present else ""
+        position = present.index(me) if me in present else len(present)
+        return max(len(present), position + 1), position, lambda at: present[at] if present else ""
 
     def say(
         self, to: str, text: str, topic: str = "", opinion: int = 0, where: bool = True
@@ -232,7 +232,7 @@ _Fields = dict[str, tuple[Any, ...]]
 _FIELDS: Final[dict[type, _Fields]] = {}  # by the class of the block
 
 
-def _fields(block: Any) -> _Fields:
+def _status_fields(block: Any) -> _Fields:
     """Return where a status has the columns that a block's rules read and write.
 
     The name above it, its own, what stands for nothing, the codes of texts, that of other texts,

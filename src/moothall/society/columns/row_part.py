@@ -19,7 +19,7 @@ from moothall.society.kernel import draw
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
 
-_FINDING: Final = guard()
+_CACHE_LOCK: Final = guard()
 Result = TypeVar("Result")
 
 
@@ -36,7 +36,7 @@ class Moment:
 
     def once(self, name: str, function: Callable[[], Result]) -> Result:
         """Return what a function gives, called once in a step for all parts of a population."""
-        with _FINDING:
+        with _CACHE_LOCK:
             if name not in self.cache:
                 self.cache[name] = function()
             result: Result = self.cache[name]
@@ -74,7 +74,7 @@ class RowPart:
         self._chosen: Array | None = (
             None  # which rows between `first` and `until` these are; None for all
         )
-        self._own: Mapping[str, object] = {}
+        self._declared: Mapping[str, object] = {}
         self._block = ""
         self._has_all = False
         self._gathered: dict[str, Array] = {}
@@ -151,14 +151,14 @@ class RowPart:
                     f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
                 )
             values = self.column(name)
-            if name not in self._own:
+            if name not in self._declared:
                 values = values.view()
                 values.flags.writeable = False
             self._gathered[name] = values
         return values
 
     def __setitem__(self, name: str, values: ArrayLike) -> None:
-        if name not in self._own:
+        if name not in self._declared:
             raise ConfigError(
                 f"block {self._block} writes the column {name!r}, which it does not declare in "
                 "`columns`; money and places change by `rows.want` alone"
@@ -190,7 +190,7 @@ class RowPart:
     def write_back(self) -> None:
         """Write gathered columns back; check that they are finite."""
         for name, values in self._gathered.items():
-            if name not in self._own:
+            if name not in self._declared:
                 continue
             if values.dtype.kind == "f":
                 self._check(name, np.isfinite(values), "is not finite")
@@ -198,9 +198,9 @@ class RowPart:
                 self.population.arrays[name][self.at] = values
         self._gathered = {}
 
-    def _check(self, name: str, good: Array, fault: str) -> None:
-        if not good.all():
-            citizen = int(self.ids[~good.reshape(len(self), -1).all(axis=1)][0])
+    def _check(self, name: str, is_valid: Array, fault: str) -> None:
+        if not is_valid.all():
+            citizen = int(self.ids[~is_valid.reshape(len(self), -1).all(axis=1)][0])
             raise ConfigError(
                 f"block {self._block} left a column {name!r} that {fault}, of citizen {citizen} in "
                 f"step {self.step}"
@@ -216,7 +216,7 @@ class RowPart:
             self.write_back()
             part = type(self)(self.population, self.moment, self.first, self.until, self._wants)
             part._chosen = at if self._chosen is None else self._chosen[at]
-            part._own, part._block, part._has_all = self._own, self._block, self._has_all
+            part._declared, part._block, part._has_all = self._declared, self._block, self._has_all
             part.params = self.params
             yield part
             part.write_back()
@@ -225,7 +225,7 @@ class RowPart:
         """Return these rows, or the chosen of them, for a block."""
         part = type(self).__new__(type(self))
         part.__dict__.update(self.__dict__, _chosen=chosen, _gathered={})
-        part._own, part._block = getattr(block, "columns", {}), block.name
+        part._declared, part._block = getattr(block, "columns", {}), block.name
         part._has_all = getattr(block, "whole", False)
         part.params = block.params
         return part

@@ -72,14 +72,14 @@ class Rows(Lives, RowTurns, RowOutcomes):
         """
         starts, neighbours = self.links()
         degree = self.part(starts[1:]) - self.part(starts[:-1])
-        lonely = degree == 0
-        at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
+        is_lonely = degree == 0
+        links = self.below(np.where(is_lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
         rows: Array
-        if not lonely.any():
-            rows = neighbours[at]
+        if not is_lonely.any():
+            rows = neighbours[links]
             return rows
         rows = np.full(len(self), -1, np.int64)
-        rows[~lonely] = neighbours[at[~lonely]]
+        rows[~is_lonely] = neighbours[links[~is_lonely]]
         return rows
 
     def neighbour_sum(self, values: ArrayLike) -> Array:

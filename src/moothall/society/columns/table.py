@@ -14,7 +14,7 @@ from moothall.society.columns.column import PLACES, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE, TEXT
 
-_TABLES: Final = ("tables of a population", "tables")
+_EXTRA_ARGS: Final = ("tables of a population", "tables")
 
 
 def columns_of(source: object) -> tuple[Any, dict[str, Any]]:
@@ -24,11 +24,11 @@ def columns_of(source: object) -> tuple[Any, dict[str, Any]]:
         if path.suffix.lower() != ".parquet":
             raise ConfigError(f"{path.name}: a population's table must be .parquet, .csv or .tsv")
         try:
-            source = import_package("pyarrow.parquet", *_TABLES).read_table(path)
+            source = import_package("pyarrow.parquet", *_EXTRA_ARGS).read_table(path)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error_text(error)}") from None
     if hasattr(source, "column_names") and hasattr(source, "column"):
-        source = {name: _array(name, source.column(name)) for name in source.column_names}
+        source = {name: _arrow_array(name, source.column(name)) for name in source.column_names}
     if not isinstance(source, Mapping) or not source:
         raise ConfigError(
             "citizens must be how many there are, people such as make_people(…) returns, a dict of "
@@ -49,12 +49,12 @@ def columns_of(source: object) -> tuple[Any, dict[str, Any]]:
     order = np.argsort(ids, kind="stable")
     ids = ids[order].astype(np.uint64)
     if (ids[1:] == ids[:-1]).any():
-        again = int(ids[1:][ids[1:] == ids[:-1]][0])
-        raise ConfigError(f"id {again} appears twice")
+        repeated_id = int(ids[1:][ids[1:] == ids[:-1]][0])
+        raise ConfigError(f"id {repeated_id} appears twice")
     return ids, {name: values[order] for name, values in table.items()}
 
 
-def _array(name: str, column: Any) -> Any:
+def _arrow_array(name: str, column: Any) -> Any:
     """Return a column of a pyarrow Table; lists, as `arrow_of` makes them, as one array."""
     if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
         column = column.cast(column.type.value_type)  # `to_numpy` gives empty cells another's value
@@ -67,19 +67,19 @@ def _array(name: str, column: Any) -> Any:
         raise ConfigError(f"column {name!r} must have lists of one length") from None
 
 
-def fill(population: Register, table: dict[str, Any]) -> None:
+def fill_from_table(population: Register, table: dict[str, Any]) -> None:
     """Copy the columns of a table into a population, also those that no block declares."""
     for name, values in table.items():
         column = population.declared.get(name)
         if column is None:
-            population.declared[name], population.arrays[name] = extra(name, values)
+            population.declared[name], population.arrays[name] = extra_column(name, values)
             continue
         array = population.arrays[name]
         if values.dtype.kind in "OUT" and column is PLACES["mode"]:
-            values = np.array([population.encoded(TEXT, each) for each in values.tolist()])
+            values = np.array([population.encode(TEXT, each) for each in values.tolist()])
         elif values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
-            number = population.place_number
-            numbers = [column.number_of(name, each, number) for each in values.tolist()]
+            place_number = population.place_number
+            numbers = [column.number_of(name, each, place_number) for each in values.tolist()]
             values = np.array(numbers, array.dtype)
         if values.shape != array.shape:
             raise ConfigError(
@@ -87,10 +87,10 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             )
         kind, is_integer = values.dtype.kind, array.dtype.kind != "f"
         if kind not in "biuf" or (is_integer and kind == "f" and (values % 1 != 0).any()):
-            but = " with fractions" if kind == "f" else ""
+            hint = " with fractions" if kind == "f" else ""
             if kind == "f" and np.isnan(values).any():
-                but = " with empty cells, which completed(read_people(…), city) draws"
-            raise ConfigError(f"column {name!r} must be {array.dtype}, got {values.dtype}{but}")
+                hint = " with empty cells, which completed(read_people(…), city) draws"
+            raise ConfigError(f"column {name!r} must be {array.dtype}, got {values.dtype}{hint}")
         with np.errstate(over="ignore", invalid="ignore"):
             array[...] = values
         if kind == "f" and not np.isfinite(array).all():
@@ -98,15 +98,15 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         if is_integer and (array != values).any():
             raise ConfigError(f"column {name!r} has values that are not of {array.dtype}")
         texts = population.texts_of(name)
-        least = -(not column.words)  # −1 is None
-        if texts and ((array < least) | (array >= len(texts) + least)).any():
-            most = len(texts) + least - 1
-            raise ConfigError(f"column {name!r} must be texts, or numbers from {least} to {most}")
+        low = -(not column.words)  # −1 is None
+        if texts and ((array < low) | (array >= len(texts) + low)).any():
+            high = len(texts) + low - 1
+            raise ConfigError(f"column {name!r} must be texts, or numbers from {low} to {high}")
     if (population.arrays["money"] < 0).any():
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
 
-def extra(name: str, values: Array) -> tuple[Column, Any]:
+def extra_column(name: str, values: Array) -> tuple[Column, Any]:
     """Return the column of one's own numbers, or of texts, as their numbers among all of them."""
     if values.dtype.kind in "biuf":
         return Column(str(values.dtype)), values.copy()
@@ -114,13 +114,13 @@ def extra(name: str, values: Array) -> tuple[Column, Any]:
     words = {each for each in texts if each is not None}
     if values.ndim != 1 or not all(isinstance(each, str) for each in words):
         raise ConfigError(f"column {name!r} must be of numbers or of texts, got {values.dtype}")
-    number = {word: at for at, word in enumerate((None, *sorted(words)))}
-    return Column("int32", words=(*number,)), np.array([number[each] for each in texts], np.int32)
+    numbers = {word: number for number, word in enumerate((None, *sorted(words)))}
+    return Column("int32", words=(*numbers,)), np.array([numbers[each] for each in texts], np.int32)
 
 
 def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
-    arrow = import_package("pyarrow", *_TABLES)
+    arrow = import_package("pyarrow", *_EXTRA_ARGS)
     arrays = {"id": population.ids}
     for name, values in columns.items():
         texts = population.texts_of(name)

@@ -51,38 +51,39 @@ class RowTurns(RowPart):
             ConfigError: the block does not say `whole = True`, or there is no network
         """
         self._check_whole("turns")
-        count, of_all = len(self), self.citizens
+        count, citizen_count = len(self), self.citizens
         rank = np.arange(count)
         if purpose is not None:
             rank[self.order(purpose)] = np.arange(count)
         starts, neighbours = (
             np.asarray(each) for each in (self.links() if links is None else links)
         )
-        if len(starts) != of_all + 1 or len(neighbours) != starts[-1]:
+        if len(starts) != citizen_count + 1 or len(neighbours) != starts[-1]:
             raise ConfigError(
-                f"block {self._block}: links must be starts and neighbours of all {of_all:,} "
-                f"citizens, got {len(starts):,} starts and {len(neighbours):,} neighbours"
+                f"block {self._block}: links must be starts and neighbours of all "
+                f"{citizen_count:,} citizens, got {len(starts):,} starts and {len(neighbours):,} "
+                "neighbours"
             )
-        row, other = np.repeat(np.arange(of_all), np.diff(starts)), neighbours
-        if count < of_all:
-            position = np.full(of_all + 1, -1)  # the last: of −1, which is nobody
+        row, other = np.repeat(np.arange(citizen_count), np.diff(starts)), neighbours
+        if count < citizen_count:
+            position = np.full(citizen_count + 1, -1)  # the last: of −1, which is nobody
             position[self.index] = np.arange(count)
             row, other = position[row], position[other]
-        both = (row != other) & (np.minimum(row, other) >= 0)
-        row, other = row[both], other[both]
+        is_link = (row != other) & (np.minimum(row, other) >= 0)
+        row, other = row[is_link], other[is_link]
         is_first = rank[row] < rank[other]
-        first, later = np.where(is_first, row, other), np.where(is_first, other, row)
-        return _by_turns(rank, first, later)
+        first, second = np.where(is_first, row, other), np.where(is_first, other, row)
+        return _split_by_turn(rank, first, second)
 
 
-def _by_turns(rank: Array, first: Array, later: Array) -> Iterator[Array]:
+def _split_by_turn(rank: Array, first: Array, second: Array) -> Iterator[Array]:
     """Give who waits for nobody, then who waits only for those, and so on."""
     # A loop over the links: arrays for each turn take several times as long.
-    turn = [0] * len(rank)
+    turns = [0] * len(rank)
     order = np.argsort(rank[first])
-    for row, other in zip(first[order].tolist(), later[order].tolist(), strict=True):
-        if turn[other] <= turn[row]:
-            turn[other] = turn[row] + 1
-    rows = np.argsort(turn, kind="stable")
-    ends = np.cumsum(np.bincount(turn)).tolist()
+    for row, other in zip(first[order].tolist(), second[order].tolist(), strict=True):
+        if turns[other] <= turns[row]:
+            turns[other] = turns[row] + 1
+    rows = np.argsort(turns, kind="stable")
+    ends = np.cumsum(np.bincount(turns)).tolist()
     return (rows[begin:end] for begin, end in zip([0, *ends], ends, strict=False))

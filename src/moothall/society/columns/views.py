@@ -11,7 +11,7 @@ from moothall.society.arrays import Array, np
 from moothall.society.columns.layers import Layers
 from moothall.society.kernel.wants import PLACE, id_order
 
-_FEW: Final = 100
+_FEW_AGENTS: Final = 100
 """Where not even one in so many is a full agent, one that asks who is at a place looks for them."""
 
 
@@ -22,15 +22,15 @@ class Balances(Mapping[str, int]):
         ordered = sorted(services, key=id_order)
         self._books = books
         # The services' indices in `cents`: as wants number them.
-        self.at: dict[str, int] = {id: at for at, id in enumerate(ordered)}
+        self.index: dict[str, int] = {id: index for index, id in enumerate(ordered)}
         self.cents: Array = np.array([services[id] for id in ordered], "int64")
 
     def purse(self, id: object) -> tuple[Array, int] | None:
         """Return the array and the index of somebody's money; None for nobody."""
         if not isinstance(id, str):
             return None
-        if (at := self.at.get(id)) is not None:
-            return self.cents, at
+        if (index := self.index.get(id)) is not None:
+            return self.cents, index
         population = self._books.population
         row = population.find_row(id)
         return None if row is None else (population.arrays["money"], row)
@@ -52,10 +52,10 @@ class Balances(Mapping[str, int]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self._books.population.all_ids()
-        yield from self.at
+        yield from self.index
 
     def __len__(self) -> int:
-        return len(self._books.population) + len(self.at)
+        return len(self._books.population) + len(self.index)
 
 
 class Where(Mapping[str, str | None]):
@@ -70,7 +70,7 @@ class Where(Mapping[str, str | None]):
         if row is None:
             raise KeyError(id)
         number = int(population.arrays["place"][row]) if population.places else -1
-        place: str | None = population.decoded(PLACE, number)
+        place: str | None = population.decode(PLACE, number)
         return place
 
     def __iter__(self) -> Iterator[str]:
@@ -93,15 +93,15 @@ class RowsHere(dict[str, Sequence[str]]):
         population = self._population
         if not population.places:
             return default
-        at = population.place_number(place)
-        if len(population.agents) * _FEW < len(population):
-            rows = np.flatnonzero(population.arrays["place"] == at)
+        place_number = population.place_number(place)
+        if len(population.agents) * _FEW_AGENTS < len(population):
+            rows = np.flatnonzero(population.arrays["place"] == place_number)
             return [population.id_of(int(row)) for row in rows]
         if not self._ids:  # many ask
             places = population.arrays["place"].tolist()
             for id, number in zip(population.all_ids(), places, strict=True):
                 self._ids[number].append(id)
-        return self._ids.get(at, default)
+        return self._ids.get(place_number, default)
 
 
 class Columns(Mapping[str, Array]):

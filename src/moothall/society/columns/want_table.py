@@ -10,7 +10,7 @@ from moothall import ConfigError
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns.register import Register
 from moothall.society.kernel import wants
-from moothall.society.kernel.wants import AGENT_ID, KINDS, TEXT, Answer, Want, field_kinds
+from moothall.society.kernel.wants import AGENT_ID, TEXT, WANTS, Answer, Want, field_kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,8 @@ REFUSAL_REASONS: Final = (
     "cents must be 1 or more",
 )
 """Why something was refused, by the number that stands for it."""
-POOR, NOBODY, FULL, NO_WAY, ON_WAY, NO_PLACE, NO_SERVICE, BY_SERVICE, NONE_LEFT, NO_CENTS = range(
-    1, len(REFUSAL_REASONS)
-)
+TOO_POOR, NO_AGENT, PLACE_FULL, NO_WAY, ON_WAY = range(1, 6)
+NO_PLACE, NO_SERVICE, SERVICE_REFUSED, NONE_LEFT, NO_CENTS = range(6, len(REFUSAL_REASONS))
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Table:
 
     def done(self, entries: Array, is_done: Array, value: Array | None = None) -> None:
         """Record which entries a service has done, and their values, if they have any."""
-        self.reason[entries] = ~is_done * np.int8(BY_SERVICE)
+        self.reason[entries] = ~is_done * np.int8(SERVICE_REFUSED)
         if value is not None:
             self.value[entries], self.has_value = is_done * value, True
 
@@ -83,33 +82,33 @@ class Table:
         """Return the answer to an entry, which stands for a want."""
         reason_code = int(self.reason[index])
         value = int(self.value[index]) if self.has_value and not reason_code else None
-        words = _in_words(reason_code, want, int(self.sender[index]), population)
+        words = _reason_in_words(reason_code, want, int(self.sender[index]), population)
         return Answer(want, not reason_code, words, value)
 
     def want(self, index: int, population: Register) -> Want:
         """Return the want of an entry."""
         kinds = field_kinds(self.kind)
         fields = {
-            name: population.decoded(kinds[name], int(values[index]))
+            name: population.decode(kinds[name], int(values[index]))
             for name, values in self.fields.items()
         }
         return self.kind(**fields)
 
 
-def _in_words(reason_code: int, want: Want, row: int, population: Register) -> str:
+def _reason_in_words(reason_code: int, want: Want, row: int, population: Register) -> str:
     """Return why a want of a row was refused; of a move in words of its own."""
-    if isinstance(want, wants.Move) and reason_code in (FULL, NO_WAY, ON_WAY):
-        at, to = (
-            population.decoded(wants.PLACE, int(population.arrays[name][row]))
+    if isinstance(want, wants.Move) and reason_code in (PLACE_FULL, NO_WAY, ON_WAY):
+        place, to = (
+            population.decode(wants.PLACE, int(population.arrays[name][row]))
             for name in ("place", "moving_to")
         )
-        words = {FULL: f"{want.to} is full", ON_WAY: f"on the way to {to}"}
+        words = {PLACE_FULL: f"{want.to} is full", ON_WAY: f"on the way to {to}"}
         try:
-            if reason_code == NO_WAY and at is not None:
-                population.city.seconds(at, want.to, want.mode)
+            if reason_code == NO_WAY and place is not None:
+                population.city.seconds(place, want.to, want.mode)
         except ConfigError as error:  # there is no such mode
             return str(error)
-        return words.get(reason_code, f"there is no way from {at} to {want.to}")
+        return words.get(reason_code, f"there is no way from {place} to {want.to}")
     return REFUSAL_REASONS[reason_code]
 
 
@@ -143,8 +142,8 @@ def encode_want(want: Want, population: Register, *, texts: bool = True) -> list
     """Return the numbers of an agent's want, without `texts`; None if there is none for it."""
     try:
         return [
-            population.encoded(each, getattr(want, name)) if texts or each != TEXT else -1
-            for name, each in field_kinds(type(want)).items()
+            population.encode(kind, getattr(want, name)) if texts or kind != TEXT else -1
+            for name, kind in field_kinds(type(want)).items()
         ]
     except (KeyError, ConfigError):
         return None
@@ -155,18 +154,18 @@ def checked_fields(
 ) -> dict[str, Array]:
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:
-        raise ConfigError(f"rows can want {', '.join(KINDS)}, or a kind of yours; got {kind!r:.80}")
+        raise ConfigError(f"rows can want {', '.join(WANTS)}, or a kind of yours; got {kind!r:.80}")
     kinds = field_kinds(kind)
-    strange = set(values) - set(kinds)
-    if strange:
-        raise ConfigError(f"{kind.__name__} has no field {sorted(strange)[0]!r}")
+    unknown = set(values) - set(kinds)
+    if unknown:
+        raise ConfigError(f"{kind.__name__} has no field {sorted(unknown)[0]!r}")
     arrays = {}
     for name, field_kind in kinds.items():
         value = values.get(name, values)
         if value is values and (value := kind.__dataclass_fields__[name].default) is MISSING:
             raise ConfigError(f"{kind.__name__} needs {name}=")
         if value is None or isinstance(value, str):
-            value = population.encoded(field_kind, value)
+            value = population.encode(field_kind, value)
         array = np.asarray(value)
         if array.dtype.kind not in "iub" or array.shape not in ((), (count,)):
             raise ConfigError(

@@ -200,9 +200,9 @@ class _CellRun:
                 draw_map(society, self._part.with_suffix(".png"))
             lines = [str(each) for each in society.books.faults.by_key.values()]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
-            if society.model_calls.unused:
-                self.totals["first_fallback"] = [society.model_calls.unused]
-            for block, many in society.model_calls.by_rule.items():
+            if society.model_calls.first_unusable:
+                self.totals["first_fallback"] = [society.model_calls.first_unusable]
+            for block, many in society.model_calls.fallback_counts.items():
                 self.totals[BY_RULE + block] = self.totals.get(BY_RULE + block, 0) + many
 
     def _trajectories(self, society: Society, condition: str) -> TrajectoryFile | None:

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from moothall.society.society import Society
 from moothall.society.tables import arrow, convert, write_whole, writing_errors
-from moothall.society.trajectories import TYPES, header, rows_of
+from moothall.society.trajectories import TYPES, csv_rows, header
 
 
 class TrajectoryFile:
@@ -27,7 +27,7 @@ class TrajectoryFile:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add the rows of a step, by its row of metrics."""
         with writing_errors(self._path):
-            self._file.writelines(rows_of(self._society, row["step"], self._arrow))
+            self._file.writelines(csv_rows(self._society, row["step"], self._arrow))
 
     def write(self) -> None:
         """Write the file, whole."""

@@ -19,7 +19,7 @@ from moothall import ConfigError
 from moothall.build import counted, excerpt
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.models import Source, function_of
-from moothall.society.kernel.intervention import CHANGES, Intervention
+from moothall.society.kernel.intervention import CHANGE_FIELDS, Intervention
 from moothall.society.survey import Question, Respondent, Survey
 
 FieldPath = tuple[str | int, ...]
@@ -186,8 +186,8 @@ class Item(DesignPart):
     @classmethod
     def _changes(cls, changes: dict[str, Any] | None) -> dict[str, Any] | None:
         for name in changes or ():
-            if name not in CHANGES:
-                raise ValueError(f"there is no {name!r}, but {', '.join(CHANGES)}")
+            if name not in CHANGE_FIELDS:
+                raise ValueError(f"there is no {name!r}, but {', '.join(CHANGE_FIELDS)}")
         if changes is not None:
             Intervention(0, **changes)
         return changes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-CHILD: Final = 12  # who is younger goes out with a parent, or to school, or stays
-ADULT: Final = 18
-BUSY: Final = ("sleep", "study")
-ALONG: Final = "mobility.along"
+MIN_AGE_ALONE: Final = 12  # who is younger goes out with a parent, or to school, or stays
+ADULT_AGE: Final = 18
+BUSY_ACTS: Final = ("sleep", "study")
+ALONG_PURPOSE: Final = "mobility.along"

@@ -22,8 +22,8 @@ from moothall import (
     action,
 )
 from moothall.build import one_line
-from moothall.society.kernel.draw import Draws, number_of
-from moothall.society.kernel.mind import lightest, prompt_context
+from moothall.society.kernel.draw import Draws, number_or_text
+from moothall.society.kernel.mind import lightest_index, prompt_context
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
 from moothall.society.kernel.wants import Want
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from moothall.build import AgentSettings
 
-STREAM: Final = 50  # the events that a citizen remembers
-LED: Final = 200  # the events that a citizen led by a model remembers
+MAX_EVENTS: Final = 50  # the events that a citizen remembers
+MAX_EVENTS_LED: Final = 200  # the events that a citizen led by a model remembers
 
 
 class AgentType(StrEnum):
@@ -99,8 +99,8 @@ class CitizenMemory(Memory):
             raise ConfigError(f"stream= must be a list of events, got {stream!r:.80}")
         self.status: dict[str, Any] = {} if status is None else status
         self._has_limit = most is not None
-        self._is_led = False
-        self.most: int = STREAM if most is None else most
+        self._has_model = False
+        self.most: int = MAX_EVENTS if most is None else most
         self.stream: list[Any] = _events(stream, self.most)
 
     def start_empty(self) -> None:
@@ -114,9 +114,9 @@ class CitizenMemory(Memory):
 
     def lead(self) -> None:
         """Keep the weightiest events, as many as a model needs, unless `most` was given."""
-        self._is_led = True
+        self._has_model = True
         if not self._has_limit:
-            self.most = LED
+            self.most = MAX_EVENTS_LED
 
     def note(self, step: int, text: str) -> None:
         """Remember an event of a step; above `most` forget the oldest, or what weighs least."""
@@ -129,7 +129,7 @@ class CitizenMemory(Memory):
     def _keep(self, event: object) -> None:
         self.stream.append(event)
         if len(self.stream) > self.most:
-            del self.stream[lightest(self.stream) if self._is_led else 0]
+            del self.stream[lightest_index(self.stream) if self._has_model else 0]
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the stream as chat messages, the oldest first; an event is a user message.
@@ -209,9 +209,9 @@ class CitizenAgent(Agent):
             raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
         agent_params = self.params_from(agent_params)
         if isinstance(blocks, Iterable):
-            may = agent_params or (self.ParamsType or object)()
+            params = agent_params or (self.ParamsType or object)()
             blocks = [
-                each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)
+                each for each in blocks if getattr(params, getattr(each, "enabled_by", ""), True)
             ]
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
@@ -243,7 +243,7 @@ class CitizenAgent(Agent):
         """The random numbers of this step: pure functions of seed, citizen, step and purpose."""
         if self._draws is None:
             seed = getattr(self.space, "seed", 0)
-            self._draws = Draws(seed, number_of(self.id), self.perceived.step)
+            self._draws = Draws(seed, number_or_text(self.id), self.perceived.step)
         return self._draws
 
     def want(self, want: Want) -> None:
@@ -317,5 +317,5 @@ class CitizenAgent(Agent):
         In a society, calls are limited in time and recorded.
         """
         own_model = super().llm
-        model_for = getattr(self.space, "asked_model", None)
+        model_for = getattr(self.space, "citizen_model", None)
         return own_model if model_for is None else model_for(self, own_model)

@@ -18,7 +18,7 @@ from moothall import DefinitionError, StateError
 from moothall.build import check_integer, error_text
 from moothall.society.clock import DAY_S, Clock
 from moothall.society.kernel.faults import Faults
-from moothall.society.kernel.intervention import has_values, set_values, unknown
+from moothall.society.kernel.intervention import has_values, say_unknown, set_values
 from moothall.society.kernel.wants import Answer, Pay, Want, id_order
 
 
@@ -50,8 +50,8 @@ class Service:
 
     takes: ClassVar[tuple[type[Want], ...]] = ()
     deposits: Mapping[str, int] = MappingProxyType({})
-    _lives_in: object  # the society that has used it
-    _rows_of: int  # which citizens it keeps rows of, by the identity of their register
+    _society_token: object  # the society that has used it
+    _register_id: int  # which citizens it keeps rows of, by the identity of their register
 
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id
@@ -151,19 +151,19 @@ class Books:
         """
         if type(cents) is not int or cents < 1:
             return f"cents must be 1 or more, got {cents!r:.40}"
-        purse, receiving = self.balances.purse(sender), self.balances.purse(to)
-        if purse is None:
+        payer, payee = self.balances.purse(sender), self.balances.purse(to)
+        if payer is None:
             return f"{sender} has no money of its own"
-        if receiving is None:
+        if payee is None:
             return f"there is no {to} who could be paid"
-        if (has := purse[0].item(purse[1])) < cents:
-            return f"{sender} has {has} cents, not {cents}"
+        if (balance := payer[0].item(payer[1])) < cents:
+            return f"{sender} has {balance} cents, not {cents}"
         if sender != to:
-            purse[0][purse[1]] -= cents
-            receiving[0][receiving[1]] += cents
-            for id, (money, at) in ((sender, purse), (to, receiving)):
+            payer[0][payer[1]] -= cents
+            payee[0][payee[1]] += cents
+            for id, (money, index) in ((sender, payer), (to, payee)):
                 if (status := self.statuses.get(id)) is not None:
-                    status["money"] = money.item(at)
+                    status["money"] = money.item(index)
         return ""
 
     def owned(self, id: str) -> int:
@@ -185,7 +185,7 @@ class Books:
 
     def set_status(self, values: Mapping[str, object], citizens: object) -> list[str]:
         """Set values in the status of citizens, for an intervention; return what failed."""
-        failed = unknown(citizens, self.statuses.values())
+        failed = say_unknown(citizens, self.statuses.values())
         for id in citizens if isinstance(citizens, list) else sorted(self.where, key=id_order):
             status = self.statuses.get(id)
             if status is None:
@@ -206,12 +206,12 @@ class Books:
             reason = self.pay(sender, to, want.cents) if is_id else f"there is no {to!r:.80} to pay"
             return Answer(want, not reason, reason)
         if service is None:
-            service, missing = self.service_for(want)
+            service, no_service = self.service_for(want)
         else:
-            missing = f"{service.id} does not take {kind.__name__}"
+            no_service = f"{service.id} does not take {kind.__name__}"
             service = service if kind in service.takes else None
         if service is None:
-            return Answer(want, False, missing)
+            return Answer(want, False, no_service)
         return ask_service(service, self, sender, want)
 
     def service_for(self, want: Want) -> tuple[Service | None, str]:
@@ -219,8 +219,8 @@ class Books:
         kind, place = type(want), getattr(want, "place", None)
         if place is None:
             return self.by_kind.get(kind), f"no service takes {kind.__name__}"
-        missing = f"no service at {place} takes {kind.__name__}"
-        return self.by_place[kind].get(str(place)), missing
+        no_service = f"no service at {place} takes {kind.__name__}"
+        return self.by_place[kind].get(str(place)), no_service
 
     def state_dict(self) -> dict[str, Any]:
         """Return the money and state of the services, which citizens' states do not have."""
@@ -251,7 +251,7 @@ def ask_service(service: Service, books: Books, sender: str, want: Want) -> Answ
         return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
 
-def end_services(services: Iterable[Service], books: Books) -> None:
+def call_after_step(services: Iterable[Service], books: Books) -> None:
     """Run the `after_step` of services; a failure, which ends the run, names the service."""
     for service in services:
         try:
@@ -261,5 +261,5 @@ def end_services(services: Iterable[Service], books: Books) -> None:
             raise StateError(f"{name}: {error_text(error)}") from error
 
 
-CITY: Final = Service("city")
+CITY_SERVICE: Final = Service("city")
 """The receiver of messages to the city; the books settle `Move` themselves."""

@@ -25,7 +25,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 _GAMMA = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
-_LARGEST_BELOW = 1 << 32
+_MAX_N = 1 << 32
 # The constants of rows are arrays of no dimension, which numpy reads far faster than numbers.
 _GAMMA_OF_ROWS, _FIRST_OF_ROWS, _SECOND_OF_ROWS = (
     np.array(each, np.uint64) for each in (_GAMMA, _FIRST, _SECOND)
@@ -33,7 +33,7 @@ _GAMMA_OF_ROWS, _FIRST_OF_ROWS, _SECOND_OF_ROWS = (
 _11, _27, _30, _31, _32 = (np.array(each, np.uint64) for each in (11, 27, 30, 31, 32))
 _LOWER_HALF = np.array(0xFFFFFFFF, np.uint64)
 _UNIT = np.array(2.0**-53)
-_TURN = "heard"
+_TURN_PURPOSE = "heard"
 
 
 class Draws:
@@ -94,12 +94,12 @@ class Draws:
         Raises:
             ConfigError: there is no weight, one is negative or not finite, or all are 0.
         """
-        sums = _cumulative(weights)
+        sums = _cumulate(weights)
         if type(sums[-1]) is int:
             share: float = self.below(sums[-1], purpose, draw)
         else:
             share = self.uniform(purpose, draw) * sums[-1]
-        return next((index for index, sum in enumerate(sums) if sum > share), _last(sums))
+        return next((index for index, sum in enumerate(sums) if sum > share), _last_index(sums))
 
 
 def integers(seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0) -> Array:
@@ -110,11 +110,11 @@ def integers(seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0)
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
     start = _prefix(_checked_word("seed", seed), _checked_word("step", step), purpose)
     h = rows.astype(np.uint64)
-    rest = np.empty_like(h)
-    _mix_rows(h, np.array(start, np.uint64), rest)
-    many = getattr(draw, "shape", ()) != ()
-    word = draw.astype(np.uint64) if many else np.array(_checked_word("draw", draw), np.uint64)
-    _mix_rows(h, word, rest)
+    buffer = np.empty_like(h)
+    _mix_rows(h, np.array(start, np.uint64), buffer)
+    has_draws = getattr(draw, "shape", ()) != ()
+    word = draw.astype(np.uint64) if has_draws else np.array(_checked_word("draw", draw), np.uint64)
+    _mix_rows(h, word, buffer)
     return h
 
 
@@ -127,15 +127,15 @@ def uniforms(seed: int, citizens: Array, step: int, purpose: str, draw: int = 0)
 
 def draw_below(n: Any, seed: int, citizens: Array, step: int, purpose: str, draw: Any = 0) -> Array:
     """Return `Draws.below` of many citizens, int64; `n` is one number, or one for each."""
-    many = getattr(n, "shape", ()) != ()
-    if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
+    is_array = getattr(n, "shape", ()) != ()
+    if is_array and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
         raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")
     if citizens.shape == (1,) and citizens.dtype == np.uint64:  # the scalar form is far faster
-        most, number = (each.item() if hasattr(each, "item") else each for each in (n, draw))
-        return np.array([Draws(seed, citizens.item(), step).below(most, purpose, number)])
-    if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
+        bound_n, number = (each.item() if hasattr(each, "item") else each for each in (n, draw))
+        return np.array([Draws(seed, citizens.item(), step).below(bound_n, purpose, number)])
+    if is_array and n.size and not (n.min() >= 1 and n.max() < _MAX_N):
         raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
-    bound: Any = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
+    bound: Any = n.astype(np.uint64) if is_array else _count(n.item() if hasattr(n, "item") else n)
     return _scale_bits(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
 
 
@@ -148,7 +148,7 @@ def choices(
     draw: int = 0,
 ) -> Array:
     """Return `Draws.choice` of many citizens: int64, of the shape of `citizens` (uint64)."""
-    sums = _cumulative(weights)
+    sums = _cumulate(weights)
     shares: Any
     indexes: Array
     if type(sums[-1]) is int:
@@ -157,7 +157,7 @@ def choices(
     else:
         shares = uniforms(seed, citizens, step, purpose, draw) * sums[-1]
         indexes = np.searchsorted(np.asarray(sums, dtype=np.float64), shares, side="right")
-    indexes = np.minimum(indexes, _last(sums)).astype(np.int64)
+    indexes = np.minimum(indexes, _last_index(sums)).astype(np.int64)
     return indexes
 
 
@@ -176,20 +176,20 @@ def turn_key(seed: int, id: str, step: int) -> tuple[int, str]:
     Whoever has the smaller key is heard first: the order is another one in each step, and each
     order is as likely as any other.
     """
-    return Draws(seed, number_of(id), step).integer(_TURN), id
+    return Draws(seed, number_or_text(id), step).integer(_TURN_PURPOSE), id
 
 
 def turn_keys(seed: int, citizens: Array, step: int) -> Array:
     """Return the numbers of `turn_key` of many citizens; uint64."""
-    return integers(seed, citizens, step, _TURN)
+    return integers(seed, citizens, step, _TURN_PURPOSE)
 
 
-def number_of(id: str | int) -> int | str:
+def number_or_text(id: str | int) -> int | str:
     """Return what `Draws` takes as the citizen: the number that an id is, also as text; else it."""
     text = str(id)
-    is_one = text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) <= _MASK
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) <= _MASK
     # "007" is a text: another citizen than "7" has other draws.
-    return int(text) if is_one and str(int(text)) == text else text
+    return int(text) if is_number and str(int(text)) == text else text
 
 
 def id_words(ids: Iterable[Any]) -> Array:
@@ -224,16 +224,16 @@ def _mix(h: int) -> int:
     return h ^ h >> 31
 
 
-def _mix_rows(h: Array, word: Array, rest: Array) -> None:
-    """Chain a word, in place; `rest` is a buffer of the same shape."""
+def _mix_rows(h: Array, word: Array, buffer: Array) -> None:
+    """Chain a word, in place; `buffer` is a buffer of the same shape."""
     shift, xor, times = np.right_shift, np.bitwise_xor, np.multiply
     xor(h, word, h)
     np.add(h, _GAMMA_OF_ROWS, h)
-    xor(h, shift(h, _30, rest), h)
+    xor(h, shift(h, _30, buffer), h)
     times(h, _FIRST_OF_ROWS, h)
-    xor(h, shift(h, _27, rest), h)
+    xor(h, shift(h, _27, buffer), h)
     times(h, _SECOND_OF_ROWS, h)
-    xor(h, shift(h, _31, rest), h)
+    xor(h, shift(h, _31, buffer), h)
 
 
 def _scale_bits(bits: Array, n: WholeNumber) -> Array:
@@ -249,29 +249,29 @@ def _scale_bits(bits: Array, n: WholeNumber) -> Array:
     return high
 
 
-def _cumulative(weights: Sequence[float]) -> list[Any]:
+def _cumulate(weights: Sequence[float]) -> list[Any]:
     values = [value.item() if hasattr(value, "item") else value for value in weights]
     for index, value in enumerate(values):
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             text = excerpt(value)
             raise ConfigError(f"weights[{index}] must be a number from 0 up, got {text}")
-    exact = all(type(value) is int for value in values)
+    are_integers = all(type(value) is int for value in values)
     sums = list(itertools.accumulate(values))
     total = sums[-1] if sums else 0
     if not total:
         raise ConfigError("weights must have one above 0")
-    if total > (_LARGEST_BELOW if exact else 1.7e308):
+    if total > (_MAX_N if are_integers else 1.7e308):
         raise ConfigError(f"the sum of weights is too large: {total}")
     return sums
 
 
-def _last(sums: list[Any]) -> int:
+def _last_index(sums: list[Any]) -> int:
     """Return the last index with a weight: rounding may raise a share to the total."""
     return sums.index(sums[-1])
 
 
 def _count(n: object) -> int:
-    if type(n) is not int or not 1 <= n <= _LARGEST_BELOW:
+    if type(n) is not int or not 1 <= n <= _MAX_N:
         raise ConfigError(f"n must be a whole number from 1 to 2**32, got {excerpt(n)}")
     return n
 

@@ -84,12 +84,12 @@ class Weather:
     def __init__(self, seed: int) -> None:
         check_integer("seed", seed, 0, 2**64 - 1)
         self._seed = seed
-        self._year = functools.lru_cache(maxsize=4)(self._draw_year)
+        self._days_of_year = functools.lru_cache(maxsize=4)(self._draw_year)
 
     def day(self, clock: Clock) -> DayWeather:
         """Return the weather of the day that a clock shows."""
         date = clock.moment
-        return self._year(date.year)[date.timetuple().tm_yday - 1]
+        return self._days_of_year(date.year)[date.timetuple().tm_yday - 1]
 
     def temperature(self, clock: Clock) -> int:
         """Return the temperature at a clock's moment, in tenths of a degree Celsius.
@@ -109,13 +109,13 @@ class Weather:
         days = []
         wet = Draws(self._seed, year, 0).below(100, "weather.first") < 38
         deviation = 0
-        for number in range(366):
-            draws = Draws(self._seed, year, number)
+        for day in range(366):
+            draws = Draws(self._seed, year, day)
             wet = draws.below(100, "weather.rain") < (60 if wet else 25)
             # The sum of three draws of 0 … 40 is nearly normal, with a standard deviation of 2 °C.
-            new = sum(draws.below(41, "weather.deviation", draw) for draw in range(3)) - 60
-            deviation = deviation * 3 // 5 + new
-            mean = 100 - 90 * _season(number) // 1000 + deviation
+            change = sum(draws.below(41, "weather.deviation", draw) for draw in range(3)) - 60
+            deviation = deviation * 3 // 5 + change
+            mean = 100 - 90 * _season(day) // 1000 + deviation
             days.append(DayWeather(wet, mean - (25 if wet else 45), mean + (25 if wet else 45)))
         return tuple(days)
 

@@ -13,8 +13,8 @@ from moothall.build import one_line
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_KINDS: Final = 100  # the mistakes that are told apart
-_NOT_OWN: Final = (
+_MAX_FAULTS: Final = 100  # the mistakes that are told apart
+_LIBRARY_PATHS: Final = (
     str(Path(__file__).parents[2]),
     *(sysconfig.get_path(each) for each in ("purelib", "platlib", "stdlib", "platstdlib")),
 )
@@ -30,22 +30,22 @@ class Fault:
     count: int = 0
 
     def __str__(self) -> str:
-        often = f" ({self.count:,} times)" if self.count > 1 else ""
-        return f"step {self.step}, {self.source}: {self.text}{often}"
+        times = f" ({self.count:,} times)" if self.count > 1 else ""
+        return f"step {self.step}, {self.source}: {self.text}{times}"
 
 
 class Faults:
     """The failures of a society's citizens and services.
 
     Attributes:
-        found: the mistakes, by where they were made
-        now: the failures of this step: the sort key, who and what
-        told: whether the log has each mistake, once; a cell of an experiment reports them itself
+        by_key: the mistakes, by where they were made
+        step_failures: those of this step: the sort key, who and what
+        is_logged: whether the log has each mistake, once; an experiment reports them itself
     """
 
     def __init__(self) -> None:
         self.by_key: dict[str, Fault] = {}
-        self.now: list[tuple[tuple[Any, ...], str, str]] = []
+        self.step_failures: list[tuple[tuple[Any, ...], str, str]] = []
         self.is_logged: bool = True
         self._logged_count: int = 0
 
@@ -59,12 +59,12 @@ class Faults:
         place: str = "",
     ) -> None:
         """Count a failure; tell the first of its mistake, if `manner` says in which words."""
-        self.now.append((rank, source, text))
+        self.step_failures.append((rank, source, text))
         # Its text may name the citizen: a place is the same for all.
         key = f"{place}, {text.partition(':')[0]}" if place else text
         fault = self.by_key.get(key)
         if fault is None:
-            key = key if len(self.by_key) < _KINDS else "others"
+            key = key if len(self.by_key) < _MAX_FAULTS else "others"
             fault = self.by_key.setdefault(key, Fault(step, source, text))
             if fault.count == 0 and self.is_logged and manner:
                 logger.warning("%s in step %d: %s", manner, step, text)
@@ -87,23 +87,23 @@ class Faults:
 
     def tell_counts(self) -> None:
         """Tell how often each mistake was met that was met again since this was called last."""
-        many = sum(each.count for each in self.by_key.values())
-        if self.is_logged and many > self._logged_count:
+        total = sum(each.count for each in self.by_key.values())
+        if self.is_logged and total > self._logged_count:
             for each in self.by_key.values():
                 if each.count > 1:
                     logger.warning("since step %d: %d times %s", each.step, each.count, each.text)
-        self._logged_count = many
+        self._logged_count = total
 
 
 def fault_in_words(error: BaseException) -> tuple[str, str]:
     """Return an exception in one line with its place, and the place: file, line, function."""
     frames = traceback.extract_tb(error.__traceback__)
-    own_frames = [each for each in frames if not each.filename.startswith(_NOT_OWN)]
+    user_frames = [each for each in frames if not each.filename.startswith(_LIBRARY_PATHS)]
     notes = [*getattr(error, "__notes__", ())]
     place = ""
-    if own_frames:
-        last = own_frames[-1]
-        place = f"{Path(last.filename).name}, line {last.lineno}, in {last.name}"
+    if user_frames:
+        frame = user_frames[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
     details = "; ".join([*notes, *([place] if place else [])])
     return one_line(
         f"{type(error).__name__}: {error}{f' ({details})' if details else ''}", 1000

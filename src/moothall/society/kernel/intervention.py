@@ -17,7 +17,7 @@ from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.mind import HEARD_FROM
 from moothall.society.kernel.variables import variables_of
 
-_LONGEST: Final = 2_000  # characters of a text that citizens are told
+_MAX_TEXT: Final = 2_000  # characters of a text that citizens are told
 _COMMIT_FIELDS: Final = ("money", "place", "moving")
 """The parts of a citizen's status that only the commit stage writes."""
 
@@ -80,10 +80,10 @@ class Intervention:
         if self.citizens is not None and not isinstance(self.citizens, Mapping):
             values["citizens"] = [str(id) for id in checked_list(self.citizens, "citizens")]
         for text in values["tell"]:
-            if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _LONGEST:
-                rule = f"must be texts of 1 to {_LONGEST} characters"
+            if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _MAX_TEXT:
+                rule = f"must be texts of 1 to {_MAX_TEXT} characters"
                 raise ConfigError(f"tell {rule}, got {excerpt(text)}")
-        if not any(values[name] for name in CHANGES if name != "citizens"):
+        if not any(values[name] for name in CHANGE_FIELDS if name != "citizens"):
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _COMMIT_FIELDS:
             if name in values["status"]:
@@ -114,8 +114,8 @@ class Intervention:
         parts += [f"opens {each}" for each in self.open]
         parts += [f"{name} is {value}" for name, value in self.facts.items()]
         if isinstance(self.citizens, Mapping):
-            having = ", ".join(f"{k} {excerpt(v)}" for k, v in self.citizens.items())
-            receivers = f"everyone with {having}"
+            values = ", ".join(f"{k} {excerpt(v)}" for k, v in self.citizens.items())
+            receivers = f"everyone with {values}"
         else:
             ids = ", ".join(map(str, self.citizens or ()))
             receivers = "everyone" if self.citizens is None else f"citizen {shorten(ids, 100)}"
@@ -154,15 +154,15 @@ class Intervention:
         changed: LastingChanges = society.changed
         changed.facts.update(copy_json(self.facts))
         if self.close or self.open:
-            changed.closed.difference_update(changed.places(self.open))
-            changed.closed.update(changed.places(self.close))
+            changed.closed.difference_update(changed.place_ids(self.open))
+            changed.closed.update(changed.place_ids(self.close))
             society.city = society.books.city = changed.city()
         failed: list[str] = []
         if self.status:
             failed += society.books.set_status(copy_json(self.status), self.citizens)
-        strangers = sum("there is no citizen" in each for each in failed)
-        some = isinstance(self.citizens, list) and strangers < len(self.citizens)
-        unmade = [] if some and len(failed) == strangers else [*failed]
+        unknown_count = sum("there is no citizen" in each for each in failed)
+        has_citizens = isinstance(self.citizens, list) and unknown_count < len(self.citizens)
+        unmade = [] if has_citizens and len(failed) == unknown_count else [*failed]
         for sender, to, cents in self.pay:
             parties = (_everyone_in_turn(society) if e == "everyone" else [e] for e in (sender, to))
             reasons = [society.books.pay(*pair, cents) for pair in product(*parties)]
@@ -172,8 +172,8 @@ class Intervention:
                     f"pay: {reasons[0]}" if reasons else "pay: there is nobody who could pay"
                 )
         if self.tell:
-            failed += (untold := self._tell_citizens(society))
-            unmade += untold
+            failed += (not_told := self._tell_citizens(society))
+            unmade += not_told
         society.unmade += [(society.number, each) for each in unmade]
         society.news += copy_json(self.news)
         return failed
@@ -191,7 +191,7 @@ class Intervention:
             hearers = [agents[id] for id in citizens if id in agents]
         else:
             values = citizens if isinstance(citizens, dict) else {}
-            failed = unknown(values, [each.memory.status for each in agents.values()])
+            failed = say_unknown(values, [each.memory.status for each in agents.values()])
             hearers = [each for each in agents.values() if has_values(each.memory.status, values)]
             if not hearers and not failed:
                 failed = ["tell: there is nobody who could remember it"]
@@ -205,7 +205,7 @@ def _everyone_in_turn(society: Any) -> list[str]:
     return sorted(society.books.where, key=lambda id: turn_key(society.seed, id, society.number))
 
 
-CHANGES: Final = tuple(
+CHANGE_FIELDS: Final = tuple(
     each.name for each in fields(Intervention) if each.name not in ("at_step", "when")
 )
 """The arguments that say what it changes."""
@@ -222,7 +222,7 @@ class LastingChanges:
         self.facts: dict[str, Any] = {}
         self.closed: set[str] = set()
 
-    def of(self, facts: Any) -> Any:
+    def with_facts(self, facts: Any) -> Any:
         """Return the society's facts with those of interventions."""
         return Facts({**(facts or {}), **self.facts}) if self.facts else facts
 
@@ -232,16 +232,16 @@ class LastingChanges:
         if not closed:
             self._current = own_city
             return own_city
-        hours = getattr(own_city, "is_open", None)
+        own_is_open = getattr(own_city, "is_open", None)
 
         def is_open(place: str, time: int) -> bool:
-            return place not in closed and (hours is None or bool(hours(place, time)))
+            return place not in closed and (own_is_open is None or bool(own_is_open(place, time)))
 
-        changed = copy.copy(own_city)
-        changed.is_open = is_open
-        changed.closed = closed  # for callers that ask for many places at once
-        self._current = changed
-        return changed
+        changed_city = copy.copy(own_city)
+        changed_city.is_open = is_open
+        changed_city.closed = closed  # for callers that ask for many places at once
+        self._current = changed_city
+        return changed_city
 
     def own_city(self) -> Any:
         """Return the city without the changes, with what rules have set on the one they see."""
@@ -252,7 +252,7 @@ class LastingChanges:
             attributes.update({k: v for k, v in variables.items() if k not in _CLOSING})
         return self._city
 
-    def places(self, names: Sequence[str]) -> list[str]:
+    def place_ids(self, names: Sequence[str]) -> list[str]:
         """Return the ids of places that are named by their ids or kinds."""
         kinds = self._city.kinds() if hasattr(self._city, "by_kind") else ()
         ids = (self._city.by_kind(each) if each in kinds else [each] for each in names)
@@ -261,7 +261,7 @@ class LastingChanges:
     def check(self, intervention: Intervention) -> None:
         """Check that the places that it closes or opens exist. Raises ConfigError."""
         ids = set() if self._city is None else set(self._city.ids())
-        for id in self.places([*intervention.close, *intervention.open]):
+        for id in self.place_ids([*intervention.close, *intervention.open]):
             if id not in ids:
                 raise ConfigError(f"an intervention closes or opens {id!r}, which is not a place")
 
@@ -286,16 +286,16 @@ def has_values(status: Mapping[str, object], values: Mapping[str, object]) -> bo
     return True
 
 
-def unknown(values: Any, statuses: Collection[Mapping[str, Any]]) -> list[str]:
+def say_unknown(values: Any, statuses: Collection[Mapping[str, Any]]) -> list[str]:
     """Return which of a dict's names no status has, or that none has all of its values."""
     names = values if isinstance(values, dict) else ()
-    unknown = [name for name in names if not any(name in status for status in statuses)]
-    if names and not unknown and not any(has_values(each, values) for each in statuses):
-        return [nobody_with(values)]
-    return [f"citizens: no citizen's status has {name}" for name in unknown]
+    unknown_names = [name for name in names if not any(name in status for status in statuses)]
+    if names and not unknown_names and not any(has_values(each, values) for each in statuses):
+        return [nobody_has(values)]
+    return [f"citizens: no citizen's status has {name}" for name in unknown_names]
 
 
-def nobody_with(values: Mapping[str, object]) -> str:
+def nobody_has(values: Mapping[str, object]) -> str:
     """Say that no citizen has these values."""
     return f"citizens: nobody has {', '.join(f'{k} {excerpt(v)}' for k, v in values.items())}"
 

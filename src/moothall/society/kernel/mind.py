@@ -17,13 +17,13 @@ from moothall.society.kernel.perception import Perception, item_in_words
 SAID_TO: Final = "It said to "
 """How the event begins that it has said something."""
 HEARD_FROM: Final = "It heard from "
-BROKE: Final = "Its plan broke: "
+PLAN_BROKE: Final = "Its plan broke: "
 THOUGHT: Final = "It thought: "
-_IMPORTANCE: Final = ((SAID_TO, 1.0), (HEARD_FROM, 1.0), (THOUGHT, 1.0), (BROKE, 0.6))
+_IMPORTANCE: Final = ((SAID_TO, 1.0), (HEARD_FROM, 1.0), (THOUGHT, 1.0), (PLAN_BROKE, 0.6))
 _OTHER: Final = 0.3  # the importance of any other event
 _HALF_LIFE_S: Final = 12 * 3600  # an event's recency halves in this time
-_PEOPLE: Final = 5  # the people that it knows best are shown
-_ITEMS: Final = 4  # the next items of its plan are shown
+_MAX_PEOPLE: Final = 5  # the people that it knows best are shown
+_MAX_ITEMS: Final = 4  # the next items of its plan are shown
 _CLOSE: Final = ((800, "very close"), (500, "a friend"), (200, "an acquaintance"), (1, "hardly"))
 _WORD: Final = re.compile(r"[^\W_]{3,}")
 
@@ -33,13 +33,13 @@ def closeness(relation: int) -> str:
     return next((words for least, words in _CLOSE if relation >= least), "not at all")
 
 
-_FOR_RULES: Final = ("licence", "cars", "bicycles", "rents")
+_RULES_ONLY: Final = ("licence", "cars", "bicycles", "rents")
 
 
 def profile_of(status: dict[str, Any]) -> dict[str, Any]:
     """Return what of a citizen's profile is said of it: not what rules of ways and rents read."""
     profile = status.get("profile") or {}
-    return {name: value for name, value in profile.items() if name not in _FOR_RULES}
+    return {name: value for name, value in profile.items() if name not in _RULES_ONLY}
 
 
 async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
@@ -56,14 +56,14 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
             "name": agent.name or f"citizen {agent.id}",
             **({"profile": profile} if (profile := profile_of(status)) else {}),
             **{key: status[key] for key in own_state if status.get(key) is not None},
-            **jobless_of(status, perceived),
+            **jobless_time(status, perceived),
         }
     }
     relations: dict[str, int] = status.get("relations") or {}
-    if people := people_of(perceived, relations, status.get("kin") or {}):
+    if people := best_known(perceived, relations, status.get("kin") or {}):
         context["people you know"] = people
     if plan := (status.get("plan") or [])[(status.get("now") or 0) + 1 :]:
-        context["your plan then"] = [item_in_words(item) for item in plan[:_ITEMS]]
+        context["your plan then"] = [item_in_words(item) for item in plan[:_MAX_ITEMS]]
     if talk := recent_talks(perceived):
         context["conversations"] = talk
     tokens = getattr(agent.params, "memory_tokens", 0)
@@ -79,7 +79,7 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
     return context
 
 
-def jobless_of(status: Mapping[str, object], perceived: Perception) -> dict[str, str]:
+def jobless_time(status: Mapping[str, object], perceived: Perception) -> dict[str, str]:
     """Return since when a citizen seeks work, in words; nothing if it seeks none."""
     since = status.get("jobless", -1)
     if not isinstance(since, int) or since == -1 or status.get("work") or perceived.clock is None:
@@ -87,11 +87,11 @@ def jobless_of(status: Mapping[str, object], perceived: Perception) -> dict[str,
     return {"jobless": f"for {max(0, perceived.clock.day - since)} days"}
 
 
-def people_of(perceived: Perception, relations: dict[str, int], kin: dict[str, str]) -> list[str]:
+def best_known(perceived: Perception, relations: dict[str, int], kin: dict[str, str]) -> list[str]:
     """Return whom a citizen knows best, by name, and how well, or what they are to it."""
-    best = sorted(relations, key=lambda id: -relations[id])[:_PEOPLE]
-    how = {id: f"your {kin[id]}" if id in kin else closeness(relations[id]) for id in best}
-    return [f"{perceived.label(id)}: {how[id]}" for id in best]
+    best = sorted(relations, key=lambda id: -relations[id])[:_MAX_PEOPLE]
+    relation = {id: f"your {kin[id]}" if id in kin else closeness(relations[id]) for id in best}
+    return [f"{perceived.label(id)}: {relation[id]}" for id in best]
 
 
 # -- the stream ------------------------------------------------------------------------------------
@@ -116,38 +116,38 @@ def recall_events(
         return []
     texts = [text for _, text in events]
     if embedder is None:
-        relevance = _by_words(texts, f"{subject}\n{perceived.text()}")
+        scores = _word_scores(texts, f"{subject}\n{perceived.text()}")
     else:
-        relevance = _by_meaning(embedder, texts, subject, {} if vectors is None else vectors)
-    most = max(relevance) or 1.0
+        scores = _meaning_scores(embedder, texts, subject, {} if vectors is None else vectors)
+    highest = max(scores) or 1.0
     weights = []
-    for (step, _), relevant, important in zip(events, relevance, importances(texts), strict=True):
+    for (step, _), score, weight in zip(events, scores, importances(texts), strict=True):
         age = max(0, perceived.seconds_since(step))
-        weights.append(relevant / most + important + 0.5 ** (age / _HALF_LIFE_S))
+        weights.append(score / highest + weight + 0.5 ** (age / _HALF_LIFE_S))
     chosen: list[int] = []
     remaining = tokens
-    for at in sorted(range(len(events)), key=lambda at: (-weights[at], -at)):
-        line = _line(perceived, *events[at])
+    for index in sorted(range(len(events)), key=lambda index: (-weights[index], -index)):
+        line = _event_line(perceived, *events[index])
         remaining -= estimate_tokens(line) + 2
         if remaining < 0:
             break
-        chosen.append(at)
-    lines = [_line(perceived, *events[at]) for at in sorted(chosen)]
+        chosen.append(index)
+    lines = [_event_line(perceived, *events[index]) for index in sorted(chosen)]
     return list(dict.fromkeys(lines))
 
 
 def importances(texts: Iterable[str]) -> list[float]:
     """Return how important events are, 0 to 1; the same words said again less each time."""
-    important, times = [], Counter[str]()
+    weights, times = [], Counter[str]()
     for text in texts:
         words = text.partition(": ")[2] or text
         times[words] += 1
-        kind = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
-        important.append(kind / times[words])
-    return important
+        weight = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
+        weights.append(weight / times[words])
+    return weights
 
 
-def lightest(stream: Sequence[object]) -> int:
+def lightest_index(stream: Sequence[object]) -> int:
     """Return which event weighs least, of equal ones the oldest; the last one is not forgotten.
 
     The weight is importance and recency, which halves with each quarter of the stream: what an
@@ -156,8 +156,8 @@ def lightest(stream: Sequence[object]) -> int:
     texts = [(_event(each) or (0, ""))[1] for each in stream]
     quarter = len(stream) / 4
     weights = [
-        important + 0.5 ** ((len(stream) - at) / quarter)
-        for at, important in enumerate(importances(texts))
+        importance + 0.5 ** ((len(stream) - index) / quarter)
+        for index, importance in enumerate(importances(texts))
     ]
     return min(range(max(1, len(stream) - 1)), key=weights.__getitem__)
 
@@ -170,69 +170,69 @@ def _event(entry: object) -> tuple[int, str] | None:
     return (0, content) if isinstance(content, str) else None
 
 
-def _line(perceived: Perception, step: int, text: str) -> str:
-    return f"{when(perceived, step)}: {text}"
+def _event_line(perceived: Perception, step: int, text: str) -> str:
+    return f"{time_in_words(perceived, step)}: {text}"
 
 
-def when(perceived: Perception, step: int) -> str:
+def time_in_words(perceived: Perception, step: int) -> str:
     """Return when a step was, in words: `08:15`, `yesterday 08:15` or `3 days ago 08:15`."""
     clock = perceived.clock
     if clock is None:
         return f"step {step}"
     now = clock.moment
-    then = now - timedelta(seconds=perceived.seconds_since(step))
-    days = (now.date() - then.date()).days
+    moment = now - timedelta(seconds=perceived.seconds_since(step))
+    days = (now.date() - moment.date()).days
     day = "" if days <= 0 else "yesterday " if days == 1 else f"{days} days ago "
-    return f"{day}{then:%H:%M}"
+    return f"{day}{moment:%H:%M}"
 
 
 def _words_in(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
-def _by_words(texts: Sequence[str], query: str) -> list[float]:
+def _word_scores(texts: Sequence[str], query: str) -> list[float]:
     """Return the words of each text that another has too, summed by their rarity."""
     query_words = _words_in(query)
     words = [_words_in(text) for text in texts]
     counts = Counter(word for each in words for word in each)
-    rare = {word: math.log(1 + len(texts) / count) for word, count in counts.items()}
-    return [sum(rare[word] for word in sorted(each & query_words)) for each in words]
+    rarity = {word: math.log(1 + len(texts) / count) for word, count in counts.items()}
+    return [sum(rarity[word] for word in sorted(each & query_words)) for each in words]
 
 
-def _by_meaning(
+def _meaning_scores(
     embedder: Embedder, texts: Sequence[str], query: str, vectors: dict[str, list[float]]
 ) -> list[float]:
     """Return the cosine of each text and another, 0 or more."""
-    new = [text for text in dict.fromkeys(texts) if text not in vectors]
-    query_vector, *new_vectors = embedder.embed([query, *new])
+    new_texts = [text for text in dict.fromkeys(texts) if text not in vectors]
+    query_vector, *new_vectors = embedder.embed([query, *new_texts])
     for text in [*vectors]:
         if text not in texts:
             del vectors[text]
-    vectors.update(zip(new, new_vectors, strict=True))
+    vectors.update(zip(new_texts, new_vectors, strict=True))
 
     def cosine(vector: Sequence[float]) -> float:
         length = math.hypot(*vector) * math.hypot(*query_vector)
-        same = math.fsum(a * b for a, b in zip(vector, query_vector, strict=True))
-        return max(0.0, same / length) if length else 0.0
+        product = math.fsum(a * b for a, b in zip(vector, query_vector, strict=True))
+        return max(0.0, product / length) if length else 0.0
 
     return [cosine(vectors[text]) for text in texts]
 
 
 # -- conversations ---------------------------------------------------------------------------------
 
-LINES: Final = 8  # what is kept of a conversation, at most
-PARTNERS: Final = 8  # the conversations that are kept, at most
+MAX_LINES: Final = 8  # what is kept of a conversation, at most
+MAX_PARTNERS: Final = 8  # the conversations that are kept, at most
 _RECENT_S: Final = 4 * 3600  # a conversation is shown for this time after its last line
-_WAITS_S: Final = 3600  # who has said something waits so long for an answer
-_MOST_TALKS: Final = 3  # the conversations that are shown, at most
+_WAIT_S: Final = 3600  # who has said something waits so long for an answer
+_MAX_TALKS: Final = 3  # the conversations that are shown, at most
 
 
 def note_talk(status: dict[str, Any], step: int, other: str, text: str, *, by_self: bool) -> None:
     """Keep a line of a conversation in `status["talks"]`: `[step, mine, text]`, by partner."""
     talks: dict[str, list[list[Any]]] = status.setdefault("talks", {})
     lines = talks.pop(other, [])  # the last of all talks stands last
-    talks[other] = [*lines, [step, by_self, text]][-LINES:]
-    while len(talks) > PARTNERS:
+    talks[other] = [*lines, [step, by_self, text]][-MAX_LINES:]
+    while len(talks) > MAX_PARTNERS:
         del talks[next(iter(talks))]
 
 
@@ -243,11 +243,11 @@ def recent_talks(perceived: Perception) -> dict[str, list[str]]:
         id: [each for each in lines if _is_within(perceived, each, _RECENT_S)]
         for id, lines in talks.items()
     }
-    partners = [id for id, lines in recent.items() if lines][-_MOST_TALKS:]
+    partners = [id for id, lines in recent.items() if lines][-_MAX_TALKS:]
     return {
         perceived.label(id): [
-            f"{when(perceived, step)} {'you' if mine else perceived.label(id)}: {text}"
-            for step, mine, text in recent[id]
+            f"{time_in_words(perceived, step)} {'you' if by_self else perceived.label(id)}: {text}"
+            for step, by_self, text in recent[id]
         ]
         for id in partners
     }
@@ -261,7 +261,7 @@ def waiting_speakers(perceived: Perception, replies: int) -> list[str]:
         for id, lines in talks.items()
         if lines
         and not lines[-1][1]
-        and _is_within(perceived, lines[-1], _WAITS_S)
+        and _is_within(perceived, lines[-1], _WAIT_S)
         and sum(each[1] and _is_within(perceived, each, _RECENT_S) for each in lines) < replies
     ]
 

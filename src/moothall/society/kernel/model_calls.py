@@ -31,18 +31,18 @@ class CitizenModelCalls:
 
     record: Record[Any] = NULL_RECORD
 
-    def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
+    def __init__(self, timeout_s: float, budget: Budget | None, *, reuse: bool) -> None:
         self.timeout_s = timeout_s
         self.budget = budget
-        self.once = once  # whether the same prompts in a step share one answer
+        self.reuse = reuse  # whether the same prompts in a step share one answer
         self.step: int = 0
         self.calls: int = 0
         self.span: WorkSpan | None = None  # of the step that is being taken
-        self.prompts: int = 0
+        self.prompts_hash: int = 0
         """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
-        self.unused: str = ""
+        self.first_unusable: str = ""
         """Why the first answer that no citizen could use was unusable."""
-        self.by_rule: Counter[str] = Counter()
+        self.fallback_counts: Counter[str] = Counter()
         """How many such answers each block had, and dispatchers."""
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
@@ -56,17 +56,17 @@ class CitizenModelCalls:
         self._keys.clear()
         self._shared_answers.clear()
 
-    async def complete(self, citizen_model: AskedModel, prompt: Prompt) -> ModelReply:
+    async def complete(self, citizen_model: CitizenModel, prompt: Prompt) -> ModelReply:
         """Return a model's answer to a citizen. Raises ModelError: the call failed or timed out."""
         messages, actions, schema = prompt
         id = str(citizen_model.agent.id)
         self.calls += 1
         text = json.dumps([citizen_model.name, messages, schema], sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()
-        self.prompts = (self.prompts + int(digest, 16)) % (1 << 256)
-        if self.once and not actions:
+        self.prompts_hash = (self.prompts_hash + int(digest, 16)) % (1 << 256)
+        if self.reuse and not actions:
             key = self._keys[id] = f"{self.step}/{digest[:32]}"
-            outcome = await self._together(key, citizen_model, prompt)
+            outcome = await self._ask_shared(key, citizen_model, prompt)
         else:
             number = self._numbers[id] = self._numbers.get(id, 0) + 1
             key = self._keys[id] = f"{self.step}/{id}/{number}"
@@ -78,16 +78,16 @@ class CitizenModelCalls:
 
     def fell_back(self, id: str, reason: str) -> None:
         """Record that the last answer to an agent was unusable; warn of the first."""
-        self.by_rule[reason.partition(":")[0].removeprefix("its ")] += 1
-        level = logging.INFO if self.unused else logging.WARNING
-        self.unused = self.unused or reason
+        self.fallback_counts[reason.partition(":")[0].removeprefix("its ")] += 1
+        level = logging.INFO if self.first_unusable else logging.WARNING
+        self.first_unusable = self.first_unusable or reason
         logger.log(level, "agent %r had no use of its model, so a rule decides: %s", id, reason)
         if id in self._keys:
             key = self._keys[id]
             self.record.mark(f"{key}#unused#{id}", reason, citizen=id, unused=key)
 
-    async def _together(
-        self, key: str, citizen_model: AskedModel, prompt: Prompt
+    async def _ask_shared(
+        self, key: str, citizen_model: CitizenModel, prompt: Prompt
     ) -> dict[str, Any]:
         shared = self._shared_answers.get(key)
         if shared is not None:
@@ -103,11 +103,11 @@ class CitizenModelCalls:
         shared.set_result(outcome)
         return outcome
 
-    async def _ask(self, key: str, citizen_model: AskedModel, prompt: Prompt) -> dict[str, Any]:
+    async def _ask(self, key: str, citizen_model: CitizenModel, prompt: Prompt) -> dict[str, Any]:
         async def call(step: StepHandle) -> dict[str, Any]:
             try:
-                batch = getattr(citizen_model.model, "batch", False)  # answered within a day
-                async with asyncio.timeout(None if batch else self.timeout_s):
+                is_batch = getattr(citizen_model.model, "batch", False)  # answered within a day
+                async with asyncio.timeout(None if is_batch else self.timeout_s):
                     budget = citizen_model.agent.budget or self.budget
                     messages, actions, schema = prompt
                     ask = partial(completed, citizen_model.model, budget, messages, schema, step)
@@ -132,37 +132,37 @@ class CitizenModelCalls:
         """Charge the budgets, once each, with what another process has spent on a run."""
         entries, accounts = record.entries(), {}
         models = {id(model): model} if model is not None else {}
-        alone = {} if self.budget is None else dict(self.budget.single_account_budgets())
-        shared = set(alone)
+        budgets = {} if self.budget is None else dict(self.budget.single_account_budgets())
+        shared = set(budgets)
         citizen_by_key = {
             entry.data["key"]: entry.data["about"].get("citizen")
             for entry in entries
             if entry.kind == "started" and "about" in entry.data
         }
         for agent in (mailbox.agent for mailbox in mailboxes):
-            if isinstance(agent.llm, AskedModel):
+            if isinstance(agent.llm, CitizenModel):
                 models[id(agent.llm.model)] = agent.llm.model
             if agent.budget is not None:
                 accounts[str(agent.id)] = dict(agent.budget.single_account_budgets())
-                alone = {**accounts[str(agent.id)], **alone}
-        dearest = SimpleNamespace(models=list(models.values()))
-        for account, budget in alone.items():
+                budgets = {**accounts[str(agent.id)], **budgets}
+        model_group = SimpleNamespace(models=list(models.values()))
+        for account, budget in budgets.items():
             if record.key in _CHARGED_RUNS.setdefault(account, set()):
                 continue
             _CHARGED_RUNS[account].add(record.key)
-            by = {id for id in citizen_by_key.values() if account in accounts.get(id, shared)}
-            record.charge(budget, dearest, partial(_is_of, by, citizen_by_key))
+            citizens = {id for id in citizen_by_key.values() if account in accounts.get(id, shared)}
+            record.charge(budget, model_group, partial(_is_of, citizens, citizen_by_key))
 
 
-class AskedModel:
+class CitizenModel:
     """A citizen's model, called through `CitizenModelCalls`; no `own_model`: the society's."""
 
     asks_others = True
 
     def __init__(
-        self, asking: CitizenModelCalls, agent: Agent, model: object, own_model: object = None
+        self, calls: CitizenModelCalls, agent: Agent, model: object, own_model: object = None
     ) -> None:
-        self._asking = asking
+        self._calls = calls
         self.agent = agent
         self.model: Any = model
         self.own_model: Any = own_model
@@ -176,7 +176,7 @@ class AskedModel:
         schema: Mapping[str, object] | None = None,
     ) -> ModelReply:
         """Answer a conversation; see `CitizenModelCalls.complete`."""
-        return await self._asking.complete(self, (messages, actions, schema))
+        return await self._calls.complete(self, (messages, actions, schema))
 
 
 def _is_of(citizens: Container[object], citizen_by_key: Mapping[str, object], entry: Entry) -> bool:

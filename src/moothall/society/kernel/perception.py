@@ -20,10 +20,10 @@ SCALES: Final = (
     "Money is in cents, income in dollars a year."
 )
 """What the numbers mean that a model is shown; it is said whatever the rules are."""
-TIME: Final = "^([01][0-9]|2[0-4]):[0-5][0-9]$"
+TIME_PATTERN: Final = "^([01][0-9]|2[0-4]):[0-5][0-9]$"
+"""The pattern of a time of the day."""
 Item: TypeAlias = dict[str, Any]
 """An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
-"""The pattern of a time of the day."""
 
 
 @dataclass(slots=True, eq=False)
@@ -209,8 +209,8 @@ class Perception:
             lines.append(f"You are at {self.place}{state}.")
             here = self.here
             if here:
-                more = f" and {len(here) - 10} others" if len(here) > 10 else ""
-                lines.append(f"Here are also {', '.join(map(self.label, here[:10]))}{more}.")
+                others = f" and {len(here) - 10} others" if len(here) > 10 else ""
+                lines.append(f"Here are also {', '.join(map(self.label, here[:10]))}{others}.")
         elif moving:
             lines.append(f"You are on the way to {moving['to']}.")
         if self.intention:
@@ -241,12 +241,12 @@ class Perception:
         `rules` say what holds for every decision. The system message has nothing of the citizen, so
         that it is the same for all who are asked the same; the schema stands in it once, in words.
         """
-        system = f"{rules} {task} Answer with JSON alone: {in_short(schema)}\n{SCALES}"
+        system = f"{rules} {task} Answer with JSON alone: {schema_in_words(schema)}\n{SCALES}"
         user = f"{self.text()}\n{json.dumps(context, ensure_ascii=False, default=str)}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-def in_short(schema: Mapping[str, Any]) -> str:
+def schema_in_words(schema: Mapping[str, Any]) -> str:
     """Return a JSON schema in a few words: `{"place": "park-1" or "park-2"}`; a title instead."""
     if "title" in schema:  # what differs by citizen, such as ids, must not stand in the words
         return str(schema["title"])
@@ -255,15 +255,15 @@ def in_short(schema: Mapping[str, Any]) -> str:
     kind = schema.get("type")
     if kind == "object":
         parts = schema.get("properties") or {}
-        inside = ", ".join(f'"{name}": {in_short(each)}' for name, each in parts.items())
-        return f"{{{inside}}}"
+        members = ", ".join(f'"{name}": {schema_in_words(each)}' for name, each in parts.items())
+        return f"{{{members}}}"
     if kind == "array":
         most = f", at most {schema['maxItems']}" if "maxItems" in schema else ""
-        return f"[{in_short(schema.get('items') or {})}, …{most}]"
+        return f"[{schema_in_words(schema.get('items') or {})}, …{most}]"
     low, high = schema.get("minimum"), schema.get("maximum")
-    bounds = [f"{word} {at}" for word, at in (("from", low), ("to", high)) if at is not None]
+    bounds = [f"{word} {end}" for word, end in (("from", low), ("to", high)) if end is not None]
     if kind == "string":
-        kind = {TIME: 'a time such as "08:30"'}.get(schema.get("pattern", ""), "a text")
+        kind = {TIME_PATTERN: 'a time such as "08:30"'}.get(schema.get("pattern", ""), "a text")
         if "maxLength" in schema:
             bounds = [f"of at most {schema['maxLength']} characters"]
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -272,7 +272,7 @@ def in_short(schema: Mapping[str, Any]) -> str:
 
 def item_in_words(item: Item) -> str:
     """Return an item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
-    times = [item[end] // 60 for end in ("from", "until") if end in item]
+    times = [item[key] // 60 for key in ("from", "until") if key in item]
     hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)
     where = f" at {item['where']}" if item.get("where") else ""
     return f"{hours} {item['do']}{where}".strip()

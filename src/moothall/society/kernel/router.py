@@ -26,7 +26,7 @@ from moothall.build import (
     address,
     log_failure,
 )
-from moothall.society.kernel.variables import of_agent, unwritten
+from moothall.society.kernel.variables import hash_non_json, owners_of_agent
 from moothall.society.kernel.wants import Answer, Want, id_order
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -34,12 +34,12 @@ logger: logging.Logger = logging.getLogger("moothall.society")
 Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
-class Sent(NamedTuple):
+class SentItem(NamedTuple):
     """A message on its way to the next step."""
 
     envelope: Envelope
     kind: int = Delivery.SEND
-    answers: str | None = None  # the id of the message that an answer answers
+    answered_id: str | None = None  # the id of the message that an answer answers
     request: Delivery | None = None  # which the answer settles
 
     @property
@@ -49,10 +49,10 @@ class Sent(NamedTuple):
 
     def as_json(self) -> list[object]:
         """Return the message as JSON data."""
-        return [[*self.envelope], self.kind, self.answers]
+        return [[*self.envelope], self.kind, self.answered_id]
 
     @classmethod
-    def of_json(cls, data: Any) -> Sent:
+    def of_json(cls, data: Any) -> SentItem:
         """Return the message that `as_json` has written."""
         parts, kind, answers = data
         return cls(Envelope(*parts), kind, answers)
@@ -63,8 +63,8 @@ class CitizenTurn(Delivery):
 
     __slots__ = ()
 
-    limit: asyncio.TimerHandle | None = None  # ends a turn that waits too long, and sets `late`
-    late: bool = False
+    timer: asyncio.TimerHandle | None = None  # ends a turn that waits too long, and sets `is_late`
+    is_late: bool = False
 
 
 class VirtualRequest(Request):
@@ -84,7 +84,7 @@ class VirtualRequest(Request):
         return (yield from super().__await__())
 
 
-_LATER: Final[dict[str, Callable[[Any], Any]]] = {
+_LAZY_ATTRIBUTES: Final[dict[str, Callable[[Any], Any]]] = {
     "active": lambda mailbox: {},
     "asking": lambda mailbox: set(),
     "box": lambda mailbox: mailbox.line_type(),
@@ -95,7 +95,7 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
 """Attributes that few agents need, made on first use to save memory."""
 
 
-def _hold(delivery: Delivery, handler: Coroutine[object, object, object]) -> None:
+def _keep_handler(delivery: Delivery, handler: Coroutine[object, object, object]) -> None:
     mailbox = delivery.mailbox
     mailbox.next_handler = handler
 
@@ -115,26 +115,26 @@ class SocietyMailbox(Mailbox):
     carried: set[asyncio.Task[Any]] = field(init=False)
     rank: tuple[int, int, str] = field(init=False)
     takes_steps: bool = field(init=False)  # whether it has its own step
-    mail: list[Sent] | tuple[()] = ()
+    mail: list[SentItem] | tuple[()] = ()
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
     next_handler: Coroutine[object, object, object] | None = None  # handles the next message
-    joined_threads: bool = False  # whether the agent keeps its senders apart in other spaces
-    unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
+    shares_memory: bool = False  # whether the agent keeps its senders apart in other spaces
+    non_json: dict[tuple[str, str], int] = field(init=False)  # as it came
     classes: str = field(init=False)  # of the agent and its blocks
 
     def __post_init__(self) -> None:
         self.id: str = address(self.agent.id)
         self.rank = id_order(self.id)
         # A handler is awaited in the turn.
-        self.start: Callable[[Delivery, Coroutine[object, object, object]], None] = _hold
+        self.start: Callable[[Delivery, Coroutine[object, object, object]], None] = _keep_handler
         self.limit: int = self.router.capacity
-        self.look_at_agent()
+        self.inspect_agent()
 
-    def look_at_agent(self) -> None:
+    def inspect_agent(self) -> None:
         """Note what the agent, which is new here, defines and keeps."""
         agent = self.agent
-        self.unwritten = unwritten(of_agent(agent, self.id))
+        self.non_json = hash_non_json(owners_of_agent(agent, self.id))
         self.look_up_callbacks()
         self.takes_steps = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.concurrency = 1  # one message at a time, unlike in other spaces
@@ -146,7 +146,7 @@ class SocietyMailbox(Mailbox):
         self.classes: str = self.router.classes[classes]
 
     def __getattr__(self, name: str) -> Any:
-        make = _LATER.get(name)
+        make = _LAZY_ATTRIBUTES.get(name)
         if make is None:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         value = make(self)
@@ -157,7 +157,7 @@ class SocietyMailbox(Mailbox):
         """Keep a want for the commit stage."""
         if self.wants is None:
             self.wants = []
-            self.router.wanting.append(self)
+            self.router.mailboxes_with_wants.append(self)
         self.wants.append(want)
 
     def accept(self, delivery: Delivery) -> None:
@@ -177,7 +177,7 @@ class SocietyMailbox(Mailbox):
                 self.router.tasks.cancel(turn)
         return dropped
 
-    async def take_turn(self, turn: CitizenTurn, mail: Iterable[Sent]) -> None:
+    async def take_turn(self, turn: CitizenTurn, mail: Iterable[SentItem]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
         for sent in mail:
             if not self.open:
@@ -185,7 +185,7 @@ class SocietyMailbox(Mailbox):
             delivery = Delivery(sent.envelope, sent.kind)
             if not sent.envelope.is_to_one:
                 delivery.kind = Delivery.BROADCAST
-            delivery.original_id = sent.answers
+            delivery.original_id = sent.answered_id
             await self._handle(delivery)
             CURRENT.set(turn)
         if self.takes_steps and self.open:
@@ -227,10 +227,10 @@ class SocietyRouter(Router):
         on_turn_end: Callable[[CitizenTurn, BaseException | None], None],
     ) -> None:
         super().__init__(thread, mailbox)
-        self.sent: list[Sent] = []
+        self.sent: list[SentItem] = []
         self.services = services
         self.classes: dict[tuple[type, ...], str] = {}  # of agents and their blocks: checked ones
-        self.wanting: list[SocietyMailbox] = []  # those with wants in this step
+        self.mailboxes_with_wants: list[SocietyMailbox] = []  # those with wants in this step
         self.turns: set[CitizenTurn] = set()  # under way
         self._turn_timeout_s = turn_timeout_s
         self._on_turn_end = on_turn_end
@@ -252,14 +252,14 @@ class SocietyRouter(Router):
     def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = Delivery.SEND) -> None:
         """Keep a message for the next step."""
         if not self.closed:
-            self.sent.append(Sent(envelope, kind))
+            self.sent.append(SentItem(envelope, kind))
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""
         if delivery.kind == Delivery.REQUEST:
-            self.sent.append(Sent(delivery.envelope, request=delivery))
+            self.sent.append(SentItem(delivery.envelope, request=delivery))
         else:
-            self.sent.append(Sent(delivery.envelope, Delivery.ANSWER, delivery.original_id))
+            self.sent.append(SentItem(delivery.envelope, Delivery.ANSWER, delivery.original_id))
 
     def request(
         self,
@@ -288,7 +288,7 @@ class SocietyRouter(Router):
 
     # -- delivery ----------------------------------------------------------------------------------
 
-    def collect(self, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+    def collect(self, interceptors: tuple[Interceptor, ...]) -> list[SentItem]:
         """Return and show the sent messages by (sender, sequence), after the interceptors."""
         self.thread.drain()
         sent, self.sent = self.sent, []
@@ -301,15 +301,15 @@ class SocietyRouter(Router):
                 self.show(each.envelope)
         return sent
 
-    def _intercept(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+    def _intercept(self, sent: SentItem, interceptors: tuple[Interceptor, ...]) -> list[SentItem]:
         """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
         for each in interceptors:
             try:
                 message = each(sent.envelope.to_dict())
                 if message is None:
                     if sent.request is not None:
-                        stopped = RequestCancelled(f'an interceptor stopped "{sent.request}"')
-                        self.settle(sent.request, None, stopped)
+                        cancelled = RequestCancelled(f'an interceptor stopped "{sent.request}"')
+                        self.settle(sent.request, None, cancelled)
                     return []
                 envelope = Envelope.from_message(message, sent.envelope.sender)
             except Exception as error:
@@ -317,12 +317,12 @@ class SocietyRouter(Router):
                 text = f"interceptor {each!r} failed and is skipped for {subject}"
                 log_failure(logger, text, error)
             else:
-                before = sent.envelope
-                envelope = envelope._replace(thread=before.thread, within=before.within)
+                old = sent.envelope
+                envelope = envelope._replace(thread=old.thread, within=old.within)
                 sent = sent._replace(envelope=envelope)
         return [sent]
 
-    def deliver(self, sent: list[Sent]) -> int:
+    def deliver(self, sent: list[SentItem]) -> int:
         """Put messages into their receivers' mail; return how many were delivered."""
         mailboxes: dict[str, Any] = self.mailboxes
         count = 0
@@ -337,7 +337,7 @@ class SocietyRouter(Router):
                 count += self._put_into_mailbox(mailbox, each)
         return count
 
-    def _put_into_mailbox(self, mailbox: SocietyMailbox, sent: Sent) -> int:
+    def _put_into_mailbox(self, mailbox: SocietyMailbox, sent: SentItem) -> int:
         if len(mailbox.mail) >= self.capacity:
             delivery = Delivery(sent.envelope, sent.kind)
             delivery.mailbox = mailbox
@@ -359,10 +359,10 @@ class SocietyRouter(Router):
         self.turns.add(turn)
         self.start(turn, mailbox.take_turn(turn, mail))
         if turn in self.turns:
-            turn.limit = self.loop.call_later(self._turn_timeout_s, self._on_late_turn, turn)
+            turn.timer = self.loop.call_later(self._turn_timeout_s, self._on_late_turn, turn)
 
     def _on_late_turn(self, turn: CitizenTurn) -> None:
-        turn.late = True
+        turn.is_late = True
         self.tasks.cancel(turn)
 
     def end_handling(self, delivery: Delivery, value: object, error: BaseException | None) -> None:
@@ -371,8 +371,8 @@ class SocietyRouter(Router):
             super().end_handling(delivery, value, error)
             return
         self.turns.discard(delivery)
-        if delivery.limit is not None:
-            delivery.limit.cancel()
+        if delivery.timer is not None:
+            delivery.timer.cancel()
         self._on_turn_end(delivery, error)
         self._turn_ended.set()
 
@@ -392,7 +392,7 @@ class SocietyRouter(Router):
 
     # -- services ----------------------------------------------------------------------------------
 
-    def answer(self, sent: Sent, value: object, error: RequestError | None) -> None:
+    def answer(self, sent: SentItem, value: object, error: RequestError | None) -> None:
         """Answer a message to a service: by a message, and by settling its request, if any."""
         if sent.request is not None:
             self.settle(sent.request, value, error)

@@ -21,12 +21,12 @@ from moothall import Agent, StateError
 from moothall.build import Space
 from moothall.society.arrays import np
 
-OWNER_ATTRIBUTE: Final = "_lives_in"
+TOKEN_ATTRIBUTE: Final = "_society_token"
 """The attribute in which what a society lives with has the `Token` of that society."""
-_DEEPEST: Final = 8
-_CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
+_MAX_DEPTH: Final = 8
+_STATELESS_TYPES: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 """Kinds of values that are no state."""
-_OF_ITERATORS: Final = (enumerate, filter, map, zip)
+_WRAPPING_ITERATORS: Final = (enumerate, filter, map, zip)
 """Iterators that say by `__reduce__` of which others they are."""
 
 
@@ -61,9 +61,9 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
         variables[key] = {
             name: form for name, value in _variables(owner) if (form := _json_form(value))
         }
-    now = unwritten(owners)
-    for key, name in now.keys() | first.keys():
-        if key in owners and now.get((key, name), 0) != first.get((key, name), 0):
+    hashes = hash_non_json(owners)
+    for key, name in hashes.keys() | first.keys():
+        if key in owners and hashes.get((key, name), 0) != first.get((key, name), 0):
             kind = type(dict(_variables(owners[key])).get(name)).__name__
             raise StateError(
                 f"{title_of(key, owners[key])} has changed its variable {name!r} ({kind}), which "
@@ -92,15 +92,15 @@ def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
         owner = owners[key]
         for name, value in [*_variables(owner)]:
             if name not in variables and _json_form(value):
-                _drop(owner, name)
+                _delete_variable(owner, name)
         for name, form in variables.items():
             _set_variable(owner, name, _read_form(form))
 
 
-def unwritten(owners: Mapping[str, object]) -> dict[tuple[str, str], int]:
+def hash_non_json(owners: Mapping[str, object]) -> dict[tuple[str, str], int]:
     """Return a hash of each variable without a JSON form; 0 of what no step should change."""
     return {
-        (key, name): hash(_image(value))
+        (key, name): hash(_frozen(value))
         for key, owner in owners.items()
         if not has_own_state_dict(owner)
         for name, value in _variables(owner)
@@ -110,20 +110,20 @@ def unwritten(owners: Mapping[str, object]) -> dict[tuple[str, str], int]:
 
 def state_hash(owner: object) -> int:
     """Return a hash of all that an owner keeps."""
-    rest = unwritten({"": owner})
-    return hash(json.dumps([states_of({"": owner}, rest), [*rest.items()]], default=repr))
+    non_json = hash_non_json({"": owner})
+    return hash(json.dumps([states_of({"": owner}, non_json), [*non_json.items()]], default=repr))
 
 
-def by_number(blocks: Iterable[object]) -> dict[str, Any]:
+def blocks_by_number(blocks: Iterable[object]) -> dict[str, Any]:
     """Return the blocks that may keep something, with their numbers as keys."""
-    return {str(at): each for at, each in enumerate(blocks) if not is_ours(type(each))}
+    return {str(number): each for number, each in enumerate(blocks) if not is_ours(type(each))}
 
 
-def of_agent(agent: Agent, id: str) -> dict[str, Any]:
+def owners_of_agent(agent: Agent, id: str) -> dict[str, Any]:
     """Return an agent, unless it says itself what it keeps, and its blocks, as owners."""
     if hasattr(agent, "state_dict"):
-        return by_number(agent.blocks)
-    owners = by_number(agent.blocks) | {f"agent {id!r}": agent}
+        return blocks_by_number(agent.blocks)
+    owners = blocks_by_number(agent.blocks) | {f"agent {id!r}": agent}
     memory = agent.memory
     if memory is not None and not is_ours(type(memory)) and not has_own_state_dict(memory):
         owners[f"the memory of agent {id!r}"] = memory
@@ -167,7 +167,7 @@ def _cells(owner: Any) -> dict[str, Any]:
     return dict(zip(names, owner.__closure__ or (), strict=True))
 
 
-def _arguments(owner: object) -> dict[str, object]:
+def _bound_arguments(owner: object) -> dict[str, object]:
     """Return what a function is bound to, in tuples, which have no JSON form: none is put back."""
     bound: dict[object, object] = {}
     while isinstance(owner, functools.partial):
@@ -194,7 +194,7 @@ def _slots_of_class(kind: type) -> tuple[str, ...]:
 
 
 def _variables(owner: object) -> Iterator[tuple[str, object]]:
-    yield from _arguments(owner).items()
+    yield from _bound_arguments(owner).items()
     owner = root_of(owner)
     slots = _slots(owner)
     yield from ((name, getattr(owner, name)) for name in slots if hasattr(owner, name))
@@ -213,7 +213,7 @@ def _variables(owner: object) -> Iterator[tuple[str, object]]:
         yield from (
             (name, value)
             for name, value in own_variables.items()
-            if name not in class_names and name != OWNER_ATTRIBUTE
+            if name not in class_names and name != TOKEN_ATTRIBUTE
         )
 
 
@@ -229,7 +229,7 @@ def _set_variable(owner: object, name: str, value: object) -> None:
         vars(owner)[name] = value
 
 
-def _drop(owner: object, name: str) -> None:
+def _delete_variable(owner: object, name: str) -> None:
     owner = root_of(owner)
     if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
         del cells[name].cell_contents
@@ -292,9 +292,9 @@ def _json_form(value: object) -> list[object]:
 
 def _is_json(value: object, depth: int = 0) -> bool:
     if type(value) is list:
-        return depth < _DEEPEST and all(_is_json(each, depth + 1) for each in value)
+        return depth < _MAX_DEPTH and all(_is_json(each, depth + 1) for each in value)
     if type(value) is dict:
-        return depth < _DEEPEST and all(
+        return depth < _MAX_DEPTH and all(
             type(name) is str and _is_json(each, depth + 1) for name, each in value.items()
         )
     if type(value) is float:
@@ -312,11 +312,11 @@ def _read_form(form: list[Any]) -> object:
     return values.copy() if shape else values[()]
 
 
-def _image(value: object, depth: int = 0) -> object:
+def _frozen(value: object, depth: int = 0) -> object:
     """Return something hashable that differs if a value has changed, as far as can be seen."""
     if isinstance(links := getattr(value, "links", None), tuple):  # of a Network
-        return _image(list(links), depth + 1)
-    if depth > _DEEPEST or isinstance(value, _CODE):
+        return _frozen(list(links), depth + 1)
+    if depth > _MAX_DEPTH or isinstance(value, _STATELESS_TYPES):
         return 0
     if any(is_ours(each) for each in type(value).__mro__):
         return 0  # an owner has its own walk
@@ -335,22 +335,22 @@ def _image(value: object, depth: int = 0) -> object:
             return (array.shape, tuple(map(repr, array.ravel().tolist())))
         return (array.dtype.str, array.shape, hash(array.tobytes()))
     if isinstance(value, GeneratorType):
-        frame, inner = value.gi_frame, _image(value.gi_yieldfrom, depth + 1)
-        return frame and (frame.f_lasti, _image(frame.f_locals, depth + 1), inner)
-    if isinstance(value, Iterator) and (more := operator.length_hint(value, -1)) >= 0:
-        return (type(value).__name__, more)  # such as of a list: how many items it still has
-    if type(value) in _OF_ITERATORS:
-        return _image(value.__reduce__(), depth + 1)
+        frame, inner = value.gi_frame, _frozen(value.gi_yieldfrom, depth + 1)
+        return frame and (frame.f_lasti, _frozen(frame.f_locals, depth + 1), inner)
+    if isinstance(value, Iterator) and (remaining := operator.length_hint(value, -1)) >= 0:
+        return (type(value).__name__, remaining)  # such as of a list: how many items it still has
+    if type(value) in _WRAPPING_ITERATORS:
+        return _frozen(value.__reduce__(), depth + 1)
     if isinstance(value, Mapping):
-        return tuple((repr(name), _image(each, depth + 1)) for name, each in value.items())
+        return tuple((repr(name), _frozen(each, depth + 1)) for name, each in value.items())
     if isinstance(value, set | frozenset):
         return frozenset(map(repr, value))
     if isinstance(value, Iterable) and hasattr(value, "__len__") and not isinstance(value, str):
-        return tuple(_image(each, depth + 1) for each in value)
+        return tuple(_frozen(each, depth + 1) for each in value)
     if hasattr(value, "__dict__"):
-        return (type(value).__name__, _image(vars(value), depth + 1))
+        return (type(value).__name__, _frozen(vars(value), depth + 1))
     kind = type(value)
     if kind.__repr__ is object.__repr__:  # it has `__slots__`, and says nothing of them
         names = [name for each in kind.__mro__ for name in getattr(each, "__slots__", ())]
-        return (kind.__name__, _image([getattr(value, name, None) for name in names], depth + 1))
+        return (kind.__name__, _frozen([getattr(value, name, None) for name in names], depth + 1))
     return repr(value)

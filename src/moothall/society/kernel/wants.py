@@ -16,11 +16,11 @@ from moothall import Action, ConfigError, InvalidArguments, action
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.variables import is_ours
 
-AGENT_ID: Final = "who"  # a citizen's row; −1, −2, … a service, by id; `STRANGER` down: others
+AGENT_ID: Final = "who"  # a citizen's row; −1, −2, … a service, by id; from `FIRST_STRANGER` others
 PLACE: Final = "place"  # the number of a place, −1 for none
 TEXT: Final = "word"  # the number of a text of the population's `words`, −1 for None
 INT: Final = "int"
-_HELP: Final = ("description", "args")  # not what the class returns
+_HELP_PARTS: Final = ("description", "args")  # not what the class returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,20 @@ class Move(Want):
     mode: str | None = None
 
 
-class _NamesCitizen:
+class _CitizenWant:
     """A want that names a citizen or service, also by an agent's own `id`, a number."""
 
     __slots__ = ()
-    name_field: ClassVar[str]
+    id_field: ClassVar[str]
 
     def __post_init__(self) -> None:
-        id = getattr(self, self.name_field)
+        id = getattr(self, self.id_field)
         if isinstance(id, int):
-            object.__setattr__(self, self.name_field, str(id))
+            object.__setattr__(self, self.id_field, str(id))
 
 
 @dataclass(frozen=True, slots=True)
-class Pay(_NamesCitizen, Want):
+class Pay(_CitizenWant, Want):
     """Give money to a citizen or a service.
 
     Attributes:
@@ -75,7 +75,7 @@ class Pay(_NamesCitizen, Want):
     """
 
     turn: ClassVar[int] = 20
-    name_field: ClassVar[str] = "to"
+    id_field: ClassVar[str] = "to"
     to: Annotated[str, AGENT_ID]
     cents: int
     what: str = ""
@@ -138,7 +138,7 @@ class Post(Want):
 
 
 @dataclass(frozen=True, slots=True)
-class Follow(_NamesCitizen, Want):
+class Follow(_CitizenWant, Want):
     """Follow a citizen in the feed.
 
     Attributes:
@@ -146,12 +146,12 @@ class Follow(_NamesCitizen, Want):
     """
 
     turn: ClassVar[int] = 60
-    name_field: ClassVar[str] = "id"
+    id_field: ClassVar[str] = "id"
     id: Annotated[str, AGENT_ID]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfollow(_NamesCitizen, Want):
+class Unfollow(_CitizenWant, Want):
     """Follow a citizen in the feed no longer.
 
     Attributes:
@@ -159,7 +159,7 @@ class Unfollow(_NamesCitizen, Want):
     """
 
     turn: ClassVar[int] = 65
-    name_field: ClassVar[str] = "id"
+    id_field: ClassVar[str] = "id"
     id: Annotated[str, AGENT_ID]
 
 
@@ -203,13 +203,13 @@ def _want_classes() -> dict[str, type[Want]]:
     return {kind.__name__: kind for kind in kinds}
 
 
-KINDS: Final = _want_classes()
+WANTS: Final = _want_classes()
 """moothall's wants by name."""
 
 
 def kind_named(name: str) -> type[Want]:
     """Return the kind of a name, a user's own too. Raises KeyError for an unknown name."""
-    return KINDS.get(name) or _want_classes()[name]
+    return WANTS.get(name) or _want_classes()[name]
 
 
 def wants_by_kind(
@@ -222,18 +222,18 @@ def wants_by_kind(
     return by_kind
 
 
-def in_turn(kinds: Iterable[type[Want]]) -> list[type[Want]]:
+def sort_by_turn(kinds: Iterable[type[Want]]) -> list[type[Want]]:
     """Return kinds in the order in which they are settled."""
     return sorted(set(kinds), key=lambda kind: (kind.turn, kind.__name__))
 
 
-_IN_ROWS: Final[dict[type[Want], Mapping[str, str]]] = {}
+_FIELD_KINDS: Final[dict[type[Want], Mapping[str, str]]] = {}
 
 
 def field_kinds(kind: type[Want]) -> Mapping[str, str]:
     """Return what a number in each field of a kind is. ConfigError: a number stands for none."""
-    if kind in _IN_ROWS:
-        return _IN_ROWS[kind]
+    if kind in _FIELD_KINDS:
+        return _FIELD_KINDS[kind]
     by_type = {int: INT, str: TEXT, str | None: TEXT}
     contents = {}
     try:
@@ -244,7 +244,7 @@ def field_kinds(kind: type[Want]) -> Mapping[str, str]:
         hint = hints[each.name]
         content = PLACE if each.name == "place" else by_type.get(hint)
         content = next(
-            (w for w in getattr(hint, "__metadata__", ()) if w in (AGENT_ID, PLACE)), content
+            (tag for tag in getattr(hint, "__metadata__", ()) if tag in (AGENT_ID, PLACE)), content
         )
         if content is None:
             raise ConfigError(
@@ -252,7 +252,7 @@ def field_kinds(kind: type[Want]) -> Mapping[str, str]:
                 f"got {hint!r:.80}"
             )
         contents[each.name] = content
-    _IN_ROWS[kind] = contents
+    _FIELD_KINDS[kind] = contents
     return contents
 
 
@@ -273,7 +273,7 @@ def want_of(name: str, args: Mapping[str, object]) -> Want:
     """Return the want of a message to a service, named in lower case. Raises InvalidArguments."""
     kind = {key.lower(): kind for key, kind in _want_classes().items()}.get(name)
     if kind is None:
-        names = ", ".join(KINDS).lower()
+        names = ", ".join(WANTS).lower()
         raise InvalidArguments(f"action.name must be one of {names}, got {name!r:.80}")
     try:
         return kind(**args)
@@ -290,7 +290,7 @@ def help_of(kinds: Iterable[type[Want]], args: Mapping[str, object]) -> dict[str
         raise InvalidArguments(f"help takes an action_name of {names}, got {args!r:.200}")
     chosen = actions if name is None else [name]
     helps = {each: Action(each, actions[each]).help for each in chosen}
-    return {each: {part: text[part] for part in _HELP} for each, text in helps.items()}
+    return {each: {part: entry[part] for part in _HELP_PARTS} for each, entry in helps.items()}
 
 
 def action_of(kind: type[Want]) -> Any:
@@ -299,9 +299,9 @@ def action_of(kind: type[Want]) -> Any:
     async def send(self: Any, *args: object, **values: object) -> None:
         self.want(kind(*args, **values))
 
-    block = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     method: Any = send
-    method.__signature__ = inspect.Signature([block, *inspect.signature(kind).parameters.values()])
+    method.__signature__ = inspect.Signature([itself, *inspect.signature(kind).parameters.values()])
     method.__annotations__ = {**get_type_hints(kind), "return": None}  # without "who" and "place"
     method.__name__, method.__doc__ = kind.__name__.lower(), inspect.getdoc(kind)
     return action(method)

@@ -25,7 +25,7 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns import city_queries
-from moothall.society.columns.lists import turn_of
+from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import choices_by, draw_below, integers
@@ -72,7 +72,7 @@ def _warn_once(small: str) -> None:
 
 def _too_small(population: Register, many: Array, of: str) -> str:
     """Return in words which places hold fewer than so many; empty for none."""
-    room = city_queries.room_of(population, slice(None), -1)
+    room = city_queries.capacities_of(population, slice(None), -1)
     overfull = np.flatnonzero((room >= 0) & (many > room)).tolist()
     some = [
         f"{population.places[at]!r} holds {room[at]:,}, and is the {of} of {many[at]:,} citizens"
@@ -171,7 +171,7 @@ def _rooms(population: Register, occupied: WholeNumber) -> tuple[Array, Array]:
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
         homes = homes[city.by_area(homes)]
-    room = city_queries.room_of(population, slice(None), -1)
+    room = city_queries.capacities_of(population, slice(None), -1)
     return homes, np.where(room < 0, -1, np.maximum(room - occupied, 0))
 
 
@@ -182,7 +182,7 @@ def _units(room: Array) -> tuple[Array, Array]:
     """
     many = np.where(room > LARGEST, np.maximum(room // _TEN, 1), 1)
     units = np.arange(len(room)).repeat(many)
-    turn = turn_of(units)
+    turn = occurrence_of(units)
     rest = room[units] - turn * _TEN
     return units, np.where(turn + 1 < many[units], _TEN, rest)
 
@@ -209,7 +209,7 @@ def employ(rows: Rows, free: Array, params: PeopleParams, income: Array | None =
     for kind, staff in STAFF.items():
         places = population.of_kind(kind)
         # 10 jobs where there is no limit.
-        holds = city_queries.room_of(population, places, 10_000 // staff)
+        holds = city_queries.capacities_of(population, places, 10_000 // staff)
         jobs[places] = np.maximum(1, holds * staff // 1000)
     filled = arrays["work"][arrays["work"] >= 0]
     jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
@@ -261,7 +261,7 @@ def enrol(rows: Rows, free: Array) -> None:
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
-    holds = city_queries.room_of(population, schools, 2 * len(population))
+    holds = city_queries.capacities_of(population, schools, 2 * len(population))
     staff = np.maximum(1, holds * STAFF["school"] // 1000)
     seats[schools] = holds - staff
     age = arrays["age"]
@@ -295,7 +295,7 @@ def _assign_places(
     """Assign limited places, the lowest turn first; return who got one."""
     order = np.lexsort((turns, requested))
     own = requested[order]
-    gets = (own >= 0) & (turn_of(own) < room[own])
+    gets = (own >= 0) & (occurrence_of(own) < room[own])
     column[rows[order[gets]]] = own[gets]
     np.subtract.at(room, own[gets], 1)
     has_place = np.zeros(len(rows), bool)

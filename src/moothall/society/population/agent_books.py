@@ -11,14 +11,14 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import check_integer
 from moothall.society.arrays import Array, np
-from moothall.society.columns.want_table import BY_SERVICE, NO_SERVICE, Table
+from moothall.society.columns.want_table import NO_SERVICE, SERVICE_REFUSED, Table
 from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.draw import turn_keys
 from moothall.society.kernel.wants import TEXT, Answer, Want
 from moothall.society.population.agent_register import AgentRegister
 from moothall.society.population.population import Population
 
-_RICHEST: Final = 1 << 62
+_MAX_MONEY: Final = 1 << 62
 
 
 class AgentBooks(Books):
@@ -44,7 +44,7 @@ class AgentBooks(Books):
         self.seed: int = self._population.seed
         self.row_services: list[Any] = []  # the services that keep numbers of rows
         self._holders: dict[int, str] = {}  # the agents by the identity of their status
-        self._of_agents: tuple[Array, dict[str, int], Array] | None = (
+        self._agent_cache: tuple[Array, dict[str, int], Array] | None = (
             None  # with the ids they are of
         )
         self._status_columns: Array | None = (
@@ -57,8 +57,8 @@ class AgentBooks(Books):
         population = self._population
         if population.only_agents and population.is_stale:
             with rows_renumbered(self.row_services, population):
-                come = population.renew()
-            for id in come:
+                new_ids = population.renew()
+            for id in new_ids:
                 self.write_settled(id, self.statuses[id])
         return population
 
@@ -71,12 +71,12 @@ class AgentBooks(Books):
         """Add an agent with the money and place of its row or status. ConfigError: it cannot be."""
         population = self._population
         if population.only_agents:
-            other = self._holders.get(builtins.id(status), "")
-            if self.statuses.get(other) is status:
-                raise ConfigError(f"citizen {id!r} has the status of {other!r}: give each its own")
+            holder = self._holders.get(builtins.id(status), "")
+            if self.statuses.get(holder) is status:
+                raise ConfigError(f"citizen {id!r} has the status of {holder!r}: give each its own")
             self.check_newcomer(id, status)
             population.statuses[id], population.is_stale = status, True
-            self._count(status, 1)
+            self._count_agent(status, 1)
             self._holders[builtins.id(status)] = id
         else:
             row = population.find_row(id)
@@ -86,16 +86,16 @@ class AgentBooks(Books):
                 )
             status.update(population.settled_status(row))
         self.statuses[id] = status
-        self._of_agents = None
+        self._agent_cache = None
 
     def check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
         """Complete the status of a citizen that comes. Raises ConfigError if it cannot come."""
         money = status.setdefault("money", 0)
-        check_integer(f"the money of citizen {citizen!r}, in cents,", money, 0, _RICHEST)
+        check_integer(f"the money of citizen {citizen!r}, in cents,", money, 0, _MAX_MONEY)
         place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
             place = status.get("home")
-        if place is not None and not self._knows(place):
+        if place is not None and not self._is_place(place):
             raise ConfigError(f"citizen {citizen!r} cannot start at {place!r:.80}: no such place")
         if place is not None and moving:
             raise ConfigError(f"citizen {citizen!r} is at {place!r} and on the way: it must be one")
@@ -111,32 +111,32 @@ class AgentBooks(Books):
         """Return whether a place has room for one more."""
         if self.capacity is None:
             return True
-        at = self._population.place_number(place)
-        return bool(self.at_place[at] + self.coming_to[at] < self.capacity[at])
+        number = self._population.place_number(place)
+        return bool(self.at_place[number] + self.coming_to[number] < self.capacity[number])
 
-    def _knows(self, place: str) -> bool:
+    def _is_place(self, place: str) -> bool:
         is_known = self.city is None or place in self._population.place_numbers
         return isinstance(place, str) and is_known
 
-    def _count(self, status: Mapping[str, Any], by: int) -> None:
+    def _count_agent(self, status: Mapping[str, Any], change: int) -> None:
         """Count an agent in, or out, at its place and on its way."""
-        ends = ((status["place"], "at_place"), ((status["moving"] or {}).get("to"), "coming_to"))
-        for place, name in ends:
+        places = ((status["place"], "at_place"), ((status["moving"] or {}).get("to"), "coming_to"))
+        for place, name in places:
             if place is not None:
                 number, counts = (
                     self._population.place_number(place),
                     (self.at_place, self.coming_to),
                 )
                 if number >= len(self.at_place):  # without a city each name is a place
-                    more = np.zeros(number + 1 - len(self.at_place), np.int64)
-                    self.at_place, self.coming_to = (np.append(each, more) for each in counts)
-                getattr(self, name)[number] += by
+                    new_places = np.zeros(number + 1 - len(self.at_place), np.int64)
+                    self.at_place, self.coming_to = (np.append(each, new_places) for each in counts)
+                getattr(self, name)[number] += change
 
     def write_settled(self, id: str, status: Mapping[str, Any]) -> None:
         """Write money, place, home and movement of a status into the columns of its citizen."""
         population, moving = self.population, status.get("moving") or {}
         row = population.row_of(id)
-        population.put("money", row, status["money"])
+        population.set_value("money", row, status["money"])
         for name, value in (
             ("place", status["place"]),
             ("home", status.get("home")),
@@ -144,19 +144,19 @@ class AgentBooks(Books):
             ("moving_from", moving.get("from")),
         ):
             place = value if value in population.place_numbers else None  # a home may be anything
-            population.put(name, row, population.place_number(place))
-        population.put("arrives", row, moving.get("arrives", 0))
-        population.put("left", row, moving.get("left", 0))
-        population.put("mode", row, population.encoded(TEXT, moving.get("mode")))
+            population.set_value(name, row, population.place_number(place))
+        population.set_value("arrives", row, moving.get("arrives", 0))
+        population.set_value("left", row, moving.get("left", 0))
+        population.set_value("mode", row, population.encode(TEXT, moving.get("mode")))
 
     def hand_over(self, id: str, status: dict[str, Any]) -> None:
         """Let an agent have another status from now on, completed by what it had."""
-        before, population = self.statuses[id], self.population
-        status.update({**before, **status, **population.settled_status(population.row_of(id))})
+        old_status, population = self.statuses[id], self.population
+        status.update({**old_status, **status, **population.settled_status(population.row_of(id))})
         self.statuses[id] = status
         if population.only_agents:
             population.statuses[id] = status
-            del self._holders[builtins.id(before)]
+            del self._holders[builtins.id(old_status)]
             self._holders[builtins.id(status)] = id
 
     def leave(self, id: str) -> None:
@@ -164,65 +164,65 @@ class AgentBooks(Books):
         status, population = self.statuses.pop(id, None), self._population
         if status is not None and population.only_agents:
             row = population.leave(id)
-            self._count(status if row is None else population.settled_status(row), -1)
+            self._count_agent(status if row is None else population.settled_status(row), -1)
             del self._holders[builtins.id(status)]
-        self._of_agents = None
+        self._agent_cache = None
 
     @property
     def _agent_rows(self) -> dict[str, int]:
         """The rows of full agents by id, in the order of their statuses."""
         population = self.population
-        if self._of_agents is None or self._of_agents[0] is not population.ids:
+        if self._agent_cache is None or self._agent_cache[0] is not population.ids:
             rows = {id: population.row_of(id) for id in self.statuses}
-            self._of_agents = population.ids, rows, np.array([*rows.values()], np.int64)
+            self._agent_cache = population.ids, rows, np.array([*rows.values()], np.int64)
             self._status_columns = None
-        return self._of_agents[1]
+        return self._agent_cache[1]
 
-    def _of_full(self, *names: str) -> list[Array]:
+    def _agent_columns(self, *names: str) -> list[Array]:
         """Return columns of full agents, in the order of their statuses."""
         count = len(self._agent_rows)
-        rows = () if self._of_agents is None else self._of_agents[2]
+        rows = () if self._agent_cache is None else self._agent_cache[2]
         arrays = self.population.arrays
         return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
 
-    def restore(self) -> dict[str, str]:
+    def undo_own_changes(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
         if not self.statuses:
             return {}
-        undone, money = {}, self._of_full("money")[0].tolist()
-        each = zip(self.statuses.items(), money, self.where_agents.values(), strict=True)
-        for (id, status), cents, place in each:
-            right = {"money": cents, "place": place}
-            if changed := [key for key in right if status.get(key, ...) != right[key]]:
-                status.update(right)
+        undone, money = {}, self._agent_columns("money")[0].tolist()
+        entries = zip(self.statuses.items(), money, self.agent_places.values(), strict=True)
+        for (id, status), cents, place in entries:
+            actual = {"money": cents, "place": place}
+            if changed := [key for key in actual if status.get(key, ...) != actual[key]]:
+                status.update(actual)
                 undone[id] = " and ".join(changed)
         return undone
 
     @property
-    def where_agents(self) -> Mapping[str, str | None]:
+    def agent_places(self) -> Mapping[str, str | None]:
         """The place of each full agent."""
         if not self.statuses:
             return {}
         places = self.population.places
-        numbers = self._of_full("place")[0].tolist()
+        numbers = self._agent_columns("place")[0].tolist()
         pairs = zip(self._agent_rows, numbers, strict=True)
-        return {id: None if at < 0 else places[at] for id, at in pairs}
+        return {id: None if number < 0 else places[number] for id, number in pairs}
 
-    def tell_agents(self) -> None:
+    def update_statuses(self) -> None:
         """Write money, place and movement into full agents' statuses, where they have changed."""
         if not self.statuses:
             return
-        now = np.array(self._of_full("money", "place", "moving_to", "arrives", "left"))
+        columns = np.array(self._agent_columns("money", "place", "moving_to", "arrives", "left"))
         rows = self._agent_rows
-        some = (
+        changed = (
             range(len(rows))
             if self._status_columns is None
-            else (now != self._status_columns).any(0).nonzero()[0]
+            else (columns != self._status_columns).any(0).nonzero()[0]
         )
         statuses, ids = [*self.statuses.values()], [*rows]
-        for at in some:
-            statuses[at].update(self.population.settled_status(rows[ids[at]]))
-        self._status_columns = now
+        for position in changed:
+            statuses[position].update(self.population.settled_status(rows[ids[position]]))
+        self._status_columns = columns
 
 
 @contextmanager
@@ -232,21 +232,21 @@ def rows_renumbered(services: Iterable[Any], population: object) -> Iterator[Non
     yield
     for service, state in states:
         service.of_population(population)
-        vars(service)["_rows_of"] = id(population)
+        vars(service)["_register_id"] = id(population)
         service.load_state_dict(state)
 
 
 def answers_of_agents(
-    books: AgentBooks, table: Table, single: list[tuple[int, Submission]]
+    books: AgentBooks, table: Table, submissions: list[tuple[int, Submission]]
 ) -> Iterator[tuple[Any, Answer]]:
     """Yield the outcomes of full agents' wants, each sender's in its order."""
-    entry: dict[int, int] = {}
-    for row, each in single:
-        at = entry[row] = entry[row] + 1 if row in entry else table.rows_of(row, row + 1).start
-        answer = table.answer(at, each.want, books.population)
-        if table.reason[at] in (NO_SERVICE, BY_SERVICE):
-            service, words = books.service_for(each.want)
+    last: dict[int, int] = {}
+    for row, item in submissions:
+        entry = last[row] = last[row] + 1 if row in last else table.rows_of(row, row + 1).start
+        answer = table.answer(entry, item.want, books.population)
+        if table.reason[entry] in (NO_SERVICE, SERVICE_REFUSED):
+            service, reason = books.service_for(item.want)
             if service is not None:
-                words = books.refusals.get(at) or service.refusal(books, each.sender, each.want)
-            answer = replace(answer, reason=words or answer.reason)
-        yield each.token, answer
+                reason = books.refusals.get(entry) or service.refusal(books, item.sender, item.want)
+            answer = replace(answer, reason=reason or answer.reason)
+        yield item.token, answer

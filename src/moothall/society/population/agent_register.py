@@ -9,13 +9,13 @@ from moothall.society.arrays import Array, np
 from moothall.society.blocks.mobility_rows import COLUMNS
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.register import Register
-from moothall.society.kernel.care import ADULT
-from moothall.society.kernel.draw import id_words, number_of
+from moothall.society.kernel.care import ADULT_AGE
+from moothall.society.kernel.draw import id_words, number_or_text
 from moothall.society.kernel.wants import PLACE, TEXT, id_order
 
-_READ: Final = {
+_STATUS_COLUMNS: Final = {
     "work": Column(PLACE, None),
-    "age": Column(default=ADULT, key=("profile", "age")),
+    "age": Column(default=ADULT_AGE, key=("profile", "age")),
     "jobless": Column(),
     "skill": Column(key=("profile", "skill")),
     "income": Column(),
@@ -37,7 +37,7 @@ class AgentRegister(Register):
 
     def __init__(self, city: Any, seed: int, services: Mapping[str, Any]) -> None:
         super().__init__(np.zeros(0, np.uint64), city, (), seed, None)
-        self.declared: dict[str, Column] = {**MONEY, **PLACES, **_READ}
+        self.declared: dict[str, Column] = {**MONEY, **PLACES, **_STATUS_COLUMNS}
         self.arrays: dict[str, Array] = {
             name: each.new_array(0) for name, each in self.declared.items()
         }
@@ -57,27 +57,27 @@ class AgentRegister(Register):
     def renew(self) -> list[str]:
         """Give each agent a row, in order of id; return those that are new."""
         names = sorted(self.statuses, key=id_order)
-        before = np.array([self._rows.get(id, -1) for id in names], np.int64)
-        staying = np.flatnonzero(before >= 0)
+        old_rows = np.array([self._rows.get(id, -1) for id in names], np.int64)
+        staying = np.flatnonzero(old_rows >= 0)
         for name, column in self.declared.items():
             array = column.new_array(len(names))
-            array[staying] = self.arrays[name][before[staying]]
+            array[staying] = self.arrays[name][old_rows[staying]]
             self.arrays[name] = array
         self.names = names
-        self.ids: Array = id_words(map(number_of, names))
+        self.ids: Array = id_words(map(number_or_text, names))
         self.full: Array = np.ones(len(names), bool)
         self.until: int = len(names)
         self._rows = {id: row for row, id in enumerate(names)}
         self.is_stale = False
-        return [names[row] for row in np.flatnonzero(before < 0).tolist()]
+        return [names[row] for row in np.flatnonzero(old_rows < 0).tolist()]
 
     def read_homes(self) -> None:
         """Write the age and the home of each into the columns, as statuses say them now."""
         ages, homes = self.arrays["age"], self.arrays["home"]
         for row, id in enumerate(self.names):
             status = self.statuses[id]
-            age, home = (status.get("profile") or {}).get("age", ADULT), status.get("home")
-            ages[row] = int(age) if isinstance(age, int | float) else ADULT
+            age, home = (status.get("profile") or {}).get("age", ADULT_AGE), status.get("home")
+            ages[row] = int(age) if isinstance(age, int | float) else ADULT_AGE
             homes[row] = self.place_numbers.get(home, -1) if isinstance(home, str) else -1
 
     # -- by id -------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ class AgentRegister(Register):
             self.place_numbers = {**self.place_numbers, place: len(self.place_numbers)}
         return super().place_number(place)
 
-    def encoded(self, content: str, value: object) -> int:
+    def encode(self, content: str, value: object) -> int:
         """Return the number that stands for a value in wants; a new text is given one."""
         if content == TEXT and isinstance(value, str) and value not in self.word_numbers:
             self.word_numbers[value] = len(self.words)
             self.words.append(value)
-        return super().encoded(content, value)
+        return super().encode(content, value)

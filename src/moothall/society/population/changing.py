@@ -17,13 +17,13 @@ from moothall.society.columns.column import Column, lazy_zeros
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import is_number
 from moothall.society.kernel.commit import Books
-from moothall.society.kernel.draw import id_words, number_of
+from moothall.society.kernel.draw import id_words, number_or_text
 from moothall.society.kernel.wants import AGENT_ID, PLACE, field_kinds, id_order
 from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.population.population import Population
 from moothall.society.population.row_messages import PARTS, Messages
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_COLUMNS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def change_rows(society: Any) -> None:
@@ -37,10 +37,10 @@ def change_rows(society: Any) -> None:
     born = _newborn_columns(population, changes)
     staying = np.flatnonzero(~is_leaving)
     count = len(born[""]) if born else 0
-    room = _room(society.books, population, staying, born, count)
-    new = {name: values[room] for name, values in born.items() if name}
-    words = np.array(_new_ids(population, len(room), society.services), np.uint64)
-    rearrange(society, staying, words, new)
+    with_room = _those_with_room(society.books, population, staying, born, count)
+    new_columns = {name: values[with_room] for name, values in born.items() if name}
+    new_ids = np.array(_new_ids(population, len(with_room), society.services), np.uint64)
+    rearrange(society, staying, new_ids, new_columns)
 
 
 def _new_ids(population: Population, count: int, services: Mapping[str, object]) -> list[int]:
@@ -57,7 +57,7 @@ def enter_row(society: Any, agent: Any) -> None:
         society.books.check_newcomer(id, status)
         everyone = np.arange(len(population))
         rearrange(
-            society, everyone, [id_words([number_of(id)])[0]], name="" if is_number(id) else id
+            society, everyone, [id_words([number_or_text(id)])[0]], name="" if is_number(id) else id
         )
         row = population.row_of(id)
         population.agents[row] = agent
@@ -80,7 +80,7 @@ def rearrange(
     society: Any,
     staying: Array,
     new_ids: Any = (),
-    new: Mapping[str, object] = _NONE,
+    new_columns: Mapping[str, object] = _NO_COLUMNS,
     name: str = "",
 ) -> None:
     """Let all rows leave but those that stay, and new ones come, one of them under a name."""
@@ -92,41 +92,43 @@ def rearrange(
         at: population.id_of(int(staying[at])) for at in np.flatnonzero(staying >= first).tolist()
     }
     names |= {len(ids) - 1: name} if name else {}
-    last_rows = sorted(names, key=lambda at: id_order(names[at]))
+    by_name = sorted(names, key=lambda at: id_order(names[at]))
     order: Any = slice(None)
     if names or (ids[1:] < ids[:-1]).any():
-        plain = np.delete(np.arange(len(ids)), last_rows)
-        order = np.append(plain[np.argsort(ids[plain], kind="stable")], last_rows).astype(np.int64)
-    moved = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
-    moved[staying] = np.argsort(np.arange(len(ids))[order], kind="stable")[:count]
+        numeric = np.delete(np.arange(len(ids)), by_name)
+        order = np.append(numeric[np.argsort(ids[numeric], kind="stable")], by_name).astype(
+            np.int64
+        )
+    new_rows = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
+    new_rows[staying] = np.argsort(np.arange(len(ids))[order], kind="stable")[:count]
     with rows_renumbered(society.books.row_services, population):
-        _renumber(society, moved)
+        _renumber_references(society, new_rows)
         for column_name, column in population.declared.items():
-            values, of_new = population.arrays[column_name], column.new_array(len(new_ids))
-            if column_name in new:
-                of_new[...] = new[column_name]
+            values, new_values = population.arrays[column_name], column.new_array(len(new_ids))
+            if column_name in new_columns:
+                new_values[...] = new_columns[column_name]
             if column.citizen:
-                some = values.nonzero()
-                values[some] = _codes(population, values[some], moved)
-            population.arrays[column_name] = _column_after(column, values, staying, of_new, order)
-        population.names = [names[at] for at in last_rows]
+                positions = values.nonzero()
+                values[positions] = _renumbered_codes(population, values[positions], new_rows)
+            population.arrays[column_name] = _rearranged(column, values, staying, new_values, order)
+        population.names = [names[at] for at in by_name]
         numbers = ids[order][: len(ids) - len(names)]
         population.next_id = max(population.next_id, *map(int, numbers[-1:] + np.uint64(1)), 0)
         settle_ids(population, ids[order])
     if population.places:
         society.books.count_places()
-    turned = moved[np.array(society.new_agent_rows, np.int64)]
-    society.new_agent_rows = turned[turned >= 0].tolist()
+    agent_rows = new_rows[np.array(society.new_agent_rows, np.int64)]
+    society.new_agent_rows = agent_rows[agent_rows >= 0].tolist()
 
 
-def _column_after(column: Column, values: Array, staying: Array, new: Array, order: Array) -> Array:
+def _rearranged(column: Column, values: Array, staying: Array, new: Array, order: Array) -> Array:
     """Return a column of those that stay and of new citizens."""
     if not column.slots:
         return np.concatenate([values[staying], new])[order]
     array = lazy_zeros((len(staying) + len(new), *values.shape[1:]), values.dtype)
     for slot in range(values.shape[1]):  # what is not written takes no memory
-        of_new = new[:, slot] if slot < new.shape[1] else np.zeros(len(new), values.dtype)
-        values_in_slot = np.concatenate([values[staying, slot], of_new])
+        new_slot = new[:, slot] if slot < new.shape[1] else np.zeros(len(new), values.dtype)
+        values_in_slot = np.concatenate([values[staying, slot], new_slot])
         if values_in_slot.any():
             array[:, slot] = values_in_slot[order]
     return array
@@ -173,15 +175,15 @@ def _newborn_columns(population: Population, changes: Changes) -> dict[str, Any]
         for value in (lambda each: order[each[0]], lambda each: each[1])
     ]
     parents = np.concatenate([each[2] for each in parts])
-    at = np.lexsort((parents, keys[1], keys[0]))
-    born = {"": parents[at]}
+    order_of_births = np.lexsort((parents, keys[1], keys[0]))
+    born = {"": parents[order_of_births]}
     for name in names:
         column = population.declared[name]
         values = [
             columns[name] if name in columns else column.new_array(len(rows))
             for _, _, rows, columns in parts
         ]
-        born[name] = _in_column_type(population, name, np.concatenate(values)[at])
+        born[name] = _in_column_type(population, name, np.concatenate(values)[order_of_births])
     return born
 
 
@@ -189,17 +191,17 @@ def _in_column_type(population: Population, name: str, values: Array) -> Array:
     """Return values in the type of a column. Raises ConfigError: one does not fit."""
     dtype = population.arrays[name].dtype
     with np.errstate(invalid="ignore", over="ignore"):
-        cast = values.astype(dtype)
-    fits = np.isfinite(cast) if dtype.kind == "f" else cast == values
+        array = values.astype(dtype)
+    fits = np.isfinite(array) if dtype.kind == "f" else array == values
     if not fits.all():
         raise ConfigError(f"add: {name} must fit its column of {dtype}")
     is_place = population.declared[name].dtype == PLACE
-    if is_place and len(cast) and not -1 <= cast.min() <= cast.max() < len(population.places):
+    if is_place and len(array) and not -1 <= array.min() <= array.max() < len(population.places):
         raise ConfigError(f"add: {name} must be the number of a place, or -1")
-    return cast
+    return array
 
 
-def _room(
+def _those_with_room(
     books: Any, population: Population, staying: Array, born: dict[str, Any], count: int
 ) -> Array:
     """Return who of those that are born has room, by number; without a place they are at home."""
@@ -208,15 +210,15 @@ def _room(
         return everyone
     if "home" in born:
         place = born.setdefault("place", born["home"].copy())
-        nowhere = place < 0
-        place[nowhere] = born["home"][nowhere]
+        is_nowhere = place < 0
+        place[is_nowhere] = born["home"][is_nowhere]
     if "place" not in born or books.capacity is None:
         return everyone
-    arrays, many = population.arrays, len(population.places)
-    occupied = np.zeros(many, np.int64)
+    arrays, place_count = population.arrays, len(population.places)
+    occupied = np.zeros(place_count, np.int64)
     for name in ("place", "moving_to"):
-        at = arrays[name][staying]
-        occupied += np.bincount(at[at >= 0], minlength=many)
+        places = arrays[name][staying]
+        occupied += np.bincount(places[places >= 0], minlength=place_count)
     chosen = []
     for number, place in enumerate(born["place"].tolist()):
         if place >= 0:
@@ -227,39 +229,39 @@ def _room(
     return np.array(chosen, np.int64)
 
 
-def _renumbered_rows(population: Population, rows: Array, moved: Array) -> Array:
+def _renumbered_rows(population: Population, rows: Array, new_rows: Array) -> Array:
     """Return rows, or services below 0, by their new numbers; who leaves is a stranger."""
-    new = np.where(rows >= 0, moved[np.maximum(rows, 0)], rows)
-    for at in zip(*((rows >= 0) & (new < 0)).nonzero(), strict=True):
-        new[at] = population.stranger(population.id_of(int(rows[at])))
-    return new
+    renumbered = np.where(rows >= 0, new_rows[np.maximum(rows, 0)], rows)
+    for cell in zip(*((rows >= 0) & (renumbered < 0)).nonzero(), strict=True):
+        renumbered[cell] = population.stranger(population.id_of(int(rows[cell])))
+    return renumbered
 
 
-def _codes(population: Population, codes: Array, moved: Array) -> Array:
+def _renumbered_codes(population: Population, codes: Array, new_rows: Array) -> Array:
     """Return rows + 1, or agents that are no rows, by their new numbers."""
-    new = _renumbered_rows(population, np.where(codes > 0, codes - np.int64(1), codes), moved)
-    return np.where(codes > 0, new + (new >= 0), codes)
+    rows = _renumbered_rows(population, np.where(codes > 0, codes - np.int64(1), codes), new_rows)
+    return np.where(codes > 0, rows + (rows >= 0), codes)
 
 
-def _renumber(society: Any, moved: Array) -> None:
+def _renumber_references(society: Any, new_rows: Array) -> None:
     """Have answers, messages and wants name rows by their new numbers; those of who leaves go."""
     population, books = society.population, society.books
     tables = (*books.answers.values(), *(society.want_tables or {}).values())
     for table in {id(each): each for each in tables}.values():  # settled wants are answers
-        stays = moved[table.sender] >= 0
+        is_staying = new_rows[table.sender] >= 0
         kinds = field_kinds(table.kind)
         table.fields = {
-            name: _renumbered_rows(population, values[stays], moved)
+            name: _renumbered_rows(population, values[is_staying], new_rows)
             if kinds[name] == AGENT_ID
-            else values[stays]
+            else values[is_staying]
             for name, values in table.fields.items()
         }
-        table.sender = moved[table.sender[stays]]
+        table.sender = new_rows[table.sender[is_staying]]
         if table.reason is not None:
-            table.reason, table.value = table.reason[stays], table.value[stays]
+            table.reason, table.value = table.reason[is_staying], table.value[is_staying]
     if books.messages is not None:
-        stays = moved[books.messages.receiver] >= 0
-        parts = {name: getattr(books.messages, name)[stays] for name in PARTS}
-        parts["receiver"] = moved[parts["receiver"]]
-        parts["sender"] = _renumbered_rows(population, parts["sender"], moved)
+        is_staying = new_rows[books.messages.receiver] >= 0
+        parts = {name: getattr(books.messages, name)[is_staying] for name in PARTS}
+        parts["receiver"] = new_rows[parts["receiver"]]
+        parts["sender"] = _renumbered_rows(population, parts["sender"], new_rows)
         books.messages = Messages(**parts)

@@ -15,7 +15,7 @@ from moothall.build import WORKERS, check_boolean, check_integer, to_its_end
 from moothall.society.columns.row_part import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
-from moothall.society.population.step import CHUNK, Wants, in_threads
+from moothall.society.population.step import CHUNK, Wants, run_in_threads
 
 _TURNS_PER_YIELD: Final = 100  # after this many turns the loop runs the waiting ones
 _QUICK_S: Final = 0.002  # rows that took less in one of two steps need no thread of their own
@@ -62,29 +62,29 @@ class LocalEngine:
         self.threads = threads
         self.apart = apart
         self._pool: ThreadPoolExecutor | None = None
-        self._took_s = (math.inf, math.inf)  # how long the rows took in their last two steps
-        self._yielded = 0.0
+        self._durations_s = (math.inf, math.inf)  # how long the rows took in their last two steps
+        self._yield_time = 0.0
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
         self._lend_threads(population)
         chunk = 1 if self.apart else CHUNK
-        work = partial(in_threads, population, moment, self._pool, self.threads, chunk)
+        work = partial(run_in_threads, population, moment, self._pool, self.threads, chunk)
         loop, start_s = asyncio.get_running_loop(), time.perf_counter()
-        if min(self._took_s) > _QUICK_S:
+        if min(self._durations_s) > _QUICK_S:
             # A cancelled step ends with its thread: a state that is loaded then stays as it is.
             result = await to_its_end(WORKERS.run(loop, work))
-            self._yielded = start_s
+            self._yield_time = start_s
         else:
-            if start_s - self._yielded > _YIELD_S:
+            if start_s - self._yield_time > _YIELD_S:
                 await asyncio.sleep(0)
-                self._yielded = start_s = time.perf_counter()
+                self._yield_time = start_s = time.perf_counter()
             asyncio._set_running_loop(None)  # as in a thread: a block may run a loop of its own
             try:
                 result = copy_context().run(work)
             finally:
                 asyncio._set_running_loop(loop)
-        self._took_s = (self._took_s[1], time.perf_counter() - start_s)
+        self._durations_s = (self._durations_s[1], time.perf_counter() - start_s)
         return result
 
     def _lend_threads(self, population: Population) -> None:
@@ -100,9 +100,9 @@ class LocalEngine:
 
     async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
         """Run the turn of each agent; return when all have ended."""
-        most = self.concurrency
+        limit = self.concurrency
         for number, mailbox in enumerate(mailboxes):
-            while len(router.turns) >= most:
+            while len(router.turns) >= limit:
                 await router.wait_turn_end()
             router.begin(mailbox)
             if number % _TURNS_PER_YIELD == 0:

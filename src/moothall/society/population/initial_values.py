@@ -12,7 +12,7 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
-from moothall.society.columns.table import columns_of, extra
+from moothall.society.columns.table import columns_of, extra_column
 from moothall.society.people.census_columns import NUMBERS, standard_columns
 from moothall.society.people.generator import NEEDS, completed
 from moothall.society.people.params import PeopleParams
@@ -22,11 +22,11 @@ Table = dict[str, Any]
 Persons = list[dict[str, Any]]
 _DRAWN: Final = ("home", "work", "age", "gender", "education", "household", "skill", "pay", *NEEDS)
 """Columns that are drawn where nobody has a value."""
-_WORDS: Final = ("gender", "education")  # whose last word stands for no other
-_OF_FRIENDS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
+_WORD_COLUMNS: Final = ("gender", "education")  # whose last word stands for no other
+_SOCIAL_COLUMNS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
 
 
-def initial_of(
+def read_citizens(
     citizens: Any, city: Any, seed: int, params: PeopleParams
 ) -> tuple[Any, Table, Persons]:
     """Return the ids, and the columns or the persons, of a table or of `make_people`.
@@ -39,9 +39,9 @@ def initial_of(
     is_rows = isinstance(citizens, list | tuple) and len(citizens) > 0
     if not is_rows or not all(isinstance(each, Mapping) and "id" in each for each in citizens):
         ids, table = columns_of(citizens)
-        return ids, _arrays_of(table), []
-    if strange := [each["id"] for each in citizens if type(each["id"]) is not int]:
-        raise ConfigError(f"the ids of a population must be whole numbers, got {strange[0]!r:.80}")
+        return ids, _read_columns(table), []
+    if wrong := [each["id"] for each in citizens if type(each["id"]) is not int]:
+        raise ConfigError(f"the ids of a population must be whole numbers, got {wrong[0]!r:.80}")
     persons = sorted(citizens, key=lambda each: each["id"])
     ids = np.array([each["id"] for each in persons], np.uint64)
     if (ids[1:] == ids[:-1]).any():
@@ -49,13 +49,13 @@ def initial_of(
     return ids, {}, persons
 
 
-def _arrays_of(table: Table) -> Table:
+def _read_columns(table: Table) -> Table:
     """Return the columns of a table by moothall's names, as arrays."""
     arrays: Table = {}
     for name, cells in standard_columns(table, "the table").items():
         if name == "id":
             continue
-        arrays[name] = _array(cells, name)
+        arrays[name] = _to_array(cells, name)
         if name in NUMBERS and arrays[name].dtype.kind not in "biuf":
             raise ConfigError(f"column {name!r} must be of numbers, got {arrays[name].dtype}")
         if name == "household_id" and arrays[name].dtype.kind not in "biuf":
@@ -67,7 +67,7 @@ def _arrays_of(table: Table) -> Table:
     return arrays
 
 
-def _array(cells: Any, name: str) -> Array:
+def _to_array(cells: Any, name: str) -> Array:
     """Return cells as an array: of numbers, empty ones as NaN, if they are numbers or their texts.
 
     What stands for a whole number is one, as in a table of agents.
@@ -76,10 +76,10 @@ def _array(cells: Any, name: str) -> Array:
     if values.dtype.kind in "biuf" or name == "household_id":
         return values
     cells = [None if each is None or each == "" else each for each in values.tolist()]
-    some = [each for each in cells if each is not None]
-    if not some or not all(isinstance(e, int | float) or _is_number(e) for e in some):
+    filled = [each for each in cells if each is not None]
+    if not filled or not all(isinstance(e, int | float) or _is_number(e) for e in filled):
         return np.array(cells, object)
-    if len(some) == len(cells) and all(type(e) is int or "." not in str(e) for e in cells):
+    if len(filled) == len(cells) and all(type(e) is int or "." not in str(e) for e in cells):
         integers = [int(each) for each in cells]  # a float has 53 bits
         if max(map(abs, integers)) < 1 << 63:
             return np.array(integers, np.int64)
@@ -91,7 +91,7 @@ def _is_number(text: object) -> bool:
     return isinstance(text, str) and NUMBER.fullmatch(text.strip()) is not None
 
 
-def pay_of(table: Table, declared: Mapping[str, Column]) -> Table:
+def with_pay(table: Table, declared: Mapping[str, Column]) -> Table:
     """Return a table whose `income`, dollars a year, is the column `pay`, if it has no `pay`."""
     if "pay" not in declared or "pay" in table or "income" not in table:
         return table
@@ -100,16 +100,16 @@ def pay_of(table: Table, declared: Mapping[str, Column]) -> Table:
     return {**columns, "pay": np.rint(np.where(np.isnan(dollars), 0, dollars)).astype(np.int64)}
 
 
-def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
+def write_persons(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
     """Write persons into the columns; return the names of the columns that they give."""
     declared, arrays = population.declared, population.arrays
     friends = next((b.params.friends for b in population.blocks if hasattr(b.params, "friends")), 0)
     _add_attributes(population, persons)
     for row, person in enumerate(persons):
         profile = dict(person.get("profile") or {})
-        for name in profile.keys() & declared.keys() & {*_WORDS}:
-            where = f"citizen {person['id']}: {name}"
-            declared[name].number_of(where, profile[name], population.place_number)
+        for name in profile.keys() & declared.keys() & {*_WORD_COLUMNS}:
+            title = f"citizen {person['id']}: {name}"
+            declared[name].number_of(title, profile[name], population.place_number)
         if "pay" in declared and "income" in profile:
             profile["income"] = round(profile["income"])
         status = {**person, "profile": profile}
@@ -124,28 +124,28 @@ def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
         for name, column in declared.items()
         if name not in COMMIT_COLUMNS and not column.own
     }
-    many = _paths_of(persons, {path[0] for path in paths.values() if len(path) > 1})
-    names = {name for name, path in paths.items() if path in many}
-    drawn = names & {*_DRAWN} if hasattr(population.city, "by_kind") else ()
-    for name in sorted(each for each in drawn if many[paths[each]] < len(persons)):
-        first = next(
-            each["id"] for each in persons if not _paths_of([each], paths[name][:1])[paths[name]]
+    counts = _count_paths(persons, {path[0] for path in paths.values() if len(path) > 1})
+    names = {name for name, path in paths.items() if path in counts}
+    drawn_names = names & {*_DRAWN} if hasattr(population.city, "by_kind") else ()
+    for name in sorted(each for each in drawn_names if counts[paths[each]] < len(persons)):
+        first_id = next(
+            each["id"] for each in persons if not _count_paths([each], paths[name][:1])[paths[name]]
         )
         raise ConfigError(
-            f"citizen {first} has no {name!r}, and others have one: completed(rows, city) draws "
+            f"citizen {first_id} has no {name!r}, and others have one: completed(rows, city) draws "
             "what is missing"
         )
-    return names | ({*_OF_FRIENDS, "school", "jobless", "occupation", "money"} & {*arrays})
+    return names | ({*_SOCIAL_COLUMNS, "school", "jobless", "occupation", "money"} & {*arrays})
 
 
-def _paths_of(persons: Iterable[Mapping[str, Any]], outer: Collection[str]) -> Counter[Any]:
+def _count_paths(persons: Iterable[Mapping[str, Any]], outer: Collection[str]) -> Counter[Any]:
     """Return how many persons have each part of a status, by its path; parts of `outer`, too."""
-    many: Counter[object] = Counter()
+    counts: Counter[object] = Counter()
     for person in persons:
-        many.update((name,) for name in person)
+        counts.update((name,) for name in person)
         for name in outer:
-            many.update((name, each) for each in person.get(name) or ())
-    return many
+            counts.update((name, each) for each in person.get(name) or ())
+    return counts
 
 
 def _add_attributes(population: Any, persons: Sequence[Mapping[str, Any]]) -> None:
@@ -158,6 +158,6 @@ def _add_attributes(population: Any, persons: Sequence[Mapping[str, Any]]) -> No
             continue
         if name in population.declared:
             raise ConfigError(f"attribute {name!r} must have another name: a column has it")
-        values = _array([each.get(name) for each in profiles], name)
-        column, population.arrays[name] = extra(name, values)
+        values = _to_array([each.get(name) for each in profiles], name)
+        column, population.arrays[name] = extra_column(name, values)
         population.declared[name] = replace(column, key=("profile", name))

@@ -26,7 +26,7 @@ from moothall.society.population.row_messages import (
     messages_of,
     sent_message,
 )
-from moothall.society.population.step import Wants, call, merge_wants
+from moothall.society.population.step import Wants, call_rule, merge_wants
 
 
 class PopulationView:
@@ -69,10 +69,10 @@ class PopulationView:
         messages = messages_heard(population, row, agent.perceived.messages)
         wants: Wants = {}
         rows = Rows(population, replace(self._moment, messages=messages), row, row + 1, wants)
-        leaving = len(population.changes.deaths)
-        result = call(rows, block, hook)
-        if len(population.changes.deaths) > leaving:
-            del population.changes.deaths[leaving:]
+        death_count = len(population.changes.deaths)
+        result = call_rule(rows, block, hook)
+        if len(population.changes.deaths) > death_count:
+            del population.changes.deaths[death_count:]
             raise ConfigError(f"citizen {agent.id} is a full agent, and cannot leave: demote it")
         for name, column in block.columns.items():
             if not column.own:
@@ -80,9 +80,9 @@ class PopulationView:
         if hasattr(block, "to_status"):
             block.to_status(population, row, status)
         for kind, table in merge_wants([wants]).items():
-            for at in range(len(table)):
+            for entry in range(len(table)):
                 if kind is Say:
-                    envelope = sent_message(population, table, at).envelope
+                    envelope = sent_message(population, table, entry).envelope
                     agent.send(
                         {
                             "to": envelope.to,
@@ -90,7 +90,7 @@ class PopulationView:
                         }
                     )
                 else:
-                    block.want(table.want(at, population))
+                    block.want(table.want(entry, population))
         return result
 
 
@@ -159,7 +159,7 @@ def population_measures(population: Population) -> tuple[int, int, dict[str, Any
             work = int(
                 np.count_nonzero(is_there & (place == population.pull_column("work")) & ~at_home)
             )
-    own = {}
+    own_metrics = {}
     for name, function in population.metrics.items():
         try:
             value: Any = function(columns)
@@ -167,28 +167,28 @@ def population_measures(population: Population) -> tuple[int, int, dict[str, Any
             error.add_note(f"in metric {name!r} of the population")
             raise
         value = value.item() if getattr(value, "ndim", None) == 0 else value
-        own[name] = int(value) if type(value) is bool else value  # tables have numbers
-        if not isinstance(own[name], Real):
+        own_metrics[name] = int(value) if type(value) is bool else value  # tables have numbers
+        if not isinstance(own_metrics[name], Real):
             raise ConfigError(f"metric {name!r} must be a number, got {value!r:.80}")
-    return home, work, own
+    return home, work, own_metrics
 
 
-def set_length(society: Any, new: int) -> None:
-    """Let steps be `new` seconds from now on; who is on the way arrives when it was to."""
-    old, now = society.clock.step_s, society.number
-    if old == new:
+def set_step_length(society: Any, new_length: int) -> None:
+    """Let steps be `new_length` seconds from now on; who is on the way arrives when it was to."""
+    old_length, step_now = society.clock.step_s, society.number
+    if old_length == new_length:
         return
-    society.clock = society.clock.with_step(new)
+    society.clock = society.clock.with_step(new_length)
 
     def rescaled(step: object) -> Any:
-        return now - (now - step) * old // new
+        return step_now - (step_now - step) * old_length // new_length
 
     books, population = society.books, society.books.population
     if population.places:
         on_way = population.arrays["moving_to"] >= 0
-        for steps in (population.arrays["arrives"], population.arrays["left"]):
-            steps[on_way] = rescaled(steps[on_way].astype("int64"))
-        books.tell_agents()
+        for column in (population.arrays["arrives"], population.arrays["left"]):
+            column[on_way] = rescaled(column[on_way].astype("int64"))
+        books.update_statuses()
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:

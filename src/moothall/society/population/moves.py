@@ -13,17 +13,17 @@ from moothall.society.blocks.columns import act_code
 from moothall.society.blocks.ties import KIN, KIN_BIT
 from moothall.society.columns import city_queries
 from moothall.society.columns import want_table as wants
-from moothall.society.columns.lists import turn_of
+from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.want_table import Table
-from moothall.society.kernel.care import ADULT, ALONG, BUSY, CHILD
+from moothall.society.kernel.care import ADULT_AGE, ALONG_PURPOSE, BUSY_ACTS, MIN_AGE_ALONE
 from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import TEXT
 from moothall.society.population.agent_books import AgentBooks
 
-_CARE: Final = {"age", "along", "item_do", "tour", "work"}
+_CARE_COLUMNS: Final = {"age", "along", "item_do", "tour", "work"}
 _PARENT: Final = KIN.index("parent")
-_IS_BUSY: Final = np.isin(np.arange(256), [act_code(each) for each in BUSY])  # by `item_do`
+_IS_BUSY: Final = np.isin(np.arange(256), [act_code(each) for each in BUSY_ACTS])  # by `item_do`
 
 
 def settle(books: AgentBooks, table: Table) -> None:
@@ -45,17 +45,17 @@ def plan_departures(books: AgentBooks, table: Table) -> Callable[[], None]:
     reason[(to < 0) | (to >= len(books.population.places))] = wants.NO_PLACE
     reason[arrays["moving_to"][sender] >= 0] = wants.ON_WAY
     going = np.flatnonzero((reason == 0) & (place != to))
-    seconds = seconds_of(books, place[going], to[going], table.fields["mode"][going])
+    seconds = travel_seconds(books, place[going], to[going], table.fields["mode"][going])
     reachable = seconds >= 0
     accepted = _with_room(books, sender[going], place[going], to[going], reachable)
-    reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.FULL)
-    sets = accepted & reachable
-    out = going[sets]
-    arrives = books.step + np.maximum(1, -(-seconds[sets] // books.seconds))
-    value[out] = arrives
+    reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.PLACE_FULL)
+    sets_out = accepted & reachable
+    leaving = going[sets_out]
+    arrives = books.step + np.maximum(1, -(-seconds[sets_out] // books.seconds))
+    value[leaving] = arrives
 
     def set_out() -> None:
-        _depart(books, sender[out], to[out], arrives, table.fields["mode"][out])
+        _depart(books, sender[leaving], to[leaving], arrives, table.fields["mode"][leaving])
         table.set_outcomes(reason, value)
 
     return set_out
@@ -69,34 +69,34 @@ def _with_room(
     if books.capacity is None:
         return accepted
     room = books.capacity - books.at_place - books.coming_to
-    tight = np.bincount(to, minlength=len(room)) > room
-    comes = np.flatnonzero(tight[to])
-    goes = np.flatnonzero((place >= 0) & reachable & tight[place])
-    if not len(goes) and reachable[comes].all():
+    is_tight = np.bincount(to, minlength=len(room)) > room
+    comers = np.flatnonzero(is_tight[to])
+    goers = np.flatnonzero((place >= 0) & reachable & is_tight[place])
+    if not len(goers) and reachable[comers].all():
         return _first_heard(books, sender, to, room)
     # Whether one leaves a place depends on whether it finds room elsewhere: one after the other.
-    room_left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
-    rows = np.union1d(comes, goes)
+    room_left = {number: int(room[number]) for number in is_tight.nonzero()[0].tolist()}
+    rows = np.union1d(comers, goers)
     rows = rows[books.hearing_order(sender[rows])]
-    ways = zip(*(each[rows].tolist() for each in (to, place, reachable)), strict=True)
-    for index, (there, here, is_way) in zip(rows.tolist(), ways, strict=True):
-        if there in room_left and room_left[there] <= 0:
+    trips = zip(*(each[rows].tolist() for each in (to, place, reachable)), strict=True)
+    for index, (goal, start, is_way) in zip(rows.tolist(), trips, strict=True):
+        if goal in room_left and room_left[goal] <= 0:
             accepted[index] = False
         elif is_way:
-            if there in room_left:
-                room_left[there] -= 1
-            if here in room_left:
-                room_left[here] += 1
+            if goal in room_left:
+                room_left[goal] -= 1
+            if start in room_left:
+                room_left[start] += 1
     return accepted
 
 
 def _first_heard(books: AgentBooks, rows: Array, to: Array, room: Array) -> Array:
     """Return who finds room where nobody leaves: at each place those who are heard first."""
     accepted = np.ones(len(to), bool)
-    comes = np.flatnonzero((np.bincount(to, minlength=len(room)) > room)[to])
-    comes = comes[books.hearing_order(rows[comes])]
-    comes = comes[np.argsort(to[comes], kind="stable")]
-    accepted[comes] = turn_of(to[comes]) < room[to[comes]]
+    comers = np.flatnonzero((np.bincount(to, minlength=len(room)) > room)[to])
+    comers = comers[books.hearing_order(rows[comers])]
+    comers = comers[np.argsort(to[comers], kind="stable")]
+    accepted[comers] = occurrence_of(to[comers]) < room[to[comers]]
     return accepted
 
 
@@ -118,22 +118,22 @@ def arrive(books: AgentBooks) -> None:
     """Let parents take children along, and citizens arrive whose way ends by the next step."""
     arrays = books.population.arrays
     on_way = np.flatnonzero(arrays["moving_to"] >= 0)
-    if arrays.keys() >= _CARE and len(on_way):
+    if arrays.keys() >= _CARE_COLUMNS and len(on_way):
         _take_along(books, on_way[arrays["left"][on_way] == books.step])
         on_way = np.flatnonzero(arrays["moving_to"] >= 0)
     books.travelled = len(on_way)
-    there = on_way[arrays["arrives"][on_way] <= books.step + 1]
-    if not len(there):
+    arriving = on_way[arrays["arrives"][on_way] <= books.step + 1]
+    if not len(arriving):
         return
-    to, count = arrays["moving_to"][there], len(books.at_place)
-    arrived = np.bincount(to, minlength=count)
-    books.coming_to -= arrived
-    books.at_place += arrived
-    arrays["place"][there] = to
+    to, count = arrays["moving_to"][arriving], len(books.at_place)
+    counts = np.bincount(to, minlength=count)
+    books.coming_to -= counts
+    books.at_place += counts
+    arrays["place"][arriving] = to
     for name in ("moving_to", "moving_from", "mode"):
-        arrays[name][there] = -1
+        arrays[name][arriving] = -1
     for name in ("arrives", "left"):
-        arrays[name][there] = 0
+        arrays[name][arriving] = 0
 
 
 def _take_along(books: Any, movers: Array) -> None:
@@ -143,58 +143,58 @@ def _take_along(books: Any, movers: Array) -> None:
         population.read_homes()
     age, home = map(population.pull_column, ("age", "home"))
     place, to = arrays["place"], arrays["moving_to"]
-    movers = movers[age[movers] >= ADULT]
+    movers = movers[age[movers] >= ADULT_AGE]
     if not len(movers):
         return
     origin = arrays["moving_from"]
-    goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
-    goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
-    of_home, is_left, is_taken = np.zeros(
+    errand = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
+    errand[movers] = 1 + (to[movers] == books.column("work", movers, -1))
+    has_mover, is_left, is_taken = np.zeros(
         (3, len(population.places) + 1), bool
     )  # the last: nowhere
-    of_home[home[movers]] = is_left[origin[movers]] = True
-    is_taken[origin[movers[goes[movers] == 1]]] = True
-    of_home[-1] = is_left[-1] = is_taken[-1] = False
-    kids = np.flatnonzero(age < CHILD)
+    has_mover[home[movers]] = is_left[origin[movers]] = True
+    is_taken[origin[movers[errand[movers] == 1]]] = True
+    has_mover[-1] = is_left[-1] = is_taken[-1] = False
+    kids = np.flatnonzero(age < MIN_AGE_ALONE)
     kids = kids[is_left[place[kids]]]
-    kids = kids[of_home[home[kids]]]
+    kids = kids[has_mover[home[kids]]]
     if not len(kids):
         return
-    do, along = (population.pull_column(name)[kids] for name in ("item_do", "along"))
-    free = ~_IS_BUSY[do]
-    for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
-        status = population.status_of(int(kids[at]))
-        item, along[at] = item_of(status), bool(status.get("along"))
-        free[at] = item is None or item["do"] not in BUSY
+    do, is_along = (population.pull_column(name)[kids] for name in ("item_do", "along"))
+    is_free = ~_IS_BUSY[do]
+    for position in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
+        status = population.status_of(int(kids[position]))
+        item, is_along[position] = item_of(status), bool(status.get("along"))
+        is_free[position] = item is None or item["do"] not in BUSY_ACTS
     here = place[kids]
-    free &= (here == home[kids]) & is_taken[here]
-    some = along | free
-    if not some.any():
+    is_free &= (here == home[kids]) & is_taken[here]
+    may_go = is_along | is_free
+    if not may_go.any():
         return
-    kids, free, along, here = (each[some] for each in (kids, free, along, here))
+    kids, is_free, is_along, here = (each[may_go] for each in (kids, is_free, is_along, here))
     kid, parent = _parents(population, kids)
 
-    def has(chosen: Array) -> Array:
-        return np.bincount(kid[chosen], minlength=len(kids)) > 0
+    def has_parent(is_chosen: Array) -> Array:
+        return np.bincount(kid[is_chosen], minlength=len(kids)) > 0
 
-    leavers = (goes[parent] > 0) & (origin[parent] == here[kid])
-    takes = leavers & (goes[parent] == 1)
-    stays = has(place[parent] == here[kid])
-    coin = draw_below(2, books.seed, population.ids[kids], books.step, ALONG) == 0
-    joins = has(takes) & np.where(along, ~stays, free & (~stays | coin))
+    has_left = (errand[parent] > 0) & (origin[parent] == here[kid])
+    takes_along = has_left & (errand[parent] == 1)
+    stays = has_parent(place[parent] == here[kid])
+    coin = draw_below(2, books.seed, population.ids[kids], books.step, ALONG_PURPOSE) == 0
+    goes_along = has_parent(takes_along) & np.where(is_along, ~stays, is_free & (~stays | coin))
     # Its parent has gone to work.
-    _set_column(books, "along", kids[along & ~joins & ~stays & has(leavers)], False)
-    if not joins.any():
+    _set_column(books, "along", kids[is_along & ~goes_along & ~stays & has_parent(has_left)], False)
+    if not goes_along.any():
         return
-    by = np.full(len(kids), len(age))
-    np.minimum.at(by, kid[takes], parent[takes])
-    kids, by = kids[joins], by[joins]
-    goal = to[by].astype(np.int64)
+    escort = np.full(len(kids), len(age))
+    np.minimum.at(escort, kid[takes_along], parent[takes_along])
+    kids, escort = kids[goes_along], escort[goes_along]
+    goal = to[escort].astype(np.int64)
     if books.capacity is not None:
         fits = _first_heard(books, kids, goal, books.capacity - books.at_place - books.coming_to)
-        kids, by, goal = kids[fits], by[fits], goal[fits]
-    modes = arrays["mode"][by]
-    _depart(books, kids, goal, arrays["arrives"][by], modes)
+        kids, escort, goal = kids[fits], escort[fits], goal[fits]
+    modes = arrays["mode"][escort]
+    _depart(books, kids, goal, arrays["arrives"][escort], modes)
     _set_column(books, "along", kids, goal != home[kids])
     tours = population.declared["tour"].words
     names = (*population.words[1:], None)
@@ -235,12 +235,12 @@ def _set_column(books: Any, name: str, rows: Array, values: Array | bool) -> Non
             column.to_status(name, population.status_of(row), array[row], population.places)
 
 
-def seconds_of(books: Any, place: Array, to: Array, mode: Array) -> Array:
+def travel_seconds(books: Any, place: Array, to: Array, mode: Array) -> Array:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     seconds = np.where(place < 0, 0, np.int64(-1))
     is_same = (mode == mode[:1]).all()
     for by in (mode[:1] if is_same else np.unique(mode)).tolist():
-        at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(TEXT, by)
+        at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decode(TEXT, by)
         with suppress(ConfigError):  # there is no such mode
             seconds[at] = city_queries.travel_seconds(books, place[at], to[at], [name])[:, 0]
     return seconds
@@ -248,12 +248,12 @@ def seconds_of(books: Any, place: Array, to: Array, mode: Array) -> Array:
 
 def _one_by_one(books: AgentBooks, table: Table, reason: Array, value: Array) -> None:
     """Settle several moves of one citizen in order."""
-    for at in books.hearing_order(table.sender).tolist():
+    for entry in books.hearing_order(table.sender).tolist():
         single = Table(
             table.kind,
-            table.sender[at : at + 1],
-            {name: values[at : at + 1] for name, values in table.fields.items()},
+            table.sender[entry : entry + 1],
+            {name: values[entry : entry + 1] for name, values in table.fields.items()},
         )
         settle(books, single)
-        reason[at], value[at] = single.reason[0], single.value[0]
+        reason[entry], value[entry] = single.reason[0], single.value[0]
     table.set_outcomes(reason, value)

@@ -18,14 +18,14 @@ from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register
-from moothall.society.columns.table import arrow_of, fill
+from moothall.society.columns.table import arrow_of, fill_from_table
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.population.initial_values import initial_of, pay_of, write
-from moothall.society.population.step import begin
+from moothall.society.population.initial_values import read_citizens, with_pay, write_persons
+from moothall.society.population.step import fill_rest
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-MOST: Final = 2**31 - 1
+LIMIT: Final = 2**31 - 1
 _DTYPES: Final[dict[type, str]] = {bool: "bool", int: "int64", float: "float64"}
 
-_MEASURED: Final = ("step", "time", *(each.name for each in METRICS))
+_METRIC_NAMES: Final = ("step", "time", *(each.name for each in METRICS))
 
 
 class Population(Register):
@@ -104,34 +104,34 @@ class Population(Register):
                 rule = f"must be a function of the columns, got {metric!r:.80}"
                 raise ConfigError(f"metric {name!r} {rule}")
             check_function(f"metric {name!r}", metric, "columns")
-            if name in _MEASURED:
+            if name in _METRIC_NAMES:
                 rule = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {rule}")
         table: dict[str, Any] = {}
         persons: list[dict[str, object]] = []
         if type(citizens) is int:
-            if not 1 <= citizens <= MOST:
-                raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
+            if not 1 <= citizens <= LIMIT:
+                raise ConfigError(f"a population must have 1 to {LIMIT:,} citizens, got {citizens}")
             ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
-            ids, table, persons = initial_of(citizens, city, seed, people)
+            ids, table, persons = read_citizens(citizens, city, seed, people)
         ids.flags.writeable = False
         super().__init__(ids, city, checked_blocks, seed, network)
         self.first_network: Network | None = network
         self.layers: Layers = Layers(layers, self.places, self.declared)
         self.citizen: type[CitizenAgent] = citizen
         self.people: PeopleParams = people
-        self._remember(citizen)
+        self._declare_memory(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
         self.first_ids: Array = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
-        table = pay_of(table, self.declared)
-        fill(self, table)
-        begin(self, people, filled={*table, *(write(self, persons) if persons else ())})
+        table = with_pay(table, self.declared)
+        fill_from_table(self, table)
+        fill_rest(self, people, filled={*table, *(write_persons(self, persons) if persons else ())})
 
-    def _remember(self, citizen: type[CitizenAgent]) -> None:
+    def _declare_memory(self, citizen: type[CitizenAgent]) -> None:
         """Declare a column for each name of a class's `memory_config` that no block declares."""
         for name, value in citizen.first_status().items():
             if type(value) not in _DTYPES:
@@ -204,7 +204,7 @@ class Population(Register):
         row = self.row_of(id)
         if row in self.agents:
             raise ConfigError(f"citizen {id} is a full agent already")
-        agent: CitizenAgent = self._there(self._promote, row, {**options})
+        agent: CitizenAgent = self._on_loop(self._promote, row, {**options})
         return agent
 
     def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
@@ -242,9 +242,9 @@ class Population(Register):
         row = self.row_of(id)
         if row not in self.agents:
             raise ConfigError(f"citizen {id} is not a full agent")
-        self._there(self.demote_row, row)
+        self._on_loop(self.demote_row, row)
 
-    def _there(self, function: Callable[..., object], *args: object) -> Any:
+    def _on_loop(self, function: Callable[..., object], *args: object) -> Any:
         return function(*args) if self.society is None else self.society.on_loop(function, *args)
 
     def demote_row(self, row: int) -> None:
@@ -304,7 +304,7 @@ class Population(Register):
             if value is None:
                 continue
             try:
-                self.put(name, row, value)
+                self.set_value(name, row, value)
             except ConfigError as error:
                 raise ConfigError(f"citizen {self.id_of(row)}: {error}") from None
         for block in writers:

@@ -19,14 +19,14 @@ from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.row_part import Moment
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
-from moothall.society.population.step import Wants, in_threads
+from moothall.society.population.step import Wants, run_in_threads
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_SAVED: Final = 8
+_STEPS_PER_COPY: Final = 8
 """After so many steps a worker's columns are copied, from which a new one would begin."""
-_ANSWERS_S: Final = 5.0
-_MOST_LOSSES: Final = 3  # so many times in a step a worker is replaced, before the step is given up
+_CONNECT_S: Final = 5.0
+_MAX_LOSSES: Final = 3  # so many times in a step a worker is replaced, before the step is given up
 
 
 class RayEngine(LocalEngine):
@@ -68,7 +68,7 @@ class RayEngine(LocalEngine):
         self.written_columns: set[str] = (
             set()
         )  # the columns that the workers are sent with the next step
-        self._pulling = guard()  # the commit stage has several threads
+        self._pull_lock = guard()  # the commit stage has several threads
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of the rows on the workers; return their wants, in the order of the rows."""
@@ -84,8 +84,8 @@ class RayEngine(LocalEngine):
             step_data = self._step_data(population, moment)
             calls = [part.step(step_data) for part in self._parts]
             wants: list[Wants] = []
-            for part, ask in zip(self._parts, calls, strict=True):
-                wants += part.result(ask)
+            for part, call in zip(self._parts, calls, strict=True):
+                wants += part.result(call)
         except errors.ObjectStoreFullError as error:
             raise StateError(
                 "Ray's object store is too small for this population: start Ray with a larger one "
@@ -114,20 +114,20 @@ class RayEngine(LocalEngine):
                 )
         ray = self._ray
         if not ray.is_initialized():
-            _answers(self.address)
+            _check_listening(self.address)
             # Ray of its own here reports to its makers unless this says no.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            here = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+            options = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
             try:
-                ray.init(self.address, log_to_driver=False, logging_level="ERROR", **here)
+                ray.init(self.address, log_to_driver=False, logging_level="ERROR", **options)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                where = "here" if self.address is None else f"at {self.address!r}"
-                raise ConfigError(f"there is no Ray {where}: {error_text(error)}") from error
+                place = "here" if self.address is None else f"at {self.address!r}"
+                raise ConfigError(f"there is no Ray {place}: {error_text(error)}") from error
             self._started_ray = True
         count = len(population)
-        ends = [count * (at + 1) // self.workers for at in range(self.workers)]
+        ends = [count * (worker + 1) // self.workers for worker in range(self.workers)]
         ranges = [(a, b) for a, b in zip([0, *ends], ends, strict=False) if a < b]
-        frame = ray.put(_frame(population))
+        frame = ray.put(_without_columns(population))
         self._parts = [_RowActor(ray, frame, population, *each) for each in ranges]
         self._population = population
         population.source = self
@@ -153,7 +153,7 @@ class RayEngine(LocalEngine):
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
-        with self._pulling:
+        with self._pull_lock:
             self._pull(self._population, names)
 
     def _pull(self, population: Population | None, names: Iterable[str]) -> None:
@@ -210,59 +210,59 @@ class _RowActor:
         self._ray = ray
         self._frame = frame
         self.first, self.until = first, until
-        self._saved = ray.put(
+        self._saved_columns = ray.put(
             {name: values[first:until] for name, values in population.arrays.items()}
         )
-        self._names, self._since = [*population.arrays], list[Any]()
+        self._names, self._steps_since = [*population.arrays], list[Any]()
         self._actor = self._start_actor()
 
     def _start_actor(self) -> Any:
         actor_class = self._ray.remote(RowWorker).options(max_concurrency=1)
-        return actor_class.remote(self._frame, self._saved, self.first, self.until)
+        return actor_class.remote(self._frame, self._saved_columns, self.first, self.until)
 
     def step(self, step_data: object) -> Any:
         """Begin a step."""
-        self._since.append(step_data)
+        self._steps_since.append(step_data)
         return self._actor.step.remote(step_data)
 
-    def result(self, ask: Any) -> list[Wants]:
+    def result(self, call: Any) -> list[Wants]:
         """Return its rows' wants; a lost worker is replaced and repeats its steps."""
-        wants: list[Wants] = self._safe(ask, "step")
-        if len(self._since) >= _SAVED:
+        wants: list[Wants] = self._get(call, "step")
+        if len(self._steps_since) >= _STEPS_PER_COPY:
             saved = self.columns(self._names)
             # A copy of its own: what a worker returns is lost with the worker's machine.
-            self._saved, self._since = self._ray.put(saved), []
+            self._saved_columns, self._steps_since = self._ray.put(saved), []
         return wants
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Return columns of its rows."""
-        columns: dict[str, object] = self._safe(self._actor.columns.remote(names), "columns", names)
+        columns: dict[str, object] = self._get(self._actor.columns.remote(names), "columns", names)
         return columns
 
     def pid(self) -> int:
         """The id of its worker's process."""
-        return int(self._safe(self._actor.pid.remote(), "pid"))
+        return int(self._get(self._actor.pid.remote(), "pid"))
 
-    def _safe(self, ask: Any, method: str, *args: Any) -> Any:
+    def _get(self, call: Any, method: str, *args: Any) -> Any:
         errors = self._ray.exceptions
-        for again in range(_MOST_LOSSES + 1):
+        for losses in range(_MAX_LOSSES + 1):
             try:
-                return self._ray.get(ask)
+                return self._ray.get(call)
             except errors.RayTaskError as error:
                 raise error.cause from error
             except errors.RayActorError as error:
-                if again == _MOST_LOSSES:
+                if losses == _MAX_LOSSES:
                     raise StateError(
-                        f"a worker was lost {_MOST_LOSSES} times: {error_text(error)}"
+                        f"a worker was lost {_MAX_LOSSES} times: {error_text(error)}"
                     ) from error
                 logger.warning(
                     "a worker of rows %d to %d was lost: it is replaced", self.first, self.until
                 )
                 self._actor = self._start_actor()
-                for step_data in self._since:
-                    ask = self._actor.step.remote(step_data)
+                for step_data in self._steps_since:
+                    call = self._actor.step.remote(step_data)
                 if method != "step":
-                    ask = getattr(self._actor, method).remote(*args)
+                    call = getattr(self._actor, method).remote(*args)
         raise AssertionError("unreachable")
 
     def end(self) -> None:
@@ -292,7 +292,7 @@ class RowWorker:
             population.arrays[name] = population.declared[name].array_of(part)
         moment.view.city = population.city if city is None else city
         moment.visible = {**moment.visible, **commit_columns}
-        return in_threads(population, moment, None)
+        return run_in_threads(population, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Columns of the rows."""
@@ -303,18 +303,18 @@ class RowWorker:
         return os.getpid()
 
 
-def _answers(address: str | None) -> None:
+def _check_listening(address: str | None) -> None:
     """Check that something listens at the address; Ray itself would wait for minutes."""
     host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
     if not colon or not port.isdecimal():
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except OSError as error:
         raise ConfigError(f"there is no Ray at {address!r}: {error_text(error)}") from error
 
 
-def _frame(population: Population) -> Population:
+def _without_columns(population: Population) -> Population:
     """Return a population without columns and society, to send to workers."""
     frame = copy(population)
     frame.arrays, frame.agents, frame.society, frame.source, frame.pool = {}, {}, None, None, None

@@ -12,11 +12,11 @@ from moothall.society.arrays import Array, np
 from moothall.society.columns import city_queries
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.column import COMMIT_COLUMNS
-from moothall.society.columns.register import STRANGER
+from moothall.society.columns.register import FIRST_STRANGER
 from moothall.society.columns.views import Balances, RowsHere, Where
 from moothall.society.columns.want_table import Table, encode_want, join_wants
-from moothall.society.kernel.commit import Service, Submission, end_services
-from moothall.society.kernel.intervention import has_values, nobody_with, set_values
+from moothall.society.kernel.commit import Service, Submission, call_after_step
+from moothall.society.kernel.intervention import has_values, nobody_has, set_values
 from moothall.society.kernel.wants import (
     Answer,
     Move,
@@ -24,13 +24,13 @@ from moothall.society.kernel.wants import (
     Want,
     field_kinds,
     id_order,
-    in_turn,
+    sort_by_turn,
     wants_by_kind,
 )
 from moothall.society.population import moves
 from moothall.society.population.agent_books import AgentBooks, answers_of_agents
 from moothall.society.population.row_messages import Messages
-from moothall.society.population.settling import Settlers, keep_rows, one_by_one, settle_alone
+from moothall.society.population.settling import Settlers, keep_rows, settle_alone, settle_each
 
 
 class RowBooks(AgentBooks):
@@ -56,18 +56,18 @@ class RowBooks(AgentBooks):
         self.at_place: Array = np.zeros(count, np.int64)
         self.coming_to: Array = np.zeros(count, np.int64)
         if count:
-            capacity: Array = city_queries.room_of(population, slice(None), 2**62)
+            capacity: Array = city_queries.capacities_of(population, slice(None), 2**62)
             self.capacity: Array | None = capacity if capacity.min() < 2**62 else None
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]
             self.count_places()
-            there = self.at_place + self.coming_to
-            crowded = (there > capacity).nonzero()[0]
-            if len(crowded):
+            present = self.at_place + self.coming_to
+            overfull = (present > capacity).nonzero()[0]
+            if len(overfull):
                 raise ConfigError(
-                    f"{there[crowded[0]]} citizens start at {population.places[crowded[0]]!r}, "
-                    f"which holds {capacity[crowded[0]]}: give them other places or homes"
+                    f"{present[overfull[0]]} citizens start at {population.places[overfull[0]]!r}, "
+                    f"which holds {capacity[overfull[0]]}: give them other places or homes"
                 )
 
     def count_places(self) -> None:
@@ -104,22 +104,22 @@ class RowBooks(AgentBooks):
     ) -> list[tuple[Any, Answer]]:
         """Settle wants of full agents and messages, and `tables` of rows; answer the former."""
         by_kind = wants_by_kind(submitted, self.seed, self.step)
-        self.answers, answered = {}, list[tuple[Any, Answer]]()
+        self.answers, outcomes = {}, list[tuple[Any, Answer]]()
         self.worked: Array = np.zeros(len(self.population), np.int64)  # seconds in this step
         rows = self._agent_rows
-        pool, apart, set_out = self.population.pool, [], None
+        pool, pooled, set_out = self.population.pool, [], None
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
             if Move in tables and Move not in by_kind and hasattr(self.city, "ways_rows"):
                 set_out = pool.submit(moves.plan_departures, self, tables[Move])
-            apart = [k for k in in_turn({**tables, **by_kind}) if self._settlers_of(k).apart]
-            apart = [] if any(map(by_kind.get, apart)) else apart
-            future = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
-        for kind in in_turn({**tables, **by_kind}):
-            if kind in apart:
+            pooled = [k for k in sort_by_turn({**tables, **by_kind}) if self._settlers_of(k).alone]
+            pooled = [] if any(map(by_kind.get, pooled)) else pooled
+            future = pool.submit(list, map(self.settle_table, [tables[kind] for kind in pooled]))
+        for kind in sort_by_turn({**tables, **by_kind}):
+            if kind in pooled:
                 self.answers[kind] = tables[kind]
                 continue
-            single, later = list[tuple[int, Submission]](), []
+            from_agents, alone = list[tuple[int, Submission]](), []
             in_table = not self._population.only_agents or (
                 self._has_ways if kind is Move else self._settlers_of(kind).in_tables
             )
@@ -131,15 +131,15 @@ class RowBooks(AgentBooks):
                 if row is not None and each.service is None and in_table:
                     encoding = encode_want(each.want, self.population)
                 if row is None or encoding is None:
-                    later.append(each)
+                    alone.append(each)
                     continue
-                single.append((row, each))
+                from_agents.append((row, each))
                 numbers.append(encoding)
             combined = tables.get(kind)
-            if single:
+            if from_agents:
                 parts = [] if combined is None else [(combined.sender, combined.fields)]
                 fields = zip(field_kinds(kind), np.array(numbers, np.int64).T, strict=True)
-                parts.append((np.array([row for row, _ in single]), dict(fields)))
+                parts.append((np.array([row for row, _ in from_agents]), dict(fields)))
                 combined = join_wants(kind, parts)
             if combined is not None:
                 if kind is Move and set_out is not None:
@@ -147,12 +147,12 @@ class RowBooks(AgentBooks):
                 else:
                     self.settle_table(combined)
                 self.answers[kind] = combined
-                answered += answers_of_agents(self, combined, single)
-            for each in later:  # nobody of the population: they come last
-                answered.append((each.token, self.settle_one(each)))
+                outcomes += answers_of_agents(self, combined, from_agents)
+            for each in alone:  # nobody of the population: they come last
+                outcomes.append((each.token, self.settle_one(each)))
         if pool is not None:
             future.result()
-        return answered
+        return outcomes
 
     @property
     def _has_ways(self) -> bool:
@@ -183,11 +183,11 @@ class RowBooks(AgentBooks):
                 self._pay_all(table)
             except IndexError:
                 high, low, to = len(self.population), -len(self.balances.cents), table.fields["to"]
-                at = ((to < low) | (to >= high)).argmax()
-                citizen = self.population.id_of(int(table.sender[at]))
+                entry = ((to < low) | (to >= high)).argmax()
+                citizen = self.population.id_of(int(table.sender[entry]))
                 raise ConfigError(
-                    f"step {self.step}: citizen {citizen} wants Pay to={to[at]}, which is no row "
-                    "and no service"
+                    f"step {self.step}: citizen {citizen} wants Pay to={to[entry]}, which is no "
+                    "row and no service"
                 ) from None
         elif table.kind is Move:
             moves.settle(self, table)
@@ -203,16 +203,16 @@ class RowBooks(AgentBooks):
         """Settle payments in order; one that the sender cannot afford in its turn is refused."""
         sender, to, cents = table.sender, table.fields["to"], table.fields["cents"]
         reason = np.zeros(len(table), np.int8)
-        reason[to <= STRANGER] = wants.NOBODY
+        reason[to <= FIRST_STRANGER] = wants.NO_AGENT
         reason[cents < 1] = wants.NO_CENTS
         money = self.population.arrays["money"]
-        paid, total = reason == 0, cents
+        is_valid, total = reason == 0, cents
         if (sender[1:] == sender[:-1]).any():
-            total = np.bincount(sender, np.where(paid, cents, 0), len(money))[sender]
-        if ((money[sender] < total) & paid).any():
+            total = np.bincount(sender, np.where(is_valid, cents, 0), len(money))[sender]
+        if ((money[sender] < total) & is_valid).any():
             self._pay_in_turn(table, reason)
         else:
-            self._move_money(sender[paid], to[paid], cents[paid])
+            self._move_money(sender[is_valid], to[is_valid], cents[is_valid])
         table.set_outcomes(reason)
 
     def _pay_in_turn(self, table: Table, reason: Array) -> None:
@@ -222,26 +222,26 @@ class RowBooks(AgentBooks):
         to, cents = table.fields["to"], table.fields["cents"]
         order = self.hearing_order(table.sender)
         entries = zip(*(each[order].tolist() for each in (table.sender, to, cents)), strict=True)
-        for at, (payer, other, amount) in zip(order.tolist(), entries, strict=True):
-            if reason[at] == 0 and money[payer] < amount:
-                reason[at] = wants.POOR
-            if reason[at] == 0:
+        for entry, (payer, other, amount) in zip(order.tolist(), entries, strict=True):
+            if reason[entry] == 0 and money[payer] < amount:
+                reason[entry] = wants.TOO_POOR
+            if reason[entry] == 0:
                 money[payer] -= amount
-                own, index = (money, other) if other >= 0 else (services, -1 - other)
-                own[index] += amount
+                receiving, index = (money, other) if other >= 0 else (services, -1 - other)
+                receiving[index] += amount
 
     def _move_money(self, sender: Array, to: Array, cents: Array) -> None:
         money = self.population.arrays["money"]
         np.subtract.at(money, sender, cents)
-        rows = to >= 0
-        if rows.all():
+        is_row = to >= 0
+        if is_row.all():
             np.add.at(money, to, cents)
             return
-        np.add.at(money, to[rows], cents[rows])
-        np.add.at(self.balances.cents, -1 - to[~rows], cents[~rows])
+        np.add.at(money, to[is_row], cents[is_row])
+        np.add.at(self.balances.cents, -1 - to[~is_row], cents[~is_row])
 
     keep_rows = keep_rows
-    one_by_one = one_by_one
+    one_by_one = settle_each
     settle_alone = settle_alone
 
     def column(self, name: str, rows: Array, default: int) -> Array:
@@ -253,24 +253,24 @@ class RowBooks(AgentBooks):
         values: Array = population.pull_column(name)[rows].astype(np.int64)
         if name in COMMIT_COLUMNS:
             return values
-        for at in np.flatnonzero(population.full[rows]) if population.agents else ():
-            status = population.status_of(int(rows[at]))
-            values[at] = default
+        for position in np.flatnonzero(population.full[rows]) if population.agents else ():
+            status = population.status_of(int(rows[position]))
+            values[position] = default
             with suppress(ConfigError, ValueError, OverflowError):  # no place, or no number
                 value = column.of_status(name, status, population.place_number)
-                values[at] = int(value) if isinstance(value, int | float) else default
+                values[position] = int(value) if isinstance(value, int | float) else default
         return values
 
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""
-        end_services(self._after_step_services, self)
+        call_after_step(self._after_step_services, self)
         if self.population.places:
             moves.arrive(self)
-        self.tell_agents()
+        self.update_statuses()
 
     def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
-        population, fits, failed = self.population, True, list[str]()
+        population, all_fit, failed = self.population, True, list[str]()
         if population.only_agents:
             return super().set_status(values, citizens)
         if isinstance(citizens, list):
@@ -285,24 +285,24 @@ class RowBooks(AgentBooks):
             except ConfigError as error:
                 return [f"citizens: {error}"]
             if citizens and not len(rows):
-                return [nobody_with(citizens)]
+                return [nobody_has(citizens)]
         population.note_change()
         other_paths: list[tuple[str, ...]] = []
         plain_rows = [int(each) for each in rows if not population.full[each]]
-        for path, value in leaves(values) if plain_rows else ():
+        for path, value in nested_values(values) if plain_rows else ():
             if not (name := self.column_at(path)):
                 other_paths.append(path)
                 continue
             try:
-                population.put(name, plain_rows, self.number(name, value))
+                population.set_value(name, plain_rows, self.number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
-                fits = False
-        if fits:
+                all_fit = False
+        if all_fit:
             failed += [
                 f"status: {why}" for why in self._set_by_blocks(values, plain_rows, other_paths)
             ]
-        for row in set(rows) & {*population.agents} if fits else ():
+        for row in set(rows) & {*population.agents} if all_fit else ():
             set_values(population.agents[row].memory.status, values)
         return failed
 
@@ -326,27 +326,27 @@ class RowBooks(AgentBooks):
                     block.from_status(population, row, status)
             except ConfigError as error:
                 return [str(error)]
-        no = (".".join(path) for path in paths if rows and path not in handled)
-        return [f"the population has no column for {each}" for each in no]
+        missing = (".".join(path) for path in paths if rows and path not in handled)
+        return [f"the population has no column for {each}" for each in missing]
 
     def rows_with(self, values: Mapping[str, object]) -> Array:
         """Return the rows whose status has these values. ConfigError: no status can."""
         population = self.population
         fits = ~population.full
-        for path, value in leaves(values) if fits.any() else ():
+        for path, value in nested_values(values) if fits.any() else ():
             if not (name := self.column_at(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
             column, number = population.pull_column(name), self.number(name, value)
-            same = np.shape(number) == column.shape[1:]
-            fits &= same and (column == number).reshape(len(column), -1).all(axis=1)
+            is_same_shape = np.shape(number) == column.shape[1:]
+            fits &= is_same_shape and (column == number).reshape(len(column), -1).all(axis=1)
         for row, agent in population.agents.items():
             fits[row] = has_values(agent.memory.status, values)
         return np.flatnonzero(fits)
 
     def column_at(self, path: tuple[str, ...]) -> str:
         """Return the name of the column that has a value of a status; it may be empty."""
-        own = ((name, each) for name, each in self.population.declared.items() if not each.own)
-        return next((name for name, each in own if (each.key or (name,)) == path), "")
+        columns = ((name, each) for name, each in self.population.declared.items() if not each.own)
+        return next((name for name, each in columns if (each.key or (name,)) == path), "")
 
     def number(self, name: str, value: object) -> Any:
         """Return what stands for a value in a column. Raises ConfigError if nothing does."""
@@ -364,17 +364,17 @@ class RowBooks(AgentBooks):
             )
         citizens, balances = self.population, self.balances
         for id_of, cents in (
-            ([*balances.at].__getitem__, balances.cents),
+            ([*balances.index].__getitem__, balances.cents),
             (citizens.id_of, citizens.arrays["money"]),
         ):
             if len(cents) and cents.min() < 0:
-                at = int(cents.argmin())
-                raise StateError(f"step {self.step}: {id_of(at)} has {cents[at]} cents")
+                index = int(cents.argmin())
+                raise StateError(f"step {self.step}: {id_of(index)} has {cents[index]} cents")
         if self.capacity is not None:
-            for at in np.flatnonzero(self.at_place > self.capacity)[:1]:
+            for index in np.flatnonzero(self.at_place > self.capacity)[:1]:
                 raise StateError(
-                    f"step {self.step}: {self.at_place[at]} are at {self.population.places[at]}, "
-                    f"which holds {self.capacity[at]}"
+                    f"step {self.step}: {self.at_place[index]} are at "
+                    f"{self.population.places[index]}, which holds {self.capacity[index]}"
                 )
 
     def load_state_dict(self, state: object) -> None:
@@ -384,12 +384,12 @@ class RowBooks(AgentBooks):
             self.count_places()
 
 
-def leaves(
+def nested_values(
     values: Mapping[str, object], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the values within nested dicts, each with its path."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, (*path, name))
+            yield from nested_values(value, (*path, name))
         else:
             yield (*path, name), value

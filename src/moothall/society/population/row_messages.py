@@ -10,10 +10,10 @@ from typing import Any, Final
 from moothall import BROADCAST, MailboxFull
 from moothall.build import Delivery, Envelope
 from moothall.society.arrays import Array, np
-from moothall.society.columns.lists import turn_of
+from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.want_table import Say, Table
-from moothall.society.kernel.draw import id_words, number_of, turn_keys
-from moothall.society.kernel.router import Sent
+from moothall.society.kernel.draw import id_words, number_or_text, turn_keys
+from moothall.society.kernel.router import SentItem
 from moothall.society.kernel.wants import AGENT_ID
 from moothall.society.population.population import Population
 
@@ -45,36 +45,36 @@ class Messages:
         return Messages(*(getattr(self, name)[at] for name in PARTS))
 
 
-def row_messages(society: Any, utterances: Table) -> Table:
+def split_utterances(society: Any, utterances: Table) -> Table:
     """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
     population, router = society.population, society.router
     to = utterances.fields["to"]
-    real = (to < 0) | population.full[np.maximum(to, 0)]
-    real |= bool(society.interceptors or router.observers)
+    is_real = (to < 0) | population.full[np.maximum(to, 0)]
+    is_real |= bool(society.interceptors or router.observers)
     router.sent += [
-        sent_message(population, utterances, at) for at in np.flatnonzero(real).tolist()
+        sent_message(population, utterances, at) for at in np.flatnonzero(is_real).tolist()
     ]
-    fields = {name: values[~real] for name, values in utterances.fields.items()}
-    return Table(Say, utterances.sender[~real], fields)
+    fields = {name: values[~is_real] for name, values in utterances.fields.items()}
+    return Table(Say, utterances.sender[~is_real], fields)
 
 
 def deliver_to_rows(
-    society: Any, sent: list[Sent], more: bool, utterances: Table | None = None
+    society: Any, sent: list[SentItem], keep_earlier: bool, utterances: Table | None = None
 ) -> int:
-    """Deliver messages to rows, besides earlier ones if `more`; return how many."""
+    """Deliver messages to rows, besides earlier ones if `keep_earlier`; return how many."""
     population, router, books = society.population, society.router, society.books
     if len(population.agents) == len(population):
         books.messages = None
         return 0
-    before = books.messages if more else None
-    came: list[Sent] = []
-    listed: list[tuple[int, int, int, int, int]] = []
+    earlier = books.messages if keep_earlier else None
+    delivered: list[SentItem] = []
+    entries: list[tuple[int, int, int, int, int]] = []
     for each in sent:
         envelope = each.envelope
         to = population.find_row(envelope.to) if envelope.to != BROADCAST else -1
         if to is None or (to >= 0 and population.full[to]):
             continue
-        if society.in_columns and not is_heard_whole(population, each):
+        if society.in_columns and not is_heard_in_full(population, each):
             router.sent.append(each)  # of another thread: before the next step somebody hears it
             continue
         if envelope.name != "say":
@@ -85,39 +85,39 @@ def deliver_to_rows(
         rows = [to] if to >= 0 else np.flatnonzero(~population.full).tolist()
         for row in rows:
             if row != number or to >= 0:
-                listed.append((row, *entry))
-                came.append(each)
-    if utterances is None and not came:
-        if before is None:
+                entries.append((row, *entry))
+                delivered.append(each)
+    if utterances is None and not delivered:
+        if earlier is None:
             books.messages = Messages(*np.empty((len(PARTS), 0), np.int64))
         return 0
-    parts = [[getattr(before, name) for name in PARTS]] if before is not None else []
+    parts = [[getattr(earlier, name) for name in PARTS]] if earlier is not None else []
     if utterances is not None:
         topic = utterances.fields["topic"]
         topic = np.where(topic <= 0, -1, topic)
         to, opinion, text = (utterances.fields[name] for name in ("to", "opinion", "text"))
         parts.append([to, utterances.sender, topic, opinion, text])
-    parts.append([*np.array(listed, np.int64).reshape(-1, len(PARTS)).T])
-    new = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-    count, waiting = len(new) - len(came), len(before or ())
+    parts.append([*np.array(entries, np.int64).reshape(-1, len(PARTS)).T])
+    messages = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    count, earlier_count = len(messages) - len(delivered), len(earlier or ())
     words = np.concatenate(
-        [population.ids[new.sender[waiting:count]], _sender_words(population, came)]
+        [population.ids[messages.sender[earlier_count:count]], _sender_words(population, delivered)]
     )
-    turn = np.zeros(len(new), np.uint64)  # who waits comes before all others
-    turn[waiting:] = turn_keys(population.seed, words, society.number) // 2 + 1
-    order = np.lexsort((turn, new.receiver))
-    new = new.select(order)
-    exceeds = turn_of(new.receiver) >= router.capacity
-    for at, row in zip(order[exceeds].tolist(), new.receiver[exceeds].tolist(), strict=True):
-        if at >= count:
-            refused = Delivery(came[at - count].envelope, came[at - count].kind)
-            full = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
-            router.refuse(refused, MailboxFull(f"{full} wait"))
-    books.messages = new.select(~exceeds) if exceeds.any() else new
-    return len(books.messages) - waiting
+    turn_ranks = np.zeros(len(messages), np.uint64)  # who waits comes before all others
+    turn_ranks[earlier_count:] = turn_keys(population.seed, words, society.number) // 2 + 1
+    order = np.lexsort((turn_ranks, messages.receiver))
+    messages = messages.select(order)
+    excess = occurrence_of(messages.receiver) >= router.capacity
+    for index, row in zip(order[excess].tolist(), messages.receiver[excess].tolist(), strict=True):
+        if index >= count:
+            refused = Delivery(delivered[index - count].envelope, delivered[index - count].kind)
+            reason = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
+            router.refuse(refused, MailboxFull(f"{reason} wait"))
+    books.messages = messages.select(~excess) if excess.any() else messages
+    return len(books.messages) - earlier_count
 
 
-def is_heard_whole(population: Population, sent: Sent) -> bool:
+def is_heard_in_full(population: Population, sent: SentItem) -> bool:
     """Return whether no row that receives a message loses any of it."""
     envelope, args = sent.envelope, sent.envelope.args
     to = population.find_row(envelope.to)
@@ -133,15 +133,15 @@ def messages_heard(
     population: Population, row: int, messages: Sequence[dict[str, Any]]
 ) -> Messages:
     """Return what a full agent perceives that it was told, as messages to its row."""
-    listed = [
+    entries = [
         (row, population.number_of(each["from"]), *_numbers_of(population, each["action"]["args"]))
         for each in messages
         if each["action"]["name"] == "say"
     ]
-    return Messages(*np.array(listed, np.int64).reshape(-1, len(PARTS)).T)
+    return Messages(*np.array(entries, np.int64).reshape(-1, len(PARTS)).T)
 
 
-def messages_of(society: Any, row: int) -> list[Sent]:
+def messages_of(society: Any, row: int) -> list[SentItem]:
     """Return a row's messages as real messages."""
     messages: Messages | None = society.books.messages
     if messages is None:
@@ -149,17 +149,17 @@ def messages_of(society: Any, row: int) -> list[Sent]:
     part = messages.select(messages.rows_of(row, row + 1))
     fields = {"to": part.receiver, "text": part.text, "topic": part.topic, "opinion": part.opinion}
     table = Table(Say, part.sender, fields)
-    return [sent_message(society.population, table, at) for at in range(len(part))]
+    return [sent_message(society.population, table, entry) for entry in range(len(part))]
 
 
-def sent_message(population: Population, table: Table, at: int) -> Sent:
+def sent_message(population: Population, table: Table, entry: int) -> SentItem:
     """Return what a row says as a real message."""
-    say: Any = table.want(at, population)
-    sender = str(population.decoded(AGENT_ID, int(table.sender[at])))
+    say: Any = table.want(entry, population)
+    sender = str(population.decode(AGENT_ID, int(table.sender[entry])))
     args = {"content": say.text or ""}
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}
-    return Sent(Envelope(sender, say.to, "say", args))
+    return SentItem(Envelope(sender, say.to, "say", args))
 
 
 def _numbers_of(population: Population, args: Mapping[str, object]) -> tuple[int, int, int]:
@@ -173,11 +173,11 @@ def _numbers_of(population: Population, args: Mapping[str, object]) -> tuple[int
     return number, max(-1000, min(1000, opinion)), text
 
 
-def _sender_words(population: Population, sent: Iterable[Sent]) -> Array:
+def _sender_words(population: Population, sent: Iterable[SentItem]) -> Array:
     """Return the senders as `turn_keys` takes them; uint64."""
     senders = [each.envelope.sender for each in sent]
     rows = [population.find_row(each) for each in senders]
     return id_words(
-        number_of(id) if row is None else int(population.ids[row])
+        number_or_text(id) if row is None else int(population.ids[row])
         for id, row in zip(senders, rows, strict=True)
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall.society.arrays import Array, np
 from moothall.society.columns import want_table as wants
-from moothall.society.columns.ledger import ServiceLedger, in_rows
+from moothall.society.columns.ledger import ServiceLedger, has_rows_rule
 from moothall.society.columns.want_table import Table, encode_want
 from moothall.society.kernel.commit import Service, ask_service
 from moothall.society.kernel.wants import Answer, Want, Work, field_kinds, id_order
@@ -23,32 +23,32 @@ class Settlers:
     def __init__(self, books: AgentBooks, kind: type[Want]) -> None:
         population = books.population
         self.services: list[Service] = []
-        self.of_place: Array | None = None
+        self.service_by_place: Array | None = None
         if any(each.name == "place" for each in fields(kind)):
-            self.of_place = np.full(len(population.places) + 1, -1, np.int32)
+            self.service_by_place = np.full(len(population.places) + 1, -1, np.int32)
             for place, service in books.by_place[kind].items():
                 number = population.place_numbers.get(place)
                 if number is not None:
-                    self.of_place[number] = len(self.services)
+                    self.service_by_place[number] = len(self.services)
                     self.services.append(service)
         elif kind in books.by_kind:
             self.services.append(books.by_kind[kind])
         kinds = {type(each) for each in self.services}
-        self._takes_rows = {each: in_rows(each, "settle", "settle_rows") for each in kinds}
+        self._takes_rows = {each: has_rows_rule(each, "settle", "settle_rows") for each in kinds}
         # They neither read nor change what others do, and may settle beside them.
-        self.apart: bool = kinds == {Feed}
+        self.alone: bool = kinds == {Feed}
         # Where all are agents too; but the texts of their posts would stay for ever.
-        self.in_tables: bool = bool(self.services) and not self.apart
+        self.in_tables: bool = bool(self.services) and not self.alone
         self.in_tables &= all(self._takes_rows.values())
         groups: dict[object, int] = {}
-        self.group: Array = np.array(
+        self.groups: Array = np.array(
             [
                 groups.setdefault(self._ledger_of(each) or each, len(groups))
                 for each in self.services
             ],
             np.int32,
         )
-        self.at: Array = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
+        self.indices: Array = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
     def _ledger_of(self, service: Any) -> ServiceLedger | None:
         is_firm = isinstance(service, Firm) and self._takes_rows[type(service)]
@@ -59,33 +59,33 @@ class Settlers:
         table.set_outcomes(wants.NO_SERVICE)
         if not self.services:
             return
-        if self.of_place is None:
-            of = np.zeros(len(table), np.int32)
+        if self.service_by_place is None:
+            owner = np.zeros(len(table), np.int32)
         else:
             place = table.fields["place"]
-            is_place = (place >= 0) & (place < len(self.of_place))
-            of = self.of_place[np.where(is_place, place, -1)]
-        at = np.flatnonzero(of >= 0)
-        of = of[at]
-        group_of = self.group[of]
-        groups = np.flatnonzero(np.bincount(group_of))
+            is_place = (place >= 0) & (place < len(self.service_by_place))
+            owner = self.service_by_place[np.where(is_place, place, -1)]
+        entries = np.flatnonzero(owner >= 0)
+        owner = owner[entries]
+        entry_groups = self.groups[owner]
+        groups = np.flatnonzero(np.bincount(entry_groups))
         if len(groups) > 1 and (
-            table.kind is Work or ((senders := table.sender[at])[1:] == senders[:-1]).any()
+            table.kind is Work or ((senders := table.sender[entries])[1:] == senders[:-1]).any()
         ):
             # A citizen that wants something of several, or the government that pays for several,
             # may have too little for all: then the order decides.
-            one_by_one(books, [self.services[number] for number in of.tolist()], table, at)
+            settle_each(books, [self.services[n] for n in owner.tolist()], table, entries)
             return
         for group in groups.tolist():
-            mine = slice(None) if len(groups) == 1 else np.flatnonzero(group_of == group)
-            first: Any = self.services[int(of[mine][0])]
+            hit = slice(None) if len(groups) == 1 else np.flatnonzero(entry_groups == group)
+            first: Any = self.services[int(owner[hit][0])]
             if (ledger := self._ledger_of(first)) is not None:
-                Firm.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
+                Firm.settle_together(books, table, entries[hit], ledger, self.indices[owner[hit]])
             elif self._takes_rows[type(first)]:
-                some = at[mine]
-                first.settle_rows(books, table, some[books.hearing_order(table.sender[some])])
+                chosen = entries[hit]
+                first.settle_rows(books, table, chosen[books.hearing_order(table.sender[chosen])])
             else:
-                one_by_one(books, first, table, at[mine])
+                settle_each(books, first, table, entries[hit])
 
 
 def keep_rows(books: AgentBooks) -> None:
@@ -96,7 +96,7 @@ def keep_rows(books: AgentBooks) -> None:
     Firm.keep_together(services, books)
     books.settlers.clear()
     for service in services:
-        vars(service)["_rows_of"] = id(books.population)
+        vars(service)["_register_id"] = id(books.population)
 
 
 def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
@@ -108,25 +108,25 @@ def settle_alone(books: Any, service: Any, sender: str, want: Want) -> Answer:
         table = Table(
             type(want), np.array([row]), dict(zip(field_kinds(type(want)), values, strict=True))
         )
-        table.set_outcomes(wants.BY_SERVICE)
+        table.set_outcomes(wants.SERVICE_REFUSED)
         service.settle_rows(books, table, np.array([0]))
         if not table.reason[0]:
             return Answer(want, True, value=table.value.item(0) if table.has_value else None)
-    reason = service.refusal(books, sender, want) or wants.REFUSAL_REASONS[wants.BY_SERVICE]
+    reason = service.refusal(books, sender, want) or wants.REFUSAL_REASONS[wants.SERVICE_REFUSED]
     return Answer(want, False, reason)
 
 
-def one_by_one(
+def settle_each(
     books: AgentBooks, services: Service | Sequence[Service], table: Table, entries: Array
 ) -> None:
     """Have a service, or one per entry, settle wants one by one with `settle`, as heard."""
     population = books.population
-    for number in books.hearing_order(table.sender[entries]).tolist():
-        at = entries[number]
-        service = services if isinstance(services, Service) else services[number]
-        sender = population.id_of(int(table.sender[at]))
-        answer = ask_service(service, books, sender, table.want(at, population))
-        table.reason[at] = 0 if answer.done else wants.BY_SERVICE
-        books.refusals[int(at)] = answer.reason
+    for index in books.hearing_order(table.sender[entries]).tolist():
+        entry = entries[index]
+        service = services if isinstance(services, Service) else services[index]
+        sender = population.id_of(int(table.sender[entry]))
+        answer = ask_service(service, books, sender, table.want(entry, population))
+        table.reason[entry] = 0 if answer.done else wants.SERVICE_REFUSED
+        books.refusals[int(entry)] = answer.reason
         if answer.done and type(answer.value) is int:
-            table.value[at], table.has_value = answer.value, True
+            table.value[entry], table.has_value = answer.value, True

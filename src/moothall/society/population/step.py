@@ -22,7 +22,7 @@ CHUNK: Final = 1 << 18
 Wants = dict[type[Want], list[tuple[Array, Mapping[str, Array]]]]
 
 
-def begin(population: Register, params: PeopleParams, filled: Iterable[str] = ()) -> None:
+def fill_rest(population: Register, params: PeopleParams, filled: Iterable[str] = ()) -> None:
     """Draw the citizens, and have the blocks fill their columns, but none of `filled`."""
     all_rows = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
     if hasattr(population.city, "by_kind"):
@@ -32,7 +32,7 @@ def begin(population: Register, params: PeopleParams, filled: Iterable[str] = ()
     }
     for block in population.blocks:
         if hasattr(block, "begin_rows"):
-            call(all_rows, block, "begin_rows", None)
+            call_rule(all_rows, block, "begin_rows", None)
     for name, values in saved.items():
         population.arrays[name][...] = values
 
@@ -42,53 +42,53 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)
     full = population.full[first:until]
-    awake = np.flatnonzero(~full) if full.any() else None
-    if awake is not None and not len(awake):
+    plain_rows = np.flatnonzero(~full) if full.any() else None
+    if plain_rows is not None and not len(plain_rows):
         return wants
     blocks = population.blocks
     for block in blocks:
         if hasattr(block, "before_rows"):
-            call(rows, block, "before_rows", awake)
-    for number, chosen in _chosen(rows, blocks, awake):
-        call(rows, blocks[number], "step_rows", chosen)
+            call_rule(rows, block, "before_rows", plain_rows)
+    for number, block_rows in _choose_blocks(rows, blocks, plain_rows):
+        call_rule(rows, blocks[number], "step_rows", block_rows)
     for block in blocks:
         if hasattr(block, "after_rows"):
-            call(rows, block, "after_rows", awake)
+            call_rule(rows, block, "after_rows", plain_rows)
     return wants
 
 
-def _chosen(
-    rows: Rows, blocks: Iterable[Any], awake: Array | None
+def _choose_blocks(
+    rows: Rows, blocks: Iterable[Any], plain_rows: Array | None
 ) -> Iterable[tuple[int, Array | None]]:
     """Return the rows of each block: a row runs the block that fits best, of equals the first."""
     best: Any = 0.0
     which: Any = -1
     for number, block in enumerate(blocks):
-        score = block.fits_rows(rows.of(block, awake))
+        score = block.fits_rows(rows.of(block, plain_rows))
         if type(which) is int and isinstance(score, float | int):
             if score > best:
                 best, which = score, number
             continue
-        better = np.greater(score, best)
-        kind = np.result_type(best, score)
+        is_better = np.greater(score, best)
+        dtype = np.result_type(best, score)
         if type(which) is int:
-            count = len(rows) if awake is None else len(awake)
-            best, which = np.full(count, best, kind), np.full(count, which, np.int8)
-        best = best.astype(kind, copy=False)
+            count = len(rows) if plain_rows is None else len(plain_rows)
+            best, which = np.full(count, best, dtype), np.full(count, which, np.int8)
+        best = best.astype(dtype, copy=False)
         np.fmax(best, score, out=best)
-        which *= ~better  # faster than by a mask
-        which += better * np.int8(number)
+        which *= ~is_better  # faster than by a mask
+        which += is_better * np.int8(number)
     if type(which) is int:
-        return [(which, awake)] if which >= 0 else []
+        return [(which, plain_rows)] if which >= 0 else []
     chosen = []
     for number in range(int(which.max()) + 1):
-        at = np.flatnonzero(which == number)
-        if len(at):
-            chosen.append((number, at if awake is None else awake[at]))
+        positions = np.flatnonzero(which == number)
+        if len(positions):
+            chosen.append((number, positions if plain_rows is None else plain_rows[positions]))
     return chosen
 
 
-def call(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:
+def call_rule(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:
     """Call a block's rule for all or some of these rows; return what it returns."""
     part = rows.of(block, chosen)
     try:
@@ -112,7 +112,7 @@ def merge_wants(parts: Iterable[Wants]) -> dict[type[Want], Table]:
     return {kind: join_wants(kind, by_kind.pop(kind)) for kind in [*by_kind]}
 
 
-def in_threads(
+def run_in_threads(
     population: Register,
     moment: Moment,
     pool: ThreadPoolExecutor | None,

@@ -25,10 +25,10 @@ from moothall.society.columns.ledger import (
     CONTRIBUTION,
     ByRow,
     credited_interest,
-    shares,
-    withheld,
+    divide,
+    tax_to_withhold,
 )
-from moothall.society.columns.register import Register, nobody
+from moothall.society.columns.register import Register, empty_register
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
@@ -73,7 +73,7 @@ class Bank(Service):
         super().__init__(id, None, money)
         check_integer(f"{id}: interest", interest, 0, 1_000_000)
         self.interest = interest
-        self.deposits: ByRow = ByRow(nobody())
+        self.deposits: ByRow = ByRow(empty_register())
 
     def of_population(self, population: Register) -> None:
         """Store the deposits of a population in an array."""
@@ -187,7 +187,7 @@ class Government(Service):
         self.seed = seed
         self.most_price: int = most_price
         self.most_wage: int = most_wage
-        self.taxed: ByRow = ByRow(nobody(), 2)
+        self.taxed: ByRow = ByRow(empty_register(), 2)
         self.month: int = month
         self.daily: int = daily
         self.cover: int = cover
@@ -201,7 +201,7 @@ class Government(Service):
     def due(self, rows: Array, gross: Array) -> Any:
         """Return the taxes to withhold from citizens' wages, each at most the wage."""
         income, paid = self.taxed.array.T
-        return withheld(gross, income[rows], paid[rows], self.brackets, self.wage_days)
+        return tax_to_withhold(gross, income[rows], paid[rows], self.brackets, self.wage_days)
 
     def collected(self, rows: Array, gross: Array, tax: Array) -> None:
         """Record wages of citizens, each once, and the taxes withheld from them."""
@@ -244,13 +244,13 @@ def close_day(books: Books, government: Government) -> None:
         for some in (sellers, makers)
     )
     demands = [seller.asked for seller in sellers]
-    for seller, units in zip(sellers, shares(product, demands, turns), strict=True):
+    for seller, units in zip(sellers, divide(product, demands, turns), strict=True):
         seller.stock += units
     if any(paid):
         spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
         for seller, cents in zip(sellers, spare, strict=True):
             books.balances[seller.id] -= cents
-        for maker, cents in zip(makers, shares(sum(spare), paid, makers_turns), strict=True):
+        for maker, cents in zip(makers, divide(sum(spare), paid, makers_turns), strict=True):
             books.balances[maker.id] += cents
     _share_out(books, {maker.id: maker.money for maker in makers})
     for service in [*books.services.values()] * books.days_ended:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from moothall.build import check_integer
 from moothall.society.arrays import Array, np
-from moothall.society.columns.register import Register, nobody
+from moothall.society.columns.register import Register, empty_register
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
@@ -74,7 +74,7 @@ class Feed(Service):
         check_integer(f"feed {id!r}: most=", most, 1, None)
         self.most = most
         self.rows: RowFeed | None = None
-        self._posts = RowFeed(nobody(), most)
+        self._posts = RowFeed(empty_register(), most)
 
     def of_population(self, population: Register) -> None:
         """Store a population's posts, likes and follows in arrays."""

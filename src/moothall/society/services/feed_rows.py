@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moothall.society.arrays import Array, np
 from moothall.society.columns.lists import Lists
-from moothall.society.columns.register import STRANGER, Register
+from moothall.society.columns.register import FIRST_STRANGER, Register
 from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds, id_order
 from moothall.society.services.posts import (
     AUTHORS,
@@ -60,10 +60,10 @@ class RowFeed:
 
     def place(self, agents: Array) -> Array:
         """Return agents' indices in the arrays: strangers follow all citizens."""
-        place = np.where(agents >= 0, agents, len(self.population) + STRANGER - agents)
+        place = np.where(agents >= 0, agents, len(self.population) + FIRST_STRANGER - agents)
         most = int(place.max(initial=0)) + 1
         if most > len(self.follows.count):
-            self.follows = self.follows.larger(most + 16 - len(self.follows.count))
+            self.follows = self.follows.extend(most + 16 - len(self.follows.count))
             self._hot = None
         return place
 
@@ -104,7 +104,7 @@ class RowFeed:
 
     def _text(self, number: int) -> str | None:
         text = self._texts.get(number)
-        return self.population.decoded(TEXT, number) if text is None else text
+        return self.population.decode(TEXT, number) if text is None else text
 
     def _number(self, text: object) -> int:
         """Return the number of a text; store a text that is not among the words."""
@@ -118,7 +118,7 @@ class RowFeed:
         return self._last_text
 
     def _id(self, number: int) -> str:
-        return str(self.population.decoded(AGENT_ID, number))
+        return str(self.population.decode(AGENT_ID, number))
 
     def _ids(self, numbers: Array) -> list[str]:
         each, at = np.unique(numbers, return_inverse=True)
@@ -300,9 +300,9 @@ class RowFeed:
         reader = self.place(self.numbers((id,)))  # first: it may add a list of follows
         candidates = dict.fromkeys(self.hottest()[0].tolist())
         by, last, _ = self._author
-        follows = self.follows.of(int(reader[0]))
+        follows = self.follows.numbers_of(int(reader[0]))
         for author in follows[-AUTHORS:]:
-            index = author if author >= 0 else len(self.population) + STRANGER - author
+            index = author if author >= 0 else len(self.population) + FIRST_STRANGER - author
             at = by[index] if index < len(by) else -1
             candidates |= dict.fromkeys(last[at][last[at] >= 0].tolist() if at >= 0 else ())
         followed = {self._id(each) for each in follows}
@@ -345,8 +345,8 @@ class RowFeed:
         """Return the ids that each agent follows."""
         some = np.flatnonzero(self.follows.count)
         count = len(self.population)
-        ids = self._ids(np.where(some < count, some, STRANGER + count - some))
-        lists = map(self.follows.of, some.tolist())
+        ids = self._ids(np.where(some < count, some, FIRST_STRANGER + count - some))
+        lists = map(self.follows.numbers_of, some.tolist())
         return {id: [*map(self._id, each)] for id, each in zip(ids, lists, strict=True)}
 
     def state(self) -> dict[str, Any]:

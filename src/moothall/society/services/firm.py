@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from moothall.build import check_integer
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns import city_queries
-from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, affordable
+from moothall.society.columns.ledger import MAX_SUM, LedgerField, ServiceLedger, affordable
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Buy, Want, Work
@@ -196,18 +196,18 @@ def _work_rows(
         tax = government.due(workers, gross) if taxes else np.zeros(len(at), np.int64)
         return at + first, gross, tax, skill.max(initial=0, keepdims=True)
 
-    parts = books.population.spread(earned, len(sender))
+    parts = books.population.apply(earned, len(sender))
     at, gross, tax, skills = (np.concatenate(each) for each in zip(*parts, strict=True))
     del parts
     most = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(at) + 1)
-    if most >= LARGE:
+    if most >= MAX_SUM:
         return False
     sender, seconds, firm = sender[at], seconds[at], of[at]
     public = ledger.arrays["public"][firm] & (government is not None)
     able = public | affordable(
         np.where(public, 0, gross),
         firm,
-        purses[ledger.purse],
+        purses[ledger.money_index],
         lambda at: books.hearing_order(sender[at]),
     )
     if public.any() and gross[public].sum() > books.balances["government"]:
@@ -219,7 +219,7 @@ def _work_rows(
         gross, tax, public = gross[paid], tax[paid], public[paid]
     books.worked[sender] += seconds
     books.population.arrays["money"][sender] += gross - tax
-    np.subtract.at(purses, ledger.purse[firm], np.where(public, 0, gross))
+    np.subtract.at(purses, ledger.money_index[firm], np.where(public, 0, gross))
     np.add.at(ledger.arrays["worked"], firm, seconds)
     np.add.at(ledger.arrays["paid"], firm, gross)
     if government is not None:
@@ -253,7 +253,7 @@ def _sell_rows(
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     columns = ledger.arrays
     price, money = columns["price"][of], books.population.arrays["money"]
-    if np.abs(cents, dtype=np.float64).sum() >= LARGE:
+    if np.abs(cents, dtype=np.float64).sum() >= MAX_SUM:
         return False
     fine = here & (cents >= 1) & columns["sells"][of]
     demand = np.where(fine, cents // price, 0)
@@ -278,6 +278,6 @@ def _sell_rows(
     columns["asked"] += demand_by_firm
     columns["sold"] += sold
     columns["stock"] -= sold
-    np.add.at(books.balances.cents, ledger.purse[of], cost * done)
+    np.add.at(books.balances.cents, ledger.money_index[of], cost * done)
     table.done(entries, done, cost)
     return True
