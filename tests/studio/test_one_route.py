@@ -145,6 +145,19 @@ def test_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
         studio.jobs.stop("first")
 
 
+def test_reply_with_footnotes_is_shown_with_their_numbers(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    said = "# Report\n\nThe last ferry leaves at eleven. [^1^] It costs three euros. [^12^]"
+    agent = ReActAgent("desk", ScriptedModel([said]), journal=studio.journal)
+    with ThreadPoolExecutor(1) as pool:  # this thread has Playwright's loop
+        pool.submit(agent.reply_sync, "When?", run_id="ferry").result()
+    page = open_page("Runs")
+    page.get_by_role("list", name="Runs").locator("[data-run=ferry]").click()
+    shown = page.get_by_role("region", name="Reply")
+    expect(shown).to_contain_text("leaves at eleven. [1] It costs three euros. [12]")
+
+
 def test_word_that_only_a_step_has_finds_its_run(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:

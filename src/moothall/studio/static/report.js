@@ -60,7 +60,7 @@ export function besideReport(shown) {
     const all = asked.get(shown()) || [];
     replace(answers, all.map(({ question, answer, fault, at }) => h("article", {}, h("header", { class: "s-row" }, h("b", {}, question), h("time", {}, clock(at))),
       fault ? h("p", { class: "s-fault" }, fault) : !answer ? h("p", { class: "s-soft" }, "looking in its passages …")
-        : [prose(answer.text.replace(/\[\^(\d+)\^\]/g, "[$1]") || "Nothing in its passages answers that."), answer.cited.length > 0 && answer.cited.map(source),
+        : [prose(answer.text || "Nothing in its passages answers that."), answer.cited.length > 0 && answer.cited.map(source),
           answer.unsupported.length > 0 && h("p", { class: "s-soft" }, `${count(answer.unsupported.length, "sentence")} marked [unsupported]`),
           !answer.cited.length && h("p", { class: "s-soft" }, "“Research it” looks for more, where this research searched.")])));
   }

@@ -39,7 +39,8 @@ async function ask() {
 }
 
 // A text that a person or a model wrote.
-export function prose(text) {
+export function prose(written) {
+  const text = written.replace(/\[\^(\d+)\^\]/g, "[$1]"); // a report's footnotes
   const root = h("div", { class: "s-text", dir: "auto" }, text);
   if (text.length > MOST || !SIGNS.test(text)) return root;
   if (known.has(text)) show(root, text, known.get(text));
