@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moothall.foundation.errors import ConfigError
-from moothall.society import Facts, Weather
+from moothall.society import Facts, Society, Weather
 from moothall.society.clock import Clock
 
 
@@ -93,3 +93,8 @@ def test_weather_over_the_years_is_the_stated_climate() -> None:
 def test_weather_of_a_wrong_seed_is_refused() -> None:
     with pytest.raises(ConfigError, match="seed must be a whole number"):
         Weather(-1)
+
+
+def test_facts_of_a_society_that_are_no_json_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"facts\.a: object is not JSON"):
+        Society(3, facts={"a": object()})

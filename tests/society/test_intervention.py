@@ -126,6 +126,18 @@ async def test_intervention_for_a_value_that_no_status_has_is_a_failure() -> Non
         assert society.failures[1][2] == 'citizens: nobody has home "nowhere"'
 
 
+@pytest.mark.parametrize("count", (3, 120))
+def test_intervention_of_an_unknown_need_is_refused(count: int) -> None:
+    city = City.generate(seed=1, citizens=120)
+    with Society(count, city, seed=1) as society:
+        with pytest.raises(ConfigError, match=r"no need 'hungr' \(did you mean 'hunger'\?\)"):
+            society.intervene(Intervention(0, status={"needs": {"hungr": 1}}))
+        society.intervene(Intervention(0, status={"needs": {"hunger": 1}}))
+        society.run_sync(steps=1)
+        assert society.failures == []
+        assert {*society.agents[0].status["needs"]} == {"hunger", "energy", "safety", "social"}
+
+
 async def test_intervention_payment_that_nobody_can_make_for_one_reason_is_one_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -147,8 +147,8 @@ async def test_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
 
         citizens = [asking(text, id=number) for number in range(1, 4)]
         async with Society(citizens, model=Counting(), **options) as society:
-            run = {"run_id": "R", "save_every": 2, "progress": progress, "out": tmp_path / out}
-            await society.run(steps=4, **run)
+            recorded: Any = {"run_id": "R", "save_every": 2} if options else {}
+            await society.run(steps=4, progress=progress, out=tmp_path / out, **recorded)
         return json.loads((tmp_path / out / "manifest.json").read_text())["prompts_sha256"]
 
     whole = await live("whole")

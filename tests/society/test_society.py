@@ -576,7 +576,12 @@ async def test_society_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> 
         ({"step": "-1h"}, "step must be"),
         ({"days": 1e7}, "days must be a number, 0 or more"),
         ({"steps": 1, "save_every": 0}, "save_every must be"),
-        ({"steps": 1, "progress": 3}, "progress must be a function of a row, got 3"),
+        ({"steps": 1, "progress": 3}, "progress= must be a function"),
+        (
+            {"steps": 1, "run_id": "R"},
+            r"run_id= is of a recorded run: give Society\(…, journal=…\)",
+        ),
+        ({"steps": 1, "save_every": 4}, "save_every= is of a recorded run"),
         ({"steps": 1, "run_id": 5}, "run_id must be 1–255 printable characters, got 5"),
         ({"steps": 1, "run_id": ""}, 'run_id must be 1–255 printable characters, got ""'),
     ),

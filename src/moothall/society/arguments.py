@@ -17,6 +17,7 @@ from moothall.build import check_function, check_integer, check_text, counted
 from moothall.society.arrays import kind_in_words, sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
+from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.variables import (
     TOKEN_ATTRIBUTE,
     blocks_by_number,
@@ -53,6 +54,8 @@ def check_parts(limits: Mapping[str, object], **parts: object) -> None:
         is_valid = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
         if part is not None and not is_valid:
             raise ConfigError(f"{name}= must be {expected}, got {part!r:.80}")
+        if name == "facts" and isinstance(part, Mapping):
+            Facts(part)
         if "__call__" in methods and callable(part):
             check_function(f"{name}=", part, "clock")
 

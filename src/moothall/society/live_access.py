@@ -32,6 +32,7 @@ from moothall.build import (
     check_function,
     copy_json,
     counted,
+    nearest,
     recorded,
     side_by_side,
 )
@@ -80,7 +81,7 @@ Whom: TypeAlias = Iterable[str | int] | Mapping[str, Any] | Callable[[Respondent
 class Experiments(Steps):
     """The part of a society that experiments use; `Society` is one."""
 
-    _journal: Journal | None
+    journal: Journal | None
     _state: SocietyState | None = None  # the state of the run that is under way
     _in_progress_call = False  # whether the run's `progress` is being called
     _live_interventions: tuple[str, list[Intervention]] = ("", [])
@@ -279,7 +280,7 @@ class Experiments(Steps):
         other interventions is a branch, which differs from their step on.
 
         Raises:
-            ConfigError: its step is past or has begun, or it closes a place that is unknown
+            ConfigError: its step is past or has begun, or it names an unknown place or need
             JournalError: it cannot be recorded in the run
         """
         self.start_loop()
@@ -294,12 +295,27 @@ class Experiments(Steps):
         if intervention.is_past(number, clock):
             raise ConfigError(f"the intervention is past: step {number} comes next")
         self.changed.check(intervention)
+        self._check_needs(intervention.status.get("needs"))
         self.interventions: tuple[Intervention, ...] = (*self.interventions, intervention)
         if self._state is not None:
             self._live_interventions[1].append(intervention)
             self._state.interventions.append(intervention.as_json())
             self.model_calls.record.hear(intervention.as_json())
             self.model_calls.record.commit_now()  # before the step in which it is made
+
+    def _check_needs(self, values: object) -> None:
+        """Check that somebody has the needs that an intervention sets. Raises ConfigError."""
+        if not isinstance(values, Mapping):
+            return
+        agents = [mailbox.agent for mailbox in self.citizen_mailboxes]
+        blocks = [block for each in (self.population, *agents) if each for block in each.blocks]
+        names = {name for block in blocks for name in getattr(block, "kinds", ())}
+        names.update(name for each in agents for name in each.memory.status.get("needs", ()))
+        for name in values if names else ():
+            if name not in names:
+                raise ConfigError(
+                    f"status: there is no need {name!r}{nearest(name, sorted(names))}"
+                )
 
     async def _choose_citizens(self, citizens: Whom) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, of whom a dict or a function chooses."""
@@ -335,7 +351,7 @@ class Experiments(Steps):
                 "model": getattr(model or self.default_model, "name", None),
             }
             async with recorded(
-                self._journal,
+                self.journal,
                 secrets.token_hex(8) if run_id is None else run_id,
                 "Survey",
                 "society",
@@ -343,7 +359,7 @@ class Experiments(Steps):
                 task=f"{survey.name}: {counted(len(mailboxes), 'citizen')}",
                 program=program,
             ) as record:
-                if self._journal is not None:
+                if self.journal is not None:
                     self.model_calls.charge_recorded(
                         record, model or self.default_model, self.mailboxes
                     )

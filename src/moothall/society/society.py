@@ -106,6 +106,7 @@ class Society(Experiments):
     Attributes:
         number: the number of the next step
         clock: the time at which the next step begins
+        journal: the journal that records runs, or None
         books: the money and places of all
         metrics: a row for each step; in a run with `out` only the last
         failures: the last 100 failures, as `step, agent, what`
@@ -175,7 +176,7 @@ class Society(Experiments):
             model_timeout_s, budget, reuse=ask_once
         )
         self._turn_timeout_s = turn_timeout_s
-        self._journal = None if journal is None else Journal.from_argument(journal, "Society")
+        self.journal = None if journal is None else Journal.from_argument(journal, "Society")
         try:
             if population is not None:
                 self.start_loop()
@@ -313,7 +314,7 @@ class Society(Experiments):
             the rows of metrics of these steps; with `out` only the last
 
         Raises:
-            ConfigError: an argument is wrong
+            ConfigError: an argument is wrong, or is of a recorded run, and there is no journal
             FileError: a table cannot be written; rows written before stay whole
             StateError: all citizens failed in the first step; an earlier step was interrupted;
                 money or places were inconsistent
@@ -328,8 +329,9 @@ class Society(Experiments):
         check_integer("save_every", period, 1, None)
         if run_id is not None:
             check_text("run_id", run_id)
-        if not (progress is None or callable(progress)):
-            raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
+        if self.journal is None and (run_id is not None or save_every is not None):
+            name = "save_every=" if run_id is None else "run_id="
+            raise ConfigError(f"{name} is of a recorded run: give Society(…, journal=…), too")
         check_function("progress=", progress, "row", optional=True)
         check_function("until=", until, "row", optional=True)
         if trajectories is not False and out is None:
@@ -387,16 +389,16 @@ class Society(Experiments):
         try:
             live = self._live_interventions[1]
             planned = [e for e in self.interventions if all(e is not other for other in live)]
-            is_kept = out is not None or self._journal is not None
+            is_kept = out is not None or self.journal is not None
             program = self._program(length, count, planned) if is_kept else {}
             if not isinstance(out, Tables | None):
                 out = Tables(out, Record.fingerprint(**program), trajectories=trajectories)
             if out is not None:
-                out.keep_others(id, is_over=self._journal is not None)
+                out.keep_others(id, is_over=self.journal is not None)
             agent_count = len(self.population or self.ids())
             steps = f"{counted(count, 'step')} of {length} s"
             async with recorded(
-                self._journal,
+                self.journal,
                 id,
                 KIND,
                 "society",
@@ -405,7 +407,7 @@ class Society(Experiments):
                 program={"task": steps, **program},  # agents may be born before it is resumed
             ) as record:
                 async with self._step_lock:
-                    if self._journal is not None:
+                    if self.journal is not None:
                         state = self._from_record(record, state, planned)
                         self.model_calls.charge_recorded(record, self.default_model, self.mailboxes)
                     set_step_length(self, length)
@@ -414,7 +416,7 @@ class Society(Experiments):
                 if record.over is not None:
                     await work()
                 else:
-                    owner = None if self._journal is None else record
+                    owner = None if self.journal is None else record
                     await WorkSpan("workflow", "society", owner).hold(work)
                 if record.over is None:
                     await record.end("done")
@@ -476,7 +478,7 @@ class Society(Experiments):
                             tables.add(row)
                         del self.metrics[earlier_count:-1]
                     is_due = self.number == last or (self.number - state.first) % period == 0
-                    if is_due and self._journal is not None:
+                    if is_due and self.journal is not None:
                         checkpoint.save(self, record, state)
                         await record.commit()
                     if tables is not None and is_due:
@@ -545,9 +547,9 @@ class Society(Experiments):
             NoSuchRun: there is no run of that id
         """
         run_id = self._live_interventions[0] if run_id is None else run_id
-        if self._journal is None or not run_id:
+        if self.journal is None or not run_id:
             raise ConfigError("decisions are looked up in a journal: give journal= and run()")
-        return decisions(self._journal, run_id, citizen, step)
+        return decisions(self.journal, run_id, citizen, step)
 
     # -- messages, news and state ------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
             order.days,
             order.step,
             run_id=run_id,
-            save_every=order.save_every,
+            save_every=None if recorded is None else order.save_every,
             progress=display.show_step,
             out=tables,
         )

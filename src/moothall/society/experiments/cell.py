@@ -297,7 +297,7 @@ class _CellRun:
 
     def _next_id(self, society: Society, condition: str) -> str | None:
         """Return the id of the next run in the cell's journal; None if it has none."""
-        if self._journal is None or society._journal is not self._journal:
+        if self._journal is None or society.journal is not self._journal:
             return None
         self._runs += 1
         return f"{condition}, {self._runs}"
@@ -305,12 +305,12 @@ class _CellRun:
     def _record(self, society: Society) -> None:
         """Record a society whose model is asked by batches: a cell begun anew finds them again."""
         batch = getattr(society.default_model, "batch", False)
-        if not batch or society._journal is not None or self._cell.trajectories:
+        if not batch or society.journal is not None or self._cell.trajectories:
             return
         if self._journal is None:
             self._batches.mkdir(exist_ok=True)
             self._journal = Journal(self._batches / "journal.db")
-        society._journal = self._journal
+        society.journal = self._journal
 
     def close(self, is_complete: bool) -> None:
         """Close the journal; it is deleted after a whole cell."""

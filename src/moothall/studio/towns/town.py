@@ -128,7 +128,9 @@ class Town:
             await record_order(order, self._journal, self.run_id, society)
             options = {"days": order.days, "save_every": order.save_every}
         self._resumed_at = time.monotonic()
-        await society.run(step=order.step, run_id=self.run_id, progress=self._after_step, **options)
+        if society.journal is not None:
+            options["run_id"] = self.run_id
+        await society.run(step=order.step, progress=self._after_step, **options)
         self._note_positions(society)
 
     async def _after_step(self, row: dict[str, Any]) -> None:
