@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -271,9 +273,24 @@ def test_request_with_two_lengths_is_refused_and_nothing_after_it_is_read() -> N
 LONG = "x" * 20_000_000
 
 
+def read_slowly(place: tuple[str, int], body: bytes) -> int:
+    """Ask for an answer, and read it in 30 s; return how many bytes came."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # else the system keeps it
+        client.connect(place)
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n")
+        client.sendall(b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        read = 0
+        with suppress(ConnectionError):
+            while part := client.recv(len(LONG) // 100, socket.MSG_WAITALL):
+                read += len(part)
+                threading.Event().wait(0.3)
+        return read
+
+
 @pytest.mark.long
 def test_server_keeps_neither_half_a_request_nor_an_answer_that_nobody_reads() -> None:
-    served = HTTPServer(asgi(ReActAgent("clerk", ScriptedModel([LONG]))), "127.0.0.1", 0)
+    served = HTTPServer(asgi(ReActAgent("clerk", ScriptedModel([LONG] * 2))), "127.0.0.1", 0)
     served.start()
     served.listening.result()
     try:
@@ -283,6 +300,7 @@ def test_server_keeps_neither_half_a_request_nor_an_answer_that_nobody_reads() -
         deaf.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
         begun = deaf.recv(9999, socket.MSG_PEEK | socket.MSG_WAITALL)  # before the others
         assert begun.startswith(b"HTTP/1.1 200")
+        slow = ThreadPoolExecutor().submit(read_slowly, served.place, body)
         halves = [b"", b"GET /", b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nx: "]
         held = []
         for half in halves:
@@ -309,6 +327,7 @@ def test_server_keeps_neither_half_a_request_nor_an_answer_that_nobody_reads() -
                 read += len(part)
         assert 0 < read < len(LONG)
         deaf.close()
+        assert slow.result(60) > len(LONG)
     finally:
         served.stop()
         served.join()

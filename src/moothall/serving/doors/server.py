@@ -163,7 +163,18 @@ def _timed_protocol() -> Any:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._write_timer = self.loop.call_later(_HEAD_TIMEOUT_S, self.transport.abort)
+            self._await_reader()
+
+        def _await_reader(self) -> None:
+            # A long answer may be one write, which goes on when nearly all of it has been read.
+            size = self.transport.get_write_buffer_size()
+            self._write_timer = self.loop.call_later(_HEAD_TIMEOUT_S, self._on_unread, size)
+
+        def _on_unread(self, size: int) -> None:
+            if self.transport.get_write_buffer_size() < size:
+                self._await_reader()
+            else:
+                self.transport.abort()
 
         def resume_writing(self) -> None:
             self._write_timer.cancel()
