@@ -166,6 +166,36 @@ def test_moved_run_takes_the_answers_that_it_was_given(
         assert results(third) == ["paid", "a letter", "a book"]
 
 
+def test_moved_run_under_another_id_asks_a_person_for_itself(
+    journal: Journal, place: Place, tmp_path: Path
+) -> None:
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+
+    def go(journal: Journal, run_id: str) -> str:
+        model = ScriptedModel([{"name": "pay"}, "Done."])
+        given: dict[str, Any] = {"approver": Waiting(), "journal": journal}
+        agent = ReActAgent("clerk", model, actions=[pay], **given)
+        return agent.reply_sync("Go.", run_id=run_id).stop_reason
+
+    assert go(journal, "R") == "waiting"
+    (approval,) = journal.waiting("R")
+    journal.answer("R", approval.key, True, by="eva")
+    journal.export("R", tmp_path / "r.jsonl", move=True)
+    with Journal(place("other")) as other:
+        other.import_run(tmp_path / "r.jsonl", "S")
+        assert go(other, "S") == "waiting"
+        (again,) = other.waiting("S")
+        other.answer("S", again.key, True)
+        assert go(other, "S") == "done"
+
+
+def test_fork_of_a_run_of_the_longest_id_goes_on_by_its_own(journal: Journal) -> None:
+    longest = "x" * 255
+    agent = reply(journal, longest)
+    copy = journal.fork(longest)
+    assert agent.reply_sync(f"go {longest}", run_id=copy, thread="anna").text == "Yes."
+
+
 def test_fork_of_a_run_is_as_new_as_the_fork(journal: Journal) -> None:
     reply(journal, "R")
     moment = time.time()

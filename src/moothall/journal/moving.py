@@ -264,13 +264,8 @@ class _Import:
             db.execute(
                 "UPDATE runs SET attributes = ? WHERE number = ?", (as_column(attributes), number)
             )
-            # A copy under another id asks a person for itself.
-            answers = [
-                each
-                for each in head.get("answers", ())
-                if id == head["id"] or each["kind"] in ("", "result")
-            ]
-            keep_answers(db, number, answers)
+            # A copy under another id takes no person's answer: the keys of these are the run's.
+            keep_answers(db, number, head.get("answers", ()))
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
             text = search_text(head["task"], tally.reply or "")
