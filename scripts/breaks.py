@@ -332,6 +332,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the breaks whose file or text has this text")
     parser.add_argument("--all", action="store_true", help="run all their tests")
     parser.add_argument("--check", action="store_true", help="only see that each fits its file")
+    parser.add_argument(
+        "--services", action="store_true", help="also tests that need a server, such as RabbitMQ"
+    )
     parser.add_argument("--log", default=os.devnull, help="a file for what the tests print")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
@@ -343,7 +346,8 @@ def main() -> int:
     os.chdir(ROOT)
     plugin = Breaks(breaks, options.jobs, options.all, options.log)
     arguments = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    arguments += ["-m", "not long and not services", *options.tests]
+    marks = "not long" if options.services else "not long and not services"
+    arguments += ["-m", marks, *options.tests]
     pytest.main(arguments, plugins=[plugin])
     missed = [name for name, failed in plugin.results.items() if not failed]
     print(f"{len(plugin.results) - len(missed)} of {len(breaks)} breaks are found")
