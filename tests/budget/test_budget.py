@@ -296,6 +296,15 @@ def test_budget_deep_child_is_bound_by_every_parent() -> None:
     assert line[-1].spent.tokens == 900
 
 
+def test_budget_shares_are_the_most_of_its_own_and_its_parents_limits() -> None:
+    part = Budget(tokens=100, actions=0).child(tokens=50, model_calls=4)
+    part.reserve(tokens=30, model_calls=1).settle()
+    assert part.shares() == {"tokens": 0.6, "model_calls": 0.25, "actions": 1.0}
+    wide = Budget(tokens=100).child(tokens=1000)
+    wide.reserve(tokens=50).settle()
+    assert wide.shares() == {"tokens": 0.5}
+
+
 def test_budget_children_leak_nothing() -> None:
     parent = Budget(tokens=10**9)
 

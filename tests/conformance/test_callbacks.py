@@ -16,6 +16,7 @@ from moothall.foundation.errors import (
     InvalidArguments,
     NotInSpace,
     NotPermitted,
+    RequestCancelled,
     SpaceClosed,
 )
 
@@ -72,6 +73,11 @@ class Steps(Agent):
     def fail_plainly(self) -> None:
         self.steps.add(("action",))
         raise ZeroDivisionError("division by zero")
+
+    @action
+    async def hold(self) -> None:
+        self.steps.add(("action",))
+        await asyncio.Event().wait()
 
     @action(access_policy=ACCESS_DENIED)
     async def denied(self, n: int) -> None:
@@ -225,6 +231,15 @@ def test_after_action_runs_even_if_the_action_raised(me, agent, name):
     assert (step, seen, value) == ("after", full(name), None)
     assert type(error) is ZeroDivisionError
     assert str(error) == "division by zero"
+
+
+def test_after_action_is_told_why_an_action_was_cut_off(me, agent):
+    request = me.ask("agent", "hold")
+    agent.steps.wait_for(2)
+    request.cancel()
+    step, seen, value, error = agent.steps.wait_for(3)[2]
+    assert (step, seen, value) == ("after", full("hold"), None)
+    assert type(error) is RequestCancelled
 
 
 def test_after_action_is_told_of_a_value_of_none(me, agent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -167,6 +168,14 @@ def test_budget_is_deleted(journal: Journal) -> None:
     with pytest.raises(DefinitionError, match="tokens= must be a whole number"):
         journal.budgets.limit("team", tokens=-1)
     assert only(journal).set == ()
+
+
+def test_budget_that_is_deleted_is_gone_from_every_byte(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        Budget(tokens=100, journal=journal, name="anna-mayer").reserve(tokens=1).settle()
+        journal.budgets.delete("anna-mayer")
+        for each in tmp_path.iterdir():
+            assert b"anna-mayer" not in each.read_bytes(), each
 
 
 def test_journal_that_is_opened_again_shows_its_budgets(journal: Journal, place: Place) -> None:

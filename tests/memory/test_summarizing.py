@@ -141,6 +141,20 @@ def test_summarizing_memory_never_shows_more_than_the_bound(
     assert sum(estimate_tokens(text) + 4 for text in texts(memory)) <= 400
 
 
+def test_summarizing_memory_shows_a_summary_within_the_bound_while_the_next_is_awaited() -> None:
+    answers = {"asked": threading.Event(), "go": threading.Event(), "text": "notes"}
+    memory = SummarizingMemory(ScriptedModel(["notes " * 500, blocked(answers)]), 400, 100)
+    while not memory.summary:
+        memory.add_memory(user("x" * 76))
+        settle(memory)
+    for _ in range(50):
+        memory.add_memory(user("x" * 76))
+        assert sum(estimate_tokens(text) + 4 for text in texts(memory)) <= 400
+    assert memory.tokens > 400
+    answers["go"].set()
+    settle(memory)
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     (

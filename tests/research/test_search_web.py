@@ -73,6 +73,11 @@ def test_search_asks_for_the_site_and_leaves_others_out() -> None:
     assert asked == ["apples site:A.example"]
 
 
+def test_search_result_that_is_left_out_takes_no_place_of_another() -> None:
+    (found,) = search(answer(FOUND), exclude=["a.example"], results=1)
+    assert found.url == "https://b.example/"
+
+
 def test_search_result_does_not_allow_its_host() -> None:
     with Web({"/secret": html("<p>secret</p>")}) as web:
         found = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))

@@ -218,6 +218,18 @@ async def test_labour_benefits_are_a_part_of_what_five_days_of_work_a_week_pay()
     assert 0.5 * week < 7 * paid < 1.5 * week
 
 
+async def test_labour_benefits_are_due_for_so_many_weeks() -> None:
+    city = City.generate(seed=3, citizens=40)
+    market = LabourMarket(leaves=0, moves=0, fires=0, finds=0, layoff_day=1, layoffs=1000, weeks=1)
+    services = make_economy(city, seed=3, labour=market)
+    due: list[int] = []
+    async with Society(40, city, seed=3, services=services) as society:
+        for _ in range(9):
+            await society.run(days=1, step="24h")
+            due.append(market.counts["paid"] + market.counts["unpaid"])
+    assert min(due[1:8]) > 0 == due[8]
+
+
 async def test_labour_step_of_several_days_ends_each_of_them() -> None:
     city = City.generate(seed=3, citizens=40)
     market = LabourMarket(leaves=0, moves=0, fires=0, finds=0, layoff_day=3, layoffs=1000)

@@ -37,7 +37,10 @@ def test_native_lost_answers_are_counted_in_one_line(log: Log) -> None:
         for n in range(50):
             closed.send(message("holder", "note", name=str(n)))
         log.wait_for("49 more answers to agent 'closed' were lost within a second")
-    assert len([each for each in log.lines if "answer to agent 'closed'" in each]) == 1
+        assert len([each for each in log.lines if "answer to agent 'closed'" in each]) == 1
+        closed.send(message("holder", "note", name="later"))  # in a second of its own
+        lost = "an answer to agent 'closed' was lost"
+        log.lines.wait_for(lambda lines: sum(lost in each for each in lines) == 2)
 
 
 def test_native_agent_removed_with_drain_takes_nothing_new_and_ends_its_call_chains() -> None:

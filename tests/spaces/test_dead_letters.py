@@ -105,10 +105,10 @@ def letters(dead: DeadLetters, count: int) -> list[DeadLetter]:
         threading.Event().wait(0.02)
 
 
-def expired(exchange: str, *messages: dict[str, Any]) -> None:
+def expired(exchange: str, *messages: dict[str, Any], id: str = "Till") -> None:
     """Has messages wait for an agent that is away, for longer than they are kept."""
     with AMQPSpace(exchange=exchange, keep=1) as space:
-        space.add(Till("Till"))
+        space.add(Till(id))
     with AMQPSpace(exchange=exchange, keep=1) as space:
         customer = space.add(Customer("Customer"))
         for message in messages:
@@ -151,6 +151,14 @@ def test_dead_letters_expired_message_is_shown_and_resent(
             assert till.paid.get(timeout=WAIT_S) == ("Customer", 2)
         assert dead.look() == ([], 0)
         assert list(dead.resend()) == []
+
+
+def test_dead_letter_names_its_receiver_of_any_id(options: AMQPOptions, exchange: str) -> None:
+    till = "Ann's till. №1 %"
+    expired(exchange, pay(1) | {"to": till}, id=till)
+    with DeadLetters(options, exchange) as dead:
+        (letter,) = letters(dead, 1)
+    assert letter.agent == till
 
 
 def test_dead_letters_message_in_doubt_runs_when_resent(

@@ -141,6 +141,30 @@ def test_user_line_to_an_agent_that_is_not_there_shows_the_error(space: NativeSp
     ]
 
 
+def test_user_end_of_the_input_waits_until_a_slow_terminal_has_shown_the_answers(
+    space: NativeSpace,
+) -> None:
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            threading.Event().wait(0.005)
+            return super().write(text)
+
+    class Counter(Agent):
+        @action
+        async def count(self, to: int) -> None:
+            """Say each number."""
+            for number in range(to):
+                self.send(
+                    {"to": "User", "action": {"name": "say", "args": {"content": str(number)}}}
+                )
+
+    shown = Slow()
+    space.add(Counter("Counter"))
+    space.add(ann := User("User", io.StringIO("/Counter.count to:20\n"), shown))
+    ann.run_sync()
+    assert shown.getvalue() == "".join(f"Counter: {number}\n" for number in range(20))
+
+
 def test_user_end_of_the_input_waits_no_longer_than_its_limit(space: NativeSpace) -> None:
     release = threading.Event()
 

@@ -128,6 +128,26 @@ def test_threads_in_very_great_number_lose_the_one_used_longest_ago() -> None:
     assert thinker.reply_sync("c", thread=1).text == "1: c"
 
 
+def test_thread_under_way_is_not_lost_among_very_many_others() -> None:
+    async def main() -> None:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def held(*_: Any) -> str:
+            begun.set()
+            await goes_on.wait()
+            return "never said"
+
+        thinker = ReActAgent("thinker", ScriptedModel([held, *[echo] * (MAX_THREADS + 10)]))
+        under_way = asyncio.create_task(thinker.reply("a", thread="busy"))
+        await begun.wait()
+        for number in range(MAX_THREADS + 1):
+            await thinker.reply("b", thread=str(number))
+        assert thinker.interrupt("Listen!", thread="busy")
+        assert (await under_way).text == "2: Listen!"
+
+    asyncio.run(main())
+
+
 # -- blocks ----------------------------------------------------------------------------------------
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}

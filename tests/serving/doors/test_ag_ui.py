@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from moothall import (
     ACCESS_REQUESTED,
+    Action,
     Call,
     Context,
     Conversation,
@@ -183,6 +184,37 @@ def test_ag_ui_question_is_an_interrupt_that_a_resume_answers(
     assert events[-1]["outcome"] == {"type": "success"}
     other = {**entry, "payload": {"answer": "blue"}}  # the first one counts
     run(url, user("paint"), resume=[other], status=400)
+
+
+def test_ag_ui_answer_that_comes_again_gets_of_a_text_only_what_the_client_lacks(
+    serve: Serve,
+) -> None:
+    url = serve(asgi(buyer([])))
+    asked = run(url, user("buy"))[-1]["outcome"]["interrupts"][0]
+    answer = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+
+    def told(*messages: Any) -> list[dict[str, Any]]:
+        events = run(url, user("buy"), *messages, resume=[answer], runId="r2")
+        return [each for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"]
+
+    pieces = told()
+    assert len(pieces) > 1
+    whole = "".join(each["delta"] for each in pieces)
+    for has in range(len(whole) + 1):
+        part = {"id": pieces[0]["messageId"], "role": "assistant", "content": whole[:has]}
+        assert "".join(each["delta"] for each in told(part)) == whole[has:]
+
+
+def test_ag_ui_equal_calls_that_are_asked_about_at_once_are_each_named(serve: Serve) -> None:
+    def buy(item: str) -> str:
+        """Buy an item."""
+        return item
+
+    calls = tuple(Call(id, "buy", {"item": "lamp"}) for id in "ab")
+    asks = Action("buy", buy, "Buy.", access_policy=ACCESS_REQUESTED)
+    url = serve(asgi(ReActAgent("bot", ScriptedModel([calls, "Done."]), actions=[asks])))
+    asked = run(url, user("buy"))[-1]["outcome"]["interrupts"]
+    assert sorted(its(each["toolCallId"]) for each in asked) == ["a", "b"]
 
 
 def test_ag_ui_late_answer_to_a_withdrawn_question_gets_the_rest_of_the_run(serve: Serve) -> None:

@@ -121,9 +121,7 @@ def test_person_who_is_served_itself_is_refused_and_hears_nothing_at_the_server(
 def test_person_who_answers_no_choice_again_and_again_ends_the_run(serve: Serve) -> None:
     url = serve(asgi(reviewed()))
     events = run(url, user("How many?"))
-    for _ in range(20):
-        if events[-1]["type"] == "RUN_ERROR":
-            break
+    for _ in range(5):
         (asks,) = events[-1]["outcome"]["interrupts"]
         answer = {"interruptId": asks["id"], "status": "resolved", "payload": {"answer": "hm"}}
         events = run(url, user("How many?"), resume=[answer])
