@@ -32,7 +32,7 @@ from moothall.agents.decision import DecisionAction
 from moothall.agents.dualact.briefing import Briefing
 from moothall.agents.decision import HumanDecision
 from moothall.agents.replies.events import DecisionMade
-from moothall.studio.page import shell
+from moothall.studio.page import shell_html
 
 said = io.StringIO()
 ann = Person("Ann", stdin=io.StringIO("n Only notes.md.\\n" + "a\\n"), stdout=said)
@@ -47,7 +47,8 @@ prompt = Briefing(None, None, None).answer(1)
 assert '| "NARROW"' in prompt or '"NARROW" |' in prompt, prompt
 assert "NARROW: R does less, as new_instruction says." in prompt
 
-told = json.loads(unescape(re.search('data-told="([^"]*)"', shell([], "", "/"))[1]))["decisions"]
+data = re.search('data-told="([^"]*)"', shell_html([], "", "/"))[1]
+told = json.loads(unescape(data))["decisions"]
 assert ("NARROW", "narrow", "does less") in {(d["action"], d["choice"], d["effect"]) for d in told}
 """
 

@@ -29,7 +29,7 @@ from moothall.studio.towns.changes import Change
 
 assert Item(intervene={"rain": True}).intervene == {"rain": True}
 with Society([], seed=7) as town:
-    change = Intervention(0, **Change(rain=True).checked(town))
+    change = Intervention(0, **Change(rain=True).arguments_for(town))
     assert Intervention(**change.as_json()) == change and change.in_words() == "it rains"
     town.intervene(change)
     town.run_sync(steps=1)
