@@ -475,6 +475,37 @@ def test_space_carries_sources_with_a_reply_that_comes_later_as_a_say(tmp_path: 
     assert len(bank.asked) == 1
 
 
+def test_message_from_outside_stays_so_in_a_run_that_goes_on_in_its_process(tmp_path: Path) -> None:
+    bank = Bank()
+    read_page, pay = bank.actions()
+    journal = Journal(tmp_path / "runs.db")
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def stamp() -> str:
+        """Stamp the order."""
+        return "stamped"
+
+    payer = ReActAgent(
+        "payer",
+        ScriptedModel([call("stamp"), ATTACK, "done"]),
+        actions=[stamp, pay],
+        journal=journal,
+        approver=Waiting(),
+    )
+    with NativeSpace() as space:
+        space.add(payer)
+        pass_on = call("payer.say", content=PAGE)
+        script = (READ, pass_on, "done", "noted")
+        boss = bank.agent("boss", *script, actions=[read_page], discover=["payer"])
+        space.add(boss).reply_sync("Have the page's bill paid.")
+        (wait,) = journal.waiting(kind="approval")
+        journal.answer(wait.run, wait.key, True)
+        asyncio.run(payer.resume_decided())
+    (wait,) = journal.waiting(kind="approval")
+    assert (bank.paid, wait.action) == ([], "pay")
+    assert "mallory@evil.example was read in evil.example/page" in wait.text
+
+
 @pytest.mark.parametrize("way", ("async", "thread", "through another", "of an action"))
 def test_space_carries_back_what_an_agent_that_an_own_action_asks_has_read(way: str) -> None:
     bank = Bank()

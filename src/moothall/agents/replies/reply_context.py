@@ -318,6 +318,8 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
 
 def note_content(request: ReplyRequest, agent: Any) -> None:
     """Note in a request, and in its thread, which outside sources its content comes from."""
+    if ASK_CONTEXT.get().goes_on == request.run_id:
+        return  # its record says so: whoever resumes it is not who asked
     request.outside, request.on_behalf = sources_of_asker(agent)
     request.outside = request.outside or sources_of_contextless_text(request.content)
     texts = request.state.texts
