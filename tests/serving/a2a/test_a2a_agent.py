@@ -425,7 +425,7 @@ def test_a2a_agent_asks_for_what_came_of_a_task_whose_stream_has_states_alone(se
     assert far.reply_sync("Hello").text == "Here."
 
 
-@pytest.mark.parametrize("faults", (0, 2))
+@pytest.mark.parametrize("faults", (0, 2, 6))
 def test_a2a_agent_asks_nobody_again_when_the_stream_of_an_answer_breaks_off(
     serve: Serve, faults: int
 ) -> None:

@@ -29,7 +29,8 @@ from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import REPLY, dump_state, load_state
 from moothall.agents.replies.step import StepHandle
 from moothall.agents.replies.thread import Threads
-from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
+from moothall.foundation.errors import DeadlineExceeded, InDoubt, ModelError, StateError
+from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.threads import awaited, context_value, is_cancelled
 from moothall.journal.stop_reason import ANSWERED
 from moothall.models.protocol import Usage
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from moothall.actions import Action
+    from moothall.agents.replies.read_record import PastStep
     from moothall.budget import Budget
+    from moothall.journal.stop_reason import StopReason
 
 
 T = TypeVar("T")
@@ -239,9 +242,11 @@ async def ask_member(
         options["run_id"] = _run_id(agent, part, request)
 
     is_person = getattr(agent, "decides_in_words", False)
+    # It may have acted for the process that died: as with an action, a person decides.
+    is_remote = getattr(agent, "is_remote", False)
 
     async def ask_once(step: StepHandle) -> Reply:
-        await step.begins()
+        await step.begins({"text": content} if is_remote else None)
         read = MemberReading()
         setup = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
         until = record.waiting_for("person", text=str(agent.id)) if is_person else nullcontext()
@@ -262,12 +267,25 @@ async def ask_member(
         note_member(request, agent, reply)
         return reply
     try:
-        reply = await record.step(part, ask_once, of=REPLY, anew=is_person, **labels)
+        step_options: dict[str, Any] = {"of": REPLY, "anew": is_person}
+        if is_remote:
+            step_options |= {"outcome": "ask", "decided": _reply_of_decision}
+        reply = await record.step(part, ask_once, **step_options, **labels)
     except _Unanswered as unanswered:
         return unanswered.reply
+    except InDoubt as doubt:
+        return Reply("", None, [], [], Usage(), "in_doubt", str(doubt), None, request.run_id)
     note_member(request, agent, reply)
     await record.commit()  # before the reply is used
     return reply
+
+
+def _reply_of_decision(past: PastStep) -> Reply:
+    """Return the reply of a member elsewhere that was cut off, as a person has decided."""
+    fault = past.decision.error_of(past.value) if past.decision is not None else ""
+    text = "" if fault else json_text(past.value)
+    reason: StopReason = "error" if fault else "done"
+    return Reply(text, text, [], [], Usage(), reason, fault)
 
 
 def _run_id(agent: Any, part: str, request: ReplyRequest) -> str | None:

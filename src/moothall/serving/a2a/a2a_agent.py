@@ -276,6 +276,7 @@ class A2AAgent(ConversationalAgent):
         except TimeoutError:
             await self._cancel(task, work)
             late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
+            late += self._server.fault
             raise ModelError(late) from None
         except BaseException as error:
             if task.id and not task.state and isinstance(error, ConnectionBroken):

@@ -31,8 +31,8 @@ _MISSING: Final = (-32004, -32601)
 _PASSING: Final = (-32603,)
 """Codes of what may pass: a failure inside the server."""
 _LIMITS: Final = (TOO_MANY,)
-_MOST_BROKEN: Final = 5
-"""After so many answers that have not come, a task is not looked for any more."""
+_LONGEST_S: Final = 2.0
+"""Seconds at most between two looks for a task whose server does not answer."""
 _BUSY_S: Final = 5.0
 """How long a look for a task waits where a rate limit does not say how long."""
 
@@ -85,6 +85,7 @@ class Server:
             headers=headers,
         )
         self._card_endpoint: tuple[str, bool] | None = None
+        self.fault = ""
 
     async def aclose(self) -> None:
         """Close the connections of the running loop."""
@@ -109,16 +110,20 @@ class Server:
                 await self._wait_for_room(response, error)
 
     async def get_task(self, id: str) -> Any:
-        """Return a task as it is now, though some answers do not come: looking changes nothing."""
-        broken = 0
+        """Return a task as it is now, once its server answers: looking changes nothing.
+
+        The server may start anew meanwhile, for as long as the caller waits. `fault`
+        says why the last look has failed.
+        """
+        pause_s = 0.25
         while True:
+            self.fault = ""
             try:
                 return await self.call("GetTask", {"id": id, "historyLength": 0})
             except ConnectionBroken as error:
-                broken += error.wait_s is None
-                if broken == _MOST_BROKEN:
-                    raise
-                await asyncio.sleep(2**broken / 4 if error.wait_s is None else error.wait_s)
+                self.fault = f"; {error}"
+                pause_s = min(2 * pause_s, _LONGEST_S)
+                await asyncio.sleep(pause_s if error.wait_s is None else error.wait_s)
 
     async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
         """Call a method, and yield its results as they come."""
