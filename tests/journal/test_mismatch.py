@@ -16,6 +16,7 @@ from moothall import (
     DualActConfig,
     Goal,
     Journal,
+    Later,
     Memory,
     ReActAgent,
     ScriptedModel,
@@ -28,6 +29,7 @@ from moothall.foundation.errors import (
     JournalError,
     RequestCancelled,
     RunMismatch,
+    StateError,
 )
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -417,3 +419,33 @@ def test_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(
         with pytest.raises(ConfigError, match=r"on_mismatch must be 'stop' or 'fork', got 'forks'"):
             agent.reply_sync("go", run_id="R")
         assert journal.runs() == []
+
+
+def test_agent_that_has_changed_gets_the_results_that_come_for_the_run_which_it_forks(
+    tmp_path: Path,
+) -> None:
+    def send(batch: str) -> Later:
+        """Send a batch; its result comes by the id of the run."""
+        sent.append(batch)
+        return Later(batch)
+
+    def clerk(prompt: str) -> ReActAgent:
+        calls = tuple(Call(each, "send", {"batch": each}) for each in ("a", "b"))
+        model = ScriptedModel([calls, lambda messages, _: str([m["content"] for m in messages[-2:]])])
+        agent = ReActAgent("clerk", model, actions=[send], journal=journal, system_prompt=prompt)
+        agent.on_mismatch = "fork"
+        return agent
+
+    sent: list[str] = []
+    with Journal(tmp_path / "runs.db") as journal:
+        assert clerk("Be brief.").reply_sync("Send both.", run_id="r").stop_reason == "waiting"
+        for batch in ("a", "b"):
+            journal.answer("r", batch, f"booked {batch}", by="bank")
+            journal.answer("r", batch, f"booked {batch}", by="bank")  # sent again
+            resumed = asyncio.run(clerk("Be polite.").resume_decided())
+        reply = next(each.reply for each in resumed if each.reply is not None)
+        assert (reply.run_id, reply.stop_reason) == ("r.changed", "done")
+        assert reply.text == str([f"booked {each}" for each in sent])
+        assert sent == ["a", "b"]
+        with pytest.raises(StateError, match="was answered by bank"):
+            journal.answer("r", "b", "refused", by="bank")

@@ -15,9 +15,11 @@ from moothall.foundation.arguments import check_boolean, check_integer, check_te
 from moothall.foundation.errors import ConfigError, NoSuchRun
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import FIRST, Entry, begin_data_of, rekeyed_entries
+from moothall.journal.entry import CHANGED_SUFFIX, FIRST, Entry, begin_data_of, rekeyed_entries
 from moothall.journal.store.store import Store
+from moothall.journal.store.wait_rows import keep_answers, untaken_answers
 from moothall.journal.tally import Tally, search_text
+from moothall.journal.wait_kinds import KINDS
 
 
 def fork_run(
@@ -71,7 +73,15 @@ def fork_run(
         state = state_of(entries)
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
         store.write(db, fork, (0, b""), copies, state, totals, times)
+        if new_id.endswith(CHANGED_SUFFIX):  # what others bring comes once, and not for the copy
+            keep_answers(db, fork, [e for e in untaken_answers(db, number) if not is_bound(e)])
     return new_id
+
+
+def is_bound(answer: Mapping[str, Any]) -> bool:
+    """Return whether an answer of `untaken_answers` counts for the run alone that asked."""
+    kind = KINDS.get(answer["kind"])  # none is of what no call has asked for yet
+    return kind is not None and kind.is_bound
 
 
 def runs_after(store: Store, agent: str, thread: str | None, at: float) -> list[tuple[str, str]]:

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
-from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
+from moothall.foundation.errors import NoSuchRun, NotPermitted, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
-from moothall.journal.entry import Entry
+from moothall.journal.entry import CHANGED_SUFFIX, Entry
 from moothall.journal.opening import NOTIFYING, Runs
 from moothall.journal.stop_reason import FINAL, NO_ANSWER, cancel_reason
 from moothall.journal.store.due_runs import DueRuns
@@ -56,6 +56,8 @@ _MARK: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, taken) "
     "VALUES (?, ?, '', '', '', '', '', 0, ?, TRUE)"
 )
+
+_CHANGED: Final = "SELECT number, id FROM runs WHERE forked_from = ? AND id LIKE ? AND NOT deleted"
 
 _NOTIFIED_DOUBTS: Final = (
     "SELECT r.id, w.key, w.since, w.remind FROM runs r JOIN waits w ON w.run = r.number "
@@ -207,16 +209,14 @@ class Waits(DueRuns):
         if key.startswith(f"{DOUBT}:"):
             self._answer_doubt(run_id, key, value, by)
             return
+        outcome = WaitOutcome(None, by, sources=sources)
         with self._store.writing() as db:
-            number = self._store.number(db, run_id)
-            give(
-                self._store,
-                db,
-                (number, run_id),
-                key,
-                value,
-                WaitOutcome(None, by, sources=sources),
-            )
+            run: Any = (self._store.number(db, run_id), run_id)
+            give(self._store, db, run, key, value, outcome)
+            # A changed program goes on in a copy; who brings a result knows the run alone.
+            while (run := db.execute(_CHANGED, (run[1], f"%{CHANGED_SUFFIX}")).fetchone()):
+                with suppress(StateError, NotPermitted):
+                    give(self._store, db, run, key, value, outcome)
 
     def answer_askers(
         self,
