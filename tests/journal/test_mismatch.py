@@ -431,7 +431,9 @@ def test_agent_that_has_changed_gets_the_results_that_come_for_the_run_which_it_
 
     def clerk(prompt: str) -> ReActAgent:
         calls = tuple(Call(each, "send", {"batch": each}) for each in ("a", "b"))
-        model = ScriptedModel([calls, lambda messages, _: str([m["content"] for m in messages[-2:]])])
+        model = ScriptedModel(
+            [calls, lambda messages, _: str([m["content"] for m in messages[-2:]])]
+        )
         agent = ReActAgent("clerk", model, actions=[send], journal=journal, system_prompt=prompt)
         agent.on_mismatch = "fork"
         return agent

@@ -214,7 +214,7 @@ class Waits(DueRuns):
             run: Any = (self._store.number(db, run_id), run_id)
             give(self._store, db, run, key, value, outcome)
             # A changed program goes on in a copy; who brings a result knows the run alone.
-            while (run := db.execute(_CHANGED, (run[1], f"%{CHANGED_SUFFIX}")).fetchone()):
+            while run := db.execute(_CHANGED, (run[1], f"%{CHANGED_SUFFIX}")).fetchone():
                 with suppress(StateError, NotPermitted):
                     give(self._store, db, run, key, value, outcome)
 
