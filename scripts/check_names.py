@@ -82,7 +82,7 @@ CEILINGS = {
     "actions": 11,
     "agents": 31,
     "budget": 2,
-    "cli": 5,
+    "cli": 2,
     "foundation": 4,
     "journal": 3,
     "models": 3,

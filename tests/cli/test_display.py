@@ -32,7 +32,7 @@ from pseudo_terminal import Written, plain
 def seen(*events: Any, seconds: float | None = 2.0, **options: Any) -> list[str]:
     """The lines that are shown of the events."""
     out = io.StringIO()
-    display = RunDisplay(to=out, **options)
+    display = RunDisplay(out=out, **options)
     with redirect_stderr(out):
         for each in events:
             display.event(each, seconds)
@@ -130,7 +130,7 @@ def test_review_is_shown_by_its_conclusions_and_decisions() -> None:
         ConclusionReached("a", 2, Conclusion("Done.")),
         DecisionMade("a", 2, over),
         Done("a", Reply("Done.", stop_reason="terminated", detail="good")),
-        reviewed=True,
+        reviews=True,
     )
     assert lines[:-2] == [
         "until now:",
@@ -143,7 +143,7 @@ def test_review_is_shown_by_its_conclusions_and_decisions() -> None:
     ]
     assert lines[-2] == "done: the review accepted it (good)"
     mine = [concluded, DecisionMade("a", 1, over)]
-    assert "Done so far." not in seen(*mine, reviewed=True, to_a_person=True)
+    assert "Done so far." not in seen(*mine, reviews=True, is_for_person=True)
 
 
 def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         return f"\r\x1b[K{text} (Ctrl-C stops it)"
 
     async def watched() -> None:
-        display = RunDisplay(to=out, model="m")
+        display = RunDisplay(out=out, model="m")
         display.is_loaded = lambda: False
         display.begin()
         assert out.new() == status("loading the model m")
@@ -183,7 +183,7 @@ def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         display.event(Done("a", Reply("Yes.")), 0.0)
         assert out.new().startswith("Yes.\n\ndone: ")
         monkeypatch.setenv("TERM", "dumb")
-        dumb = RunDisplay(to=out)
+        dumb = RunDisplay(out=out)
         dumb.begin()
         assert out.new() == ""
 

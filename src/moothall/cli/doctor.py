@@ -27,13 +27,13 @@ from moothall.cli.shared_options import (
     open_journal,
     print_json,
 )
-from moothall.cli.shared_options import settings as settings_of
+from moothall.cli.shared_options import read_settings as settings_of
 
 State = Literal["ok", "missing", "wrong"]
 
-_IN_EXTRA: Final = re.compile(r"""([\w.-]+)[^;]*;.*\bextra == ['"]([\w-]+)['"]""")
-_NARROW: Final = 60
-_NOT_FOR_USERS: Final = ("all", "bench", "dev", "docs", "release", "testing")
+_EXTRA_REQUIREMENT: Final = re.compile(r"""([\w.-]+)[^;]*;.*\bextra == ['"]([\w-]+)['"]""")
+_NARROW_COLUMNS: Final = 60
+_INTERNAL_EXTRAS: Final = ("all", "bench", "dev", "docs", "release", "testing")
 
 
 @dataclass(frozen=True)
@@ -62,34 +62,34 @@ def command(journal: str | None, as_json: bool) -> int:
       moothall doctor --journal runs.db --json
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     findings = [
-        _python(),
-        *_extras(),
-        _weights(),
-        _keys(),
-        _sandbox(),
-        _finding_of("journal", lambda: _journal(journal)),
-        _finding_of("settings", _settings),
-        _certificates(),
-        _network(),
+        _check_python(),
+        *_check_extras(),
+        _check_weights(),
+        _check_keys(),
+        _check_sandbox(),
+        _finding_of("journal", lambda: _check_journal(journal)),
+        _finding_of("settings", _check_settings),
+        _check_certificates(),
+        _check_network(),
     ]
     if as_json:
         print_json(findings=findings)
     else:
         width = max(len(each.name) for each in findings)
         for each in findings:
-            _print(f"{each.state:<7}  {each.name:<{width}}  ", each)
+            _print_finding(f"{each.state:<7}  {each.name:<{width}}  ", each)
     return int(any(each.state == "wrong" for each in findings))
 
 
-def _print(head: str, finding: Finding) -> None:
+def _print_finding(head: str, finding: Finding) -> None:
     """Print a finding, folded to the terminal, its remedy on a line of its own."""
     columns = shutil.get_terminal_size((120, 24)).columns
-    indent = " " * (len(head) if columns >= _NARROW else 2)
+    indent = " " * (len(head) if columns >= _NARROW_COLUMNS else 2)
     for text in filter(None, (finding.text, finding.remedy and f"→ {finding.remedy}")):
         # Commands and paths stay whole words: they are there to be copied.
         lines = textwrap.wrap(
             escaped(text),
-            max(columns, _NARROW),
+            max(columns, _NARROW_COLUMNS),
             initial_indent=head,
             subsequent_indent=indent,
             break_long_words=False,
@@ -99,20 +99,20 @@ def _print(head: str, finding: Finding) -> None:
         head = indent
 
 
-def _python() -> Finding:
+def _check_python() -> Finding:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return Finding("Python", "ok", f"{python}, moothall {metadata.version('moothall')}")
 
 
-def _extras() -> Iterator[Finding]:
+def _check_extras() -> Iterator[Finding]:
     packages: dict[str, list[str]] = {}
     for requirement in metadata.requires("moothall") or ():
-        if match := _IN_EXTRA.match(requirement):
+        if match := _EXTRA_REQUIREMENT.match(requirement):
             packages.setdefault(match[2], []).append(match[1])
     present: list[str] = []
     absent: list[str] = []
     for extra, names in sorted(packages.items()):
-        if extra not in _NOT_FOR_USERS:
+        if extra not in _INTERNAL_EXTRAS:
             (present if all(map(_is_installed, names)) else absent).append(extra)
     yield Finding("extras", "ok", ", ".join(present) or "none")
     if absent:
@@ -128,7 +128,7 @@ def _is_installed(package: str) -> bool:
     return True
 
 
-def _weights() -> Finding:
+def _check_weights() -> Finding:
     from moothall.models import DEFAULT_WEIGHTS, LISTED_WEIGHTS, other_weights
 
     present = [each.model_name for each in LISTED_WEIGHTS if each.path.exists()]
@@ -140,7 +140,7 @@ def _weights() -> Finding:
     return Finding("weights", "ok", ", ".join(present))
 
 
-def _keys() -> Finding:
+def _check_keys() -> Finding:
     from moothall.models import PROVIDERS
 
     names = [name for name, each in PROVIDERS.items() if any(each.settings)]
@@ -157,7 +157,7 @@ def _keys() -> Finding:
     )
 
 
-def _sandbox() -> Finding:
+def _check_sandbox() -> Finding:
     from moothall.agents import Shell
 
     try:
@@ -167,7 +167,7 @@ def _sandbox() -> Finding:
     return Finding("sandbox", "ok", "bubblewrap confines the commands of agents")
 
 
-def _journal(path: str | None) -> Finding:
+def _check_journal(path: str | None) -> Finding:
     if path is None:
         remedy = "to record runs, give --journal PATH, or set MOOTHALL_JOURNAL"
         return Finding("journal", "missing", "runs of commands are not recorded", remedy)
@@ -175,7 +175,7 @@ def _journal(path: str | None) -> Finding:
         return Finding("journal", "ok", f"{journal.path}: {counted(journal.sums().runs, 'run')}")
 
 
-def _settings() -> Finding:
+def _check_settings() -> Finding:
     from moothall.models import ModelName
 
     if not os.path.exists(SETTINGS_FILE):
@@ -199,7 +199,7 @@ def _finding_of(name: str, check: Callable[[], Finding]) -> Finding:
         return Finding(name, "wrong", getattr(error, "message", str(error)))
 
 
-def _certificates() -> Finding:
+def _check_certificates() -> Finding:
     paths: Any = ssl.get_default_verify_paths()
     for variable in (paths.openssl_cafile_env, paths.openssl_capath_env):
         path = os.environ.get(variable)
@@ -217,11 +217,11 @@ def _certificates() -> Finding:
     return Finding("certificates", "ok", f"those of {store}")
 
 
-def _network() -> Finding:
+def _check_network() -> Finding:
     if ServerURL("https://example.org").is_forbidden:
         remedy = "unset MOOTHALL_OFFLINE to reach other machines"
         return Finding("network", "ok", "MOOTHALL_OFFLINE forbids calls to other machines", remedy)
     proxies = getproxies()
-    places = {name: urlsplit(proxies.get(name, "")).netloc for name in ("http", "https")}
-    through = [f"{name} through {at.rpartition('@')[2]}" for name, at in places.items() if at]
-    return Finding("network", "ok", ", ".join(through) or "no proxy")
+    hosts = {name: urlsplit(proxies.get(name, "")).netloc for name in ("http", "https")}
+    routes = [f"{name} through {host.rpartition('@')[2]}" for name, host in hosts.items() if host]
+    return Finding("network", "ok", ", ".join(routes) or "no proxy")

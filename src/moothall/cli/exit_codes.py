@@ -25,11 +25,11 @@ class NotBegun(click.ClickException):
 
 # Of what was typed or configured, whenever it shows. What else may be wrong with that, such as a
 # model without its key, is checked within `options.usage`, which makes it a NotBegun.
-_WRONG: Final = (*(click.UsageError, NotBegun, DefinitionError, InvalidId, MissingExtra), NoSuchRun)
+_USAGE: Final = (*(click.UsageError, NotBegun, DefinitionError, InvalidId, MissingExtra), NoSuchRun)
 
 
 def code_of(error: BaseException) -> int:
     """Return the exit code of a command that an exception ended."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return INTERRUPTED
-    return USAGE if isinstance(error, _WRONG) else FAILED
+    return USAGE if isinstance(error, _USAGE) else FAILED

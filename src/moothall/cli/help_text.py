@@ -15,7 +15,7 @@ _MIN_WIDTH: Final = 20
 _NARROW: Final = 60
 """Below so many columns, what an option does stands below it, not beside it."""
 _WORD: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
-_AS_IT_IS: Final = "\b\n"
+_VERBATIM: Final = "\b\n"
 """Begins a paragraph whose lines stay lines, where they fit."""
 
 
@@ -33,15 +33,15 @@ class Formatter(click.HelpFormatter):
 
     def write_text(self, text: str) -> None:
         """Write paragraphs."""
-        here = " " * self.current_indent
+        margin = " " * self.current_indent
         for number, paragraph in enumerate(re.split(r"\n{2,}", text.strip("\n"))):
             if number:
                 self.write("\n")
-            if not paragraph.startswith(_AS_IT_IS):
-                self._fold(" ".join(paragraph.split()), here, here)
+            if not paragraph.startswith(_VERBATIM):
+                self._fold(" ".join(paragraph.split()), margin, margin)
                 continue
-            for line in paragraph.removeprefix(_AS_IT_IS).split("\n"):
-                self._line(f"{here}{line}")
+            for line in paragraph.removeprefix(_VERBATIM).split("\n"):
+                self._line(f"{margin}{line}")
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
@@ -81,16 +81,16 @@ class Formatter(click.HelpFormatter):
         indent = line[: len(line) - len(line.lstrip())]
         is_command = line.lstrip().startswith("moothall ")
         words = _WORD.findall(line)
-        goes_on = words[-1] == "\\"
+        is_continued = words[-1] == "\\"
         lines = [indent]
-        for word in words[: -1 if goes_on else None]:
-            room = self.width - 2 * is_command  # for the backslash
-            if lines[-1].strip() and len(f"{lines[-1]} {word}") > room:
+        for word in words[: -1 if is_continued else None]:
+            width = self.width - 2 * is_command  # for the backslash
+            if lines[-1].strip() and len(f"{lines[-1]} {word}") > width:
                 lines.append(f"{indent}  {word}")
             else:
                 lines[-1] += f" {word}" if lines[-1].strip() else word
-        between = " \\\n" if is_command else "\n"
-        self.write(between.join(lines) + (" \\\n" if goes_on else "\n"))
+        separator = " \\\n" if is_command else "\n"
+        self.write(separator.join(lines) + (" \\\n" if is_continued else "\n"))
 
 
 class HelpContext(click.Context):

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _STOPPING: Final = b"stopping; Ctrl-C again ends it at once\n"
 _END_LINE: Final = b"moothall: interrupted\n"
 
-_acts: list[tuple[Callable[[], object], bool]] = []
+_hooks: list[tuple[Callable[[], object], bool]] = []
 """What Ctrl-C does now: the last one; and whether it does so at the next one, too."""
 
 
@@ -40,16 +40,16 @@ def listen() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     # Only Ctrl-C is also for a line that a person is writing: all else ends the command.
-    able = [
-        n for n, (_, every_time) in enumerate(_acts) if number == signal.SIGINT or not every_time
+    usable = [
+        n for n, (_, every_time) in enumerate(_hooks) if number == signal.SIGINT or not every_time
     ]
-    if not able:
+    if not usable:
         _write_error(_END_LINE)
         _exit()
-    act, every_time = _acts[able[-1]]
+    hook, every_time = _hooks[usable[-1]]
     if not every_time:
-        _acts[able[-1]] = _EXIT_AT_ONCE
-    act()
+        _hooks[usable[-1]] = _EXIT_AT_ONCE
+    hook()
 
 
 def _exit() -> NoReturn:
@@ -66,12 +66,12 @@ def _write_error(line: bytes) -> None:
 
 
 @contextmanager
-def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iterator[None]:
-    """Have Ctrl-C call `act` meanwhile; a second one ends the process, unless `every_time`."""
+def on_interrupt(hook: Callable[[], object], *, every_time: bool = False) -> Iterator[None]:
+    """Have Ctrl-C call `hook` meanwhile; a second one ends the process, unless `every_time`."""
     if threading.current_thread() is not threading.main_thread():  # no signal comes there
         yield
         return
-    _acts.append((act, every_time))
+    _hooks.append((hook, every_time))
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):  # else it is ignored, as in the background of a shell
         signal.signal(signal.SIGINT, _handle)
@@ -79,8 +79,8 @@ def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iter
         yield
     finally:
         # Once it has come it stays so: what is done now may take long, too.
-        if _acts.pop() is _EXIT_AT_ONCE:
-            _acts.insert(0, _EXIT_AT_ONCE)
+        if _hooks.pop() is _EXIT_AT_ONCE:
+            _hooks.insert(0, _EXIT_AT_ONCE)
         elif callable(handler):
             signal.signal(signal.SIGINT, handler)
 
@@ -88,10 +88,10 @@ def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iter
 def raise_on_interrupt() -> Any:
     """Have Ctrl-C raise KeyboardInterrupt meanwhile, where a command waits and imports nothing."""
 
-    def act() -> None:
+    def raise_interrupt() -> None:
         raise KeyboardInterrupt
 
-    return on_interrupt(act)
+    return on_interrupt(raise_interrupt)
 
 
 def interruptible(main: Coroutine[Any, Any, T]) -> T:
@@ -133,17 +133,17 @@ def waking_on_signal(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         return
     import socket
 
-    read, write = socket.socketpair()
-    with read, write:
-        read.setblocking(False)
-        write.setblocking(False)
-        loop.add_reader(read, read.recv, 4096)
-        previous_fd = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+    read_socket, write_socket = socket.socketpair()
+    with read_socket, write_socket:
+        read_socket.setblocking(False)
+        write_socket.setblocking(False)
+        loop.add_reader(read_socket, read_socket.recv, 4096)
+        previous_fd = signal.set_wakeup_fd(write_socket.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(previous_fd)
-            loop.remove_reader(read)
+            loop.remove_reader(read_socket)
 
 
 def stop_on_signals(stop: Callable[[], bool]) -> None:

@@ -66,15 +66,15 @@ _TARGETS = {
 }
 """Our commands as other packages state theirs, by entry points; each is imported when it runs."""
 
-_OTHER_WORDS = {
+_SYNONYMS = {
     "version": "--version",
     "status": "waiting",
     **dict.fromkeys(("list", "ls", "show", "logs"), "runs"),
 }
 """What other programs call a command, and what it is here."""
 
-_FOLDERS = ("--root", "--folder")
-_FOLDER_WORDS = (*_FOLDERS, "--dir", "--directory", "--path")
+_FOLDER_OPTIONS = ("--root", "--folder")
+_FOLDER_SYNONYMS = (*_FOLDER_OPTIONS, "--dir", "--directory", "--path")
 """The options that name the folder to work on, and what people call them."""
 
 _HELP_CHARS = 100
@@ -97,7 +97,7 @@ def _with_fitting_help(command: click.Command, codes: str = "") -> click.Command
     return command
 
 
-def _loaded(extension: Extension) -> click.Command:
+def _load_command(extension: Extension) -> click.Command:
     """Import a command; ConfigError if it cannot be used."""
     with extension.naming():
         command = extension.load()
@@ -108,7 +108,7 @@ def _loaded(extension: Extension) -> click.Command:
 
 def _help_line(extension: Extension) -> str:
     try:
-        return _loaded(extension).get_short_help_str(_HELP_CHARS)
+        return _load_command(extension).get_short_help_str(_HELP_CHARS)
     except ConfigError:  # whoever runs it hears why
         return f"A command of {extension.package} that cannot be used."
 
@@ -120,21 +120,21 @@ def _check_values(context: click.Context, args: Sequence[str]) -> None:
     """
     command = context.command
     if isinstance(command, click.Group) and args and args[0] in command.commands:
-        below = command.commands[args[0]]
-        return _check_values(HelpContext(below, context, info_name=args[0], **_SETTINGS), args[1:])
+        child = command.commands[args[0]]
+        return _check_values(HelpContext(child, context, info_name=args[0], **_SETTINGS), args[1:])
     if not command.context_settings.get("allow_interspersed_args", True):
         return None  # what follows may be another program's
     options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
     names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
-    wants = [x for x in options if not x.count and x.to_info_dict()["flag_value"] is None]
-    valued = {name for each in wants for name in each.opts}
+    valued_options = [x for x in options if not x.count and x.to_info_dict()["flag_value"] is None]
+    valued_names = {name for each in valued_options for name in each.opts}
     for option, value in pairwise(takewhile("--".__ne__, args)):
-        if option in valued and value in names:
+        if option in valued_names and value in names:
             raise click.BadOptionUsage(option, f"Option {option!r} requires an argument.", context)
     return None
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """A group whose commands are imported when they are used, and listed without that."""
 
     context_class = HelpContext
@@ -145,11 +145,11 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS and cmd_name in self.commands:  # by `add_command`
             return _with_fitting_help(self.commands[cmd_name])
-        added = extension_of("moothall.commands", cmd_name, _TARGETS)
-        if added is None:
+        extension = extension_of("moothall.commands", cmd_name, _TARGETS)
+        if extension is None:
             return None
         try:
-            command = _loaded(added)
+            command = _load_command(extension)
         except ConfigError:
             if ctx.resilient_parsing:  # a shell completes what can be used
                 return None
@@ -162,10 +162,10 @@ class _Lazy(click.Group):
         is_known = args[0] in _COMMANDS or args[0].startswith("-") or ctx.resilient_parsing
         names = [] if is_known else self.list_commands(ctx)
         if not is_known and args[0] not in names:
-            other = _OTHER_WORDS.get(args[0])
-            near = [other] if other else [each for each in names if each.startswith(args[0])]
-            near = near or difflib.get_close_matches(args[0], names, 1)
-            proposal = f" Did you mean {near[0]!r}?" if near else ""
+            synonym = _SYNONYMS.get(args[0])
+            matches = [synonym] if synonym else [each for each in names if each.startswith(args[0])]
+            matches = matches or difflib.get_close_matches(args[0], names, 1)
+            proposal = f" Did you mean {matches[0]!r}?" if matches else ""
             raise click.UsageError(f"No such command {args[0]!r}.{proposal}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
@@ -174,14 +174,14 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups = {
-            heading: [(name, about[1]) for name, about in commands.items()]
+            heading: [(name, help_line[1]) for name, help_line in commands.items()]
             for heading, commands in _GROUPS.items()
         }
-        added = extensions_of("moothall.commands", _TARGETS).values()
-        if packaged := [each for each in added if not each.is_ours]:
+        extensions = extensions_of("moothall.commands", _TARGETS).values()
+        if foreign := [each for each in extensions if not each.is_ours]:
             groups["Of other packages"] = [
                 (escaped(each.name), escaped(_help_line(each)))
-                for each in sorted(packaged, key=lambda each: each.name)
+                for each in sorted(foreign, key=lambda each: each.name)
             ]
         if self.commands:
             groups["Your own"] = [
@@ -190,10 +190,10 @@ class _Lazy(click.Group):
         width = max(len(name) for rows in groups.values() for name, _ in rows)
         for heading, rows in groups.items():
             with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), about) for name, about in rows])
+                formatter.write_dl([(name.ljust(width), help_line) for name, help_line in rows])
 
 
-@click.group(cls=_Lazy, invoke_without_command=True, context_settings=_SETTINGS)
+@click.group(cls=_LazyGroup, invoke_without_command=True, context_settings=_SETTINGS)
 @click.version_option(None, "-V", "--version", package_name="moothall", prog_name="moothall")
 @click.pass_context
 def command(ctx: click.Context) -> None:
@@ -229,13 +229,13 @@ def help_(words: tuple[str, ...]) -> None:
       moothall help models fetch
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     context = HelpContext(command, info_name="moothall", **_SETTINGS)
-    chosen: click.Command = command
+    current: click.Command = command
     for word in words:
-        if not isinstance(chosen, click.Group):
+        if not isinstance(current, click.Group):
             raise click.UsageError(f"{context.command_path} has no commands, got {word!r}", context)
-        _, below, _ = chosen.resolve_command(context, [word])
-        assert below is not None  # else it has raised
-        context, chosen = HelpContext(below, context, info_name=word), below
+        _, subcommand, _ = current.resolve_command(context, [word])
+        assert subcommand is not None  # else it has raised
+        context, current = HelpContext(subcommand, context, info_name=word), subcommand
     click.echo(context.get_help())
 
 
@@ -274,10 +274,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the output cannot hold is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(_status(args))
+    sys.exit(_run_command(args))
 
 
-def _status(args: Sequence[str] | None) -> int:
+def _run_command(args: Sequence[str] | None) -> int:
     try:
         status: Any = command.main(args, prog_name="moothall", standalone_mode=False)
     except click.ClickException as error:
@@ -310,10 +310,10 @@ def _status(args: Sequence[str] | None) -> int:
 
 def _with_proposal(error: click.NoSuchOption) -> click.NoSuchOption:
     """Return the error with the option of this command that names a folder, if that was meant."""
-    if error.option_name not in _FOLDER_WORDS or error.ctx is None:
+    if error.option_name not in _FOLDER_SYNONYMS or error.ctx is None:
         return error
     names = {name for each in error.ctx.command.params for name in each.opts}
-    options = [each for each in _FOLDERS if each in names]
+    options = [each for each in _FOLDER_OPTIONS if each in names]
     text = f"No such option {error.option_name!r}. Did you mean {options[0]!r}?" if options else ""
     return click.NoSuchOption(error.option_name, text or None, ctx=error.ctx)
 

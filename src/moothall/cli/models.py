@@ -111,15 +111,15 @@ def fetch(name: str, as_json: bool) -> None:
 
 def _rows() -> list[_ModelRow]:
     rows = []
-    for listed in LISTED_WEIGHTS:
-        size = listed.path.stat().st_size if listed.path.exists() else listed.size
-        rows.append(_row(listed.model_name, listed.title, listed.license, size))
-    here = " on this machine" if ServerURL("http://HOST/v1").is_forbidden else ""
+    for weights in LISTED_WEIGHTS:
+        size = weights.path.stat().st_size if weights.path.exists() else weights.size
+        rows.append(_row(weights.model_name, weights.title, weights.license, size))
+    place = " on this machine" if ServerURL("http://HOST/v1").is_forbidden else ""
     return [
         *rows,
         *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in other_weights()),
         *(_provider_row(name) for name in PROVIDERS),
-        _row("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface"),
+        _row("http://HOST/v1#NAME", f"of any server{place} with OpenAI's chat interface"),
     ]
 
 

@@ -60,8 +60,8 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
         return f"must be {', '.join(leading)} or {last}, got {str(value)!r:.80}{near}"
 
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DAYS: Final = {"today": timedelta(0), "yesterday": timedelta(days=1)}
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DAY_WORDS: Final = {"today": timedelta(0), "yesterday": timedelta(days=1)}
 _AGE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
 
 
@@ -75,7 +75,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]
         match = _AGE.fullmatch(str(value))
         if match is None:
             self.fail(f"must be a number with s, m, h, d or w, such as 30d, got {value!r:.80}")
-        return float(match[1]) * _UNITS[match[2]]
+        return float(match[1]) * _UNIT_SECONDS[match[2]]
 
 
 class MomentType(click.ParamType):  # type: ignore[type-arg]
@@ -86,11 +86,11 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the seconds."""
         match = _AGE.fullmatch(str(value))
-        if value in _DAYS:
-            return datetime.combine(date.today() - _DAYS[value], clock()).timestamp()
+        if value in _DAY_WORDS:
+            return datetime.combine(date.today() - _DAY_WORDS[value], clock()).timestamp()
         try:
             if match is not None:
-                moment = time.time() - float(match[1]) * _UNITS[match[2]]
+                moment = time.time() - float(match[1]) * _UNIT_SECONDS[match[2]]
                 return datetime.fromtimestamp(moment).timestamp()  # as early as there are dates
             return datetime.fromisoformat(value).timestamp()
         except (TypeError, ValueError, OverflowError, OSError):

@@ -28,8 +28,8 @@ from moothall.cli.shared_options import (
     as_usage_error,
     is_on_command_line,
     model_option,
+    read_settings,
     root_option,
-    settings,
     source_of,
 )
 from moothall.models import chosen_model, made_model
@@ -93,15 +93,15 @@ class ChatParticipants:
         settings_used = {"model_name", "root", "agents"}
         if over_broker:  # then only what the command line names is added
             settings_used = {each for each in settings_used if is_on_command_line(each)}
-        configured = settings("chat")
-        chosen, key = chosen_model(configured, model_name, os.environ.get("MOOTHALL_KEY"))
-        listed: Sequence[str] = ()
+        configured = read_settings("chat")
+        model_text, key = chosen_model(configured, model_name, os.environ.get("MOOTHALL_KEY"))
+        agent_names: Sequence[str] = ()
         if "agents" in settings_used:
-            listed = agents or permitted_agents(configured.get("agents", []))
+            agent_names = agents or permitted_agents(configured.get("agents", []))
         with as_usage_error(source_of("model_name", of_file="model" in configured)):
-            model = made_model(chosen, key) if "model_name" in settings_used else None
+            model = made_model(model_text, key) if "model_name" in settings_used else None
         participants = cls(
-            [named_agent(each) for each in listed], is_small_model(chosen), model=model
+            [named_agent(each) for each in agent_names], is_small_model(model_text), model=model
         )
         if "root" in settings_used:
             with as_usage_error(source_of("root", of_file="root" in configured)):
@@ -125,7 +125,7 @@ class ChatParticipants:
                 )
             if not model_name and "model" in configured:
                 participants.notes.append(
-                    f"{SETTINGS_FILE} says that the model is {escaped(chosen)}."
+                    f"{SETTINGS_FILE} says that the model is {escaped(model_text)}."
                 )
         return participants
 
@@ -141,15 +141,15 @@ def permitted_agents(names: list[str]) -> list[str]:
     # Somebody else may have made the folder with the file, and an import runs code.
     if not names:
         return []
-    lines = keyboard()
-    listed = ", ".join(escaped(name) for name in names)
-    if lines is None:
+    reader = keyboard()
+    names_text = ", ".join(escaped(name) for name in names)
+    if reader is None:
         raise click.UsageError(
-            f"{SETTINGS_FILE} names agents ({listed}), which are programs of this folder, and "
+            f"{SETTINGS_FILE} names agents ({names_text}), which are programs of this folder, and "
             "standard input is not a terminal, so nobody can be asked: name them by --agent"
         )
-    print(f"{SETTINGS_FILE} would have this run, from this folder: {listed}", file=sys.stderr)
-    return names if says_yes(lines, "Permit this?") else []
+    print(f"{SETTINGS_FILE} would have this run, from this folder: {names_text}", file=sys.stderr)
+    return names if says_yes(reader, "Permit this?") else []
 
 
 def named_agent(

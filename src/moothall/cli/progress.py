@@ -22,8 +22,8 @@ class ProgressLine:
     """Shows progress on standard error: one changing line on a terminal, else a line at times."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._interval_s = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
+        self._is_terminal = sys.stderr.isatty()
+        self._interval_s = _ON_TERMINAL_S if self._is_terminal else _ON_PIPE_S
         self._last_shown_at = time.perf_counter()
         self._is_open = False
 
@@ -37,13 +37,13 @@ class ProgressLine:
 
     def show(self, line: str) -> None:
         """Show a line, in place of the one before."""
-        self._is_open = self._terminal
+        self._is_open = self._is_terminal
         with suppress(OSError):  # the terminal has gone: what it shows goes on
-            if self._terminal:  # a line that wrapped would not be written over
+            if self._is_terminal:  # a line that wrapped would not be written over
                 columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
                 while width_of(line) >= columns:
                     line = line[:-1]
-            text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
+            text, end = (f"\r{line}\x1b[K", "") if self._is_terminal else (line, "\n")
             print(text, end=end, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -64,5 +64,5 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show the first line of a warning."""
         # A traceback may follow: it is for the log of a process that runs the agent itself.
-        first = record.getMessage().partition("\n")[0]
-        self._show(escaped(f"({record.levelname.lower()}: {first})"))
+        first_line = record.getMessage().partition("\n")[0]
+        self._show(escaped(f"({record.levelname.lower()}: {first_line})"))

@@ -28,7 +28,7 @@ from moothall.studio.orders import (
     without_keys,
 )
 
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 AGENT_PLACEHOLDER: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
 
@@ -45,8 +45,8 @@ def named_run(journal: Journal, run_id: str) -> str:
         if not run_id or not ids:
             raise
         if len(ids) > 1:
-            names = ", ".join(f"{id!r:.80}" for id in ids[-_MOST_NAMED:])
-            last = "the last are " if len(ids) > _MOST_NAMED else ""
+            names = ", ".join(f"{id!r:.80}" for id in ids[-_MAX_NAMED:])
+            last = "the last are " if len(ids) > _MAX_NAMED else ""
             raise click.UsageError(
                 f"ID {run_id!r:.80}: {len(ids):,} runs begin so: {last}{names}"
             ) from None
@@ -75,7 +75,7 @@ class RecordedRun:
     run_id: str
     order: AnyOrder | None = None  # None if it is a run of the user's own agent,
     agent: str | None = None  # which is named here as MODULE:AGENT
-    about: str = ""  # shown when the run is resumed
+    description: str = ""  # shown when the run is resumed
     # If the command line names the journal, shown commands name it too.
     names_journal: bool = field(default_factory=partial(is_on_command_line, "journal"))
 
@@ -117,36 +117,36 @@ class RecordedRun:
             and getattr(self.order, name, None) is not None
         ]
         words = "to resume with a higher limit N" if limits else "to resume it"
-        more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
-        commands = [(words, self.command("resume", *more))]
+        limit_options = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
+        commands = [(words, self.command("resume", *limit_options))]
         if (
             self.agent == AGENT_PLACEHOLDER
         ):  # the process that serves it goes on with it, or this one
-            here = commands[0][1]
+            local = commands[0][1]
             if stop_reason != "waiting":
                 served = replace(self, agent=None).command("resume")
-                commands = [("to have it go on", served), ("to resume it here", here)]
+                commands = [("to have it go on", served), ("to resume it here", local)]
             else:
-                commands = [("answered: the program of its agent goes on with it; or here", here)]
+                commands = [("answered: the program of its agent goes on with it; or here", local)]
         return commands
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
         """Return the commands to decide about the calls in doubt with these numbers."""
-        them, on = "it" if len(doubts) == 1 else "all", " and resume"
-        decide = self.command
+        pronoun, suffix = "it" if len(doubts) == 1 else "all", " and resume"
+        make_command = self.command
         if (
             self.agent == AGENT_PLACEHOLDER
         ):  # to decide needs no agent, so the commands work as copied
-            on, decide = "", replace(self, agent=None).command
+            suffix, make_command = "", replace(self, agent=None).command
         commands = []
         for word, kind in Doubt.decisions.items():
             if kind.type is None or len(doubts) == 1:
                 values = [] if kind.type is None else [f"{doubts[0]}={kind.value_name}"]
-                command = decide("resume", f"--{word}", *values)
-                commands.append((f"to {kind.purpose.format(them)}{on}", command))
+                command = make_command("resume", f"--{word}", *values)
+                commands.append((f"to {kind.purpose.format(pronoun)}{suffix}", command))
         if len(doubts) > 1:
             options = ("--done", f"{doubts[0]}=RESULT", "--repeat", str(doubts[1]), "--skip")
-            commands.append(("to decide one by one", decide("resume", *options)))
+            commands.append(("to decide one by one", make_command("resume", *options)))
         return commands
 
 
@@ -170,35 +170,33 @@ def execute_order(
         recorded = RecordedRun(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
-            reason = resume_refusal(store, run_id, allow_ended=True)
-            if report_refusal(recorded, reason, as_json):
+            refusal = resume_refusal(store, run_id, allow_ended=True)
+            if report_refusal(recorded, refusal, as_json):
                 return 1
         return runner(order, as_json, recorded)
 
 
-def report_refusal(
-    recorded: RecordedRun, refusal_found: ResumeRefusal | None, as_json: bool
-) -> bool:
+def report_refusal(recorded: RecordedRun, refusal: ResumeRefusal | None, as_json: bool) -> bool:
     """Return whether a person must decide before a run can continue; if so, print how.
 
     Raise StateError if the run has a fork.
     """
-    if refusal_found is None:
+    if refusal is None:
         return False
-    if refusal_found.fork:
-        fork = replace(recorded, run_id=refusal_found.fork)
+    if refusal.fork:
+        fork = replace(recorded, run_id=refusal.fork)
         raise StateError(
-            f"{refusal_found.text} by `{fork.command('resume')}`, or this run all the same by "
+            f"{refusal.text} by `{fork.command('resume')}`, or this run all the same by "
             f"`{recorded.command('resume', '--force')}`"
         )
     if as_json:
         commands = [command for _, command in recorded.next_commands("in_doubt")]
-        report = {"kind": refusal_found.reason, "run_id": recorded.run_id}
-        actions = [asdict(each) for each in refusal_found.doubts]
+        report = {"kind": refusal.reason, "run_id": recorded.run_id}
+        actions = [asdict(each) for each in refusal.doubts]
         print(json.dumps({**report, "actions": actions, "resume": commands}))
     id = escaped(recorded.run_id)
     click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
-    print_doubts(refusal_found.doubts, recorded, to_stderr=True)
+    print_doubts(refusal.doubts, recorded, to_stderr=True)
     return True
 
 

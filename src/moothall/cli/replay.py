@@ -11,7 +11,7 @@ from moothall import Done, Reply, StateError
 from moothall.agents import recorded_events
 from moothall.build import escaped
 from moothall.cli.recorded_runs import RecordedRun, named_run
-from moothall.cli.run.act import screen_of
+from moothall.cli.run.act import make_display
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, open_for_reading
 from moothall.journal import REASONS, Entry
@@ -47,7 +47,7 @@ def say_end(run_id: str, reason: str, detail: str) -> None:
     click.echo(f"moothall: run {escaped(run_id)} is {escaped(words)}", err=True)
 
 
-def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) -> int:
+def show_replay(recorded: RecordedRun, as_json: bool, *, is_resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
     if Entry.end_of(entries) is None:
@@ -60,7 +60,7 @@ def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) 
         end = reply["over"]
         is_answered = end["reason"] in REASONS.answered
         text = str(end.get("text") or "")
-        if as_json or not resumed:
+        if as_json or not is_resumed:
             click.echo(json.dumps(reply, indent=2))
         elif is_answered and text:
             click.echo(escaped(text, lines=True))
@@ -71,14 +71,14 @@ def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) 
         [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
     )
     # For a program that resumes it, as any other run that it resumes.
-    screen = screen_of(
-        outline.kind, as_json, recorded if as_json and resumed else None, uncut_actions
+    display = make_display(
+        outline.kind, as_json, recorded if as_json and is_resumed else None, uncut_actions
     )
     if not as_json:
         click.echo(escaped(outline.task))
     for event in recorded_events(entries):
-        screen.event(event, None)
-    screen.event(Done(outline.agent, reply), None)
+        display.event(event, None)
+    display.event(Done(outline.agent, reply), None)
     if as_json and outline.kind == "Researcher":
         from moothall.cli.run.watch import print_line
 

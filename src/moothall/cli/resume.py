@@ -18,7 +18,7 @@ from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, report_refusal
 from moothall.cli.replay import say_end, show_replay
-from moothall.cli.run.act import run_act, screen_of
+from moothall.cli.run.act import make_display, run_act
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.watch import Permission, stream_to_screen
 from moothall.cli.shared_options import (
@@ -48,7 +48,7 @@ from moothall.studio.orders import (
 )
 
 _ALL_CALLS: Final = "all"
-_OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL_CALLS}
+_OPTIONAL_NUMBER: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL_CALLS}
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 
 
@@ -58,7 +58,7 @@ def _decision_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if kind.type is None:
             purpose = f"{kind.purpose[0].upper()}{kind.purpose[1:]}".format("call N")
             help = f"{purpose}: {kind.meaning}. Without N, all undecided calls."
-            option: dict[str, Any] = {"metavar": "[N]", "help": help, **_OR_ALL}
+            option: dict[str, Any] = {"metavar": "[N]", "help": help, **_OPTIONAL_NUMBER}
         else:
             value = kind.value_name
             help = f"Call N {kind.outcome}, with this {value.lower()} (JSON or text)."
@@ -139,49 +139,49 @@ def command(
             order = with_more(order, limits) if limits else order
             # Shows the folder that it works on now, and the model that is sent its files.
             description = f"{order.task} ({order.in_words})"
-        resumes = agent is None and has_resume(outline)
-        asks = None if order or resumes else agent or AGENT_PLACEHOLDER
-        recorded = RecordedRun(store, run_id, order, asks, description)
+        has_resumer = agent is None and has_resume(outline)
+        agent_name = None if order or has_resumer else agent or AGENT_PLACEHOLDER
+        recorded = RecordedRun(store, run_id, order, agent_name, description)
         # Checked before anything is decided, also for a run that is over.
-        named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)
+        own_agent = None if agent is None else _agent_of_kind(agent, outline.kind)
         # A simulation's results are made again from its last state.
         is_simulation = isinstance(order, SimulateOrder)
-        may = partial(resume_refusal, store, run_id, allow_ended=is_simulation, forked=force)
-        reason = may()
-        if reason is not None and reason.reason == "ended":
+        check = partial(resume_refusal, store, run_id, allow_ended=is_simulation, forked=force)
+        refusal = check()
+        if refusal is not None and refusal.reason == "ended":
             with as_written(store):
                 if isinstance(order, ResearchOrder):
-                    _write_missing(order, recorded)
+                    _write_missing_files(order, recorded)
                 id = escaped(run_id)
                 click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
-                return show_replay(recorded, as_json, resumed=True)
+                return show_replay(recorded, as_json, is_resumed=True)
         if isinstance(order, ActOrder):
             with as_usage_error():
                 check_journal_apart(order, store.path)
         decided = False
-        if decisions and not (reason and reason.fork):
+        if decisions and not (refusal and refusal.fork):
             decided = _decide(recorded, decisions)
-            reason = may()
-        if report_refusal(recorded, reason, as_json):
+            refusal = check()
+        if report_refusal(recorded, refusal, as_json):
             return 1
-        if order is None and named_agent_of_kind is None and not resumes:
+        if order is None and own_agent is None and not has_resumer:
             return _print_next(recorded, outline, as_json=as_json, decided=decided)
-        run: Callable[[bool, RecordedRun], int] = _resume_kind
+        resume_run: Callable[[bool, RecordedRun], int] = _resume_kind
         if order is not None:
-            run = partial(_resume_order, order)
-        elif named_agent_of_kind is not None:
-            run = partial(_resume_agent, named_agent_of_kind)
+            resume_run = partial(_resume_order, order)
+        elif own_agent is not None:
+            resume_run = partial(_resume_agent, own_agent)
         try:
-            return run(as_json, recorded)
+            return resume_run(as_json, recorded)
         except RunMismatch as error:
-            forks = force or on_mismatch == "fork"
-            copy, changed = fork_for(error, store, run_id, order, forks)
-        id = escaped(copy)
+            may_fork = force or on_mismatch == "fork"
+            fork_id, changed = fork_for(error, store, run_id, order, may_fork)
+        id = escaped(fork_id)
         print(f"moothall: {changed}; resuming a fork, run {id}", file=sys.stderr, flush=True)
-        return run(as_json, replace(recorded, run_id=copy))
+        return resume_run(as_json, replace(recorded, run_id=fork_id))
 
 
-def _agent_named(name: str, kind: str) -> Any:
+def _agent_of_kind(name: str, kind: str) -> Any:
     """Return the agent of a name; DefinitionError if it is not of the run's kind."""
     from moothall.cli.own_agents import named_agent
 
@@ -197,12 +197,12 @@ def _print_next(recorded: RecordedRun, outline: Outline, *, as_json: bool, decid
     """Print how to continue if no agent was named; return the exit code."""
     if not outline.is_ours:  # the user's own orchestrator, which no agent of a module is
         kind = escaped(outline.kind)
-        like = nearest(outline.kind, extensions_of("moothall.kinds"))
-        next = (
-            f"no installed package resumes the kind {kind!r}{like}: to resume it, run the program "
+        near = nearest(outline.kind, extensions_of("moothall.kinds"))
+        advice = (
+            f"no installed package resumes the kind {kind!r}{near}: to resume it, run the program "
             f"of {kind} again with run_id={recorded.run_id!r}"
         )
-        click.echo(f"recorded; {next}" if decided else f"moothall: {next}", err=True)
+        click.echo(f"recorded; {advice}" if decided else f"moothall: {advice}", err=True)
         return 1
     if not decided:
         recorded.journal.resume(recorded.run_id, by=user_name(None))
@@ -237,7 +237,7 @@ def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
     except Stop as stop:  # it does not use run_to_end
         say_end(recorded.run_id, stop.reason, stop.detail)
         return 1
-    return show_replay(recorded, as_json, resumed=True)
+    return show_replay(recorded, as_json, is_resumed=True)
 
 
 def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
@@ -247,7 +247,7 @@ def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
     if question is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
-    permission = Permission(screen_of(outline.kind, as_json, recorded))
+    permission = Permission(make_display(outline.kind, as_json, recorded))
     return exit_code(
         interruptible(
             stream_to_screen(agent, permission, question.pop("text"), outline.id, **question)
@@ -301,26 +301,26 @@ def _number_and_value(option: str, name: str, text: str) -> tuple[str, Any]:
 
 def _decide(recorded: RecordedRun, decisions: dict[int, Any]) -> bool:
     """Record what a person decides; return False if nothing was in doubt."""
-    for_rest = decisions.pop(0, None)
+    rest_decision = decisions.pop(0, None)
     choice: Any = decisions
-    if for_rest is not None:
+    if rest_decision is not None:
         doubt_numbers = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
-        # If all are decided, none has a number any more: `for_rest` decides all of them again.
+        # If all are decided, none has a number any more: `rest_decision` decides all of them again.
         choice = (
-            dict.fromkeys(doubt_numbers, for_rest) | decisions
+            dict.fromkeys(doubt_numbers, rest_decision) | decisions
             if doubt_numbers or decisions
-            else for_rest
+            else rest_decision
         )
     doubts = recorded.journal.decide(recorded.run_id, choice, by=user_name(None))
     for doubt in doubts:
-        word = Doubt.decisions.recorded(decisions.get(doubt.number, for_rest))["decision"]
+        word = Doubt.decisions.recorded(decisions.get(doubt.number, rest_decision))["decision"]
         print(f"{doubt.line} {Doubt.decisions[word].outcome}", file=sys.stderr, flush=True)
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)
     return bool(doubts)
 
 
-def _write_missing(order: ResearchOrder, recorded: RecordedRun) -> None:
+def _write_missing_files(order: ResearchOrder, recorded: RecordedRun) -> None:
     """Write the files of a report whose process could not write them, or not to their end."""
     from moothall.research import report_so_far
 

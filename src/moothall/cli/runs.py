@@ -33,10 +33,10 @@ from moothall.cli.shared_options import (
 from moothall.journal import REASONS, Entry, Journal, Outline, Sums
 from moothall.studio.orders import forks_of, has_resume, order_line, order_of
 
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 """So many runs are listed for a person who sets no limit."""
 
-KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule", "Society")
+RUN_KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule", "Society")
 """What records runs, of moothall's own."""
 
 
@@ -73,8 +73,8 @@ class _RunsCommand(click.Group):
         if ctx.invoked_subcommand is None:
             return click.Command.invoke(self, ctx)
         name, *rest = ctx.args
-        with self.commands[name].make_context(name, rest, parent=ctx) as below:
-            return below.command.invoke(below)
+        with self.commands[name].make_context(name, rest, parent=ctx) as subcontext:
+            return subcontext.command.invoke(subcontext)
 
 
 @click.group(
@@ -97,7 +97,7 @@ class _RunsCommand(click.Group):
     metavar="N",
     type=WholeNumberType(min=0),
     help="At most N runs, without --sort the last ones; 0 for all.  "
-    f"[default: {_MOST_LISTED}; all with --json]",
+    f"[default: {_MAX_LISTED}; all with --json]",
 )
 @click.option(
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
@@ -150,7 +150,7 @@ def command(
         raise click.UsageError("an ID is one run: leave out the options that choose runs")
     with open_for_reading(journal) as store:
         if run_id is None:
-            _list(store, run_filters(filters), sort, limit, as_json)
+            _print_list(store, run_filters(filters), sort, limit, as_json)
             return 0
         run_id = named_run(store, run_id)
         if citizen is not None:
@@ -161,7 +161,7 @@ def command(
                 print_outline(outline)
                 _print_calls(calls)
         else:
-            _show(RecordedRun(store, run_id), as_json)
+            _print_run(RecordedRun(store, run_id), as_json)
     return 0
 
 
@@ -202,7 +202,7 @@ _COLUMNS: Final[dict[str, Callable[[Outline], str]]] = {
     "task": _task_cell,
 }
 """The columns of a list of runs, each with what makes its cell."""
-_NUMBERS: Final = ("failed", "took", "tokens", "usd")
+_NUMBER_COLUMNS: Final = ("failed", "took", "tokens", "usd")
 
 
 def _table(outlines: Sequence[Outline]) -> Iterator[str]:
@@ -217,13 +217,13 @@ def _table(outlines: Sequence[Outline]) -> Iterator[str]:
     widths = [max(map(len, cells)) for _, cells in columns]
     for number in range(len(outlines) + 1):
         padded_cells = (
-            f"{cells[number]:{'>' if name in _NUMBERS else '<'}{width}}"
+            f"{cells[number]:{'>' if name in _NUMBER_COLUMNS else '<'}{width}}"
             for (name, cells), width in zip(columns, widths, strict=True)
         )
         yield "  ".join(padded_cells).rstrip()
 
 
-def _spent(spent: Outline | Sums) -> str:
+def _spent_text(spent: Outline | Sums) -> str:
     """Return what runs have spent, in words; empty if they asked no model and ran no action."""
     if not (spent.model_calls or spent.actions):
         return ""
@@ -245,18 +245,18 @@ def _check_kind(journal: Journal, kind: str) -> None:
     if journal.sums(kind=kind).runs == 0:
         kinds = {each.kind for each in journal.runs()}
         with as_usage_error():
-            check_text("--kind", kind, sorted({*KINDS, *kinds}))
+            check_text("--kind", kind, sorted({*RUN_KINDS, *kinds}))
 
 
-def _list(
+def _print_list(
     journal: Journal, filters: dict[str, Any], sort: str | None, limit: int | None, as_json: bool
 ) -> None:
-    most = limit if limit is not None else None if as_json else _MOST_LISTED
-    newest = sort is None and bool(most)
-    sort_order = "-began" if newest else sort or "began"
+    most = limit if limit is not None else None if as_json else _MAX_LISTED
+    takes_newest = sort is None and bool(most)
+    sort_order = "-began" if takes_newest else sort or "began"
     with as_usage_error():
         outlines: Sequence[Outline] = journal.runs(**filters, sort=sort_order, limit=most or None)
-    if newest:  # the last ones, the oldest of them first
+    if takes_newest:  # the last ones, the oldest of them first
         outlines = outlines[::-1]
     sums = journal.sums(**filters)
     if not sums.runs and filters.get("kind") is not None:
@@ -269,16 +269,16 @@ def _list(
     if not sums.runs:
         click.echo("There are no runs." if not any(filters.values()) else "There are no such runs.")
         return
-    spent = _spent(sums)
+    spent = _spent_text(sums)
     shown_note = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
     click.echo(f"{counted(sums.runs, 'run')}{shown_note}{f': {spent}' if spent else ''}")
-    if needs := journal.sums(**{**filters, "needs_person": True}).runs:
+    if needing := journal.sums(**{**filters, "needs_person": True}).runs:
         path = ("--journal", journal.path) if is_on_command_line("journal") else ()
         command = typed_command("moothall", "waiting", *path)
-        click.echo(f"{needs:,} of them {'needs' if needs == 1 else 'need'} you: {command}")
+        click.echo(f"{needing:,} of them {'needs' if needing == 1 else 'need'} you: {command}")
 
 
-def _show(recorded: RecordedRun, as_json: bool) -> None:
+def _print_run(recorded: RecordedRun, as_json: bool) -> None:
     outline, entries = recorded.outline, recorded.entries
     doubts = recorded.journal.in_doubt(recorded.run_id)
     order = order_of(entries)
@@ -293,12 +293,12 @@ def _show(recorded: RecordedRun, as_json: bool) -> None:
     print_outline(outline, "" if end is None else str(end.data.get("detail") or ""))
     day = ""
     for entry in entries:
-        at = datetime.fromtimestamp(entry.at)
-        if entry is not entries[0] and f"{at:%Y-%m-%d}" != day:
-            click.echo(f"  {at:%Y-%m-%d}")
-        day = f"{at:%Y-%m-%d}"
+        moment = datetime.fromtimestamp(entry.at)
+        if entry is not entries[0] and f"{moment:%Y-%m-%d}" != day:
+            click.echo(f"  {moment:%Y-%m-%d}")
+        day = f"{moment:%Y-%m-%d}"
         path = f"{escaped(entry.path)}: " if entry.path else ""
-        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{order_line(entry)}"
+        line = f"  {entry.sequence:>4}  {moment:%H:%M:%S}  {path}{order_line(entry)}"
         click.echo(_fit_to_width(line, 2))
     if outline.under_way:
         for doubt in doubts:
@@ -330,8 +330,8 @@ def _calls_of(
     with as_usage_error():
         calls = decisions(journal, run_id, citizen, step)
     if not calls:
-        at = "" if step is None else f" in step {step}"
-        raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model{at}")
+        place = "" if step is None else f" in step {step}"
+        raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model{place}")
     return [asdict(each) for each in calls]
 
 
@@ -341,8 +341,8 @@ def _print_calls(calls: list[dict[str, Any]]) -> None:
     for call in calls:
         if call["step"] != step:
             step = call["step"]
-            at = f", {call['time'].replace('T', ' ')}" if call["time"] else ""
-            click.echo(f"step {step}{at}")
+            time_text = f", {call['time'].replace('T', ' ')}" if call["time"] else ""
+            click.echo(f"step {step}{time_text}")
         click.echo(f"  {escaped(call['model'])}")
         for message in call["messages"]:
             _print_field(str(message.get("role")), message.get("content"))

@@ -18,9 +18,9 @@ INDENT: Final = "  "
 """The indent of each line of a message but the first, so that none looks like another message."""
 
 _ERASE: Final = "\r\x1b[K"
-_STYLES: Final = re.compile(r"\x1b\[[\d;]*m")
-_PARTS: Final = re.compile(r"\n|[ \t]+|[\u2e80-\uffff]|[^ \t\n\u2e80-\uffff]+")
-_LONG: Final = re.compile(r"[^ \t\n\u2e80-\uffff]{10,}")
+_STYLE_CODES: Final = re.compile(r"\x1b\[[\d;]*m")
+_TEXT_PARTS: Final = re.compile(r"\n|[ \t]+|[\u2e80-\uffff]|[^ \t\n\u2e80-\uffff]+")
+_LONG_WORD: Final = re.compile(r"[^ \t\n\u2e80-\uffff]{10,}")
 QUICK_S: Final = 0.3
 """How long a wait may be before it is worth a line."""
 
@@ -50,9 +50,9 @@ class Screen:
             from rich.console import Console
 
             self._console = Console(file=to)
-        dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
-        self.can_erase: bool = self._console is not None and not dumb
-        self._styles = self.can_erase and not self._console.no_color
+        is_dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
+        self.can_erase: bool = self._console is not None and not is_dumb
+        self._has_styles = self.can_erase and not self._console.no_color
         self.open_questions: int = 0  # how many questions to a person are open
         self.is_open: bool = False  # whether the cursor is behind a text
         self._status = ""
@@ -70,7 +70,7 @@ class Screen:
 
     def styled(self, text: str, style: str) -> str:
         """Return a text with a style of rich, such as `bold red`, where the terminal has styles."""
-        if not (style and text and self._styles):
+        if not (style and text and self._has_styles):
             return text
         from rich.color import ColorSystem
         from rich.style import Style
@@ -84,10 +84,10 @@ class Screen:
 
         With `chops`, a word that is wider than the terminal is cut at its edge.
         """
-        column, parts, width = width_of(_STYLES.sub("", head)), [], self.columns
+        column, parts, width = width_of(_STYLE_CODES.sub("", head)), [], self.columns
         for text, style in spans:
             if width and chops:
-                text = _LONG.sub(partial(_chop_word, max(width - len(indent), 10)), text)
+                text = _LONG_WORD.sub(partial(_chop_word, max(width - len(indent), 10)), text)
             text, column = fold_text(text, column, width, indent)
             parts.append(self.styled(text, style))
         return f"{head}{''.join(parts)}"
@@ -180,23 +180,23 @@ class Screen:
 
 def fold_text(text: str, column: int, width: int | None, indent: str = INDENT) -> tuple[str, int]:
     """Return a text that starts at a column, folded between words, and the column after it."""
-    pieces, before, new = [], "", False
-    for part in _PARTS.findall(text):
+    pieces, gap, is_new_line = [], "", False
+    for part in _TEXT_PARTS.findall(text):
         if part == "\n":
             pieces.append("\n")
-            column, before, new = 0, "", True
+            column, gap, is_new_line = 0, "", True
         elif part.isspace():
-            before += part.expandtabs(4)
+            gap += part.expandtabs(4)
         else:
             part = escaped(part)
             cells = width_of(part)
-            if width and column > len(indent) and column + len(before) + cells > width:
+            if width and column > len(indent) and column + len(gap) + cells > width:
                 pieces.append("\n")
-                column, before, new = 0, "", True
-            before, new = indent + before if new else before, False
-            pieces.append(before + part)
-            column += len(before) + cells
-            before = ""
+                column, gap, is_new_line = 0, "", True
+            gap, is_new_line = indent + gap if is_new_line else gap, False
+            pieces.append(gap + part)
+            column += len(gap) + cells
+            gap = ""
     return "".join(pieces), column
 
 

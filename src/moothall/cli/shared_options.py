@@ -32,12 +32,12 @@ SETTINGS_FILE: Final = "moothall.toml"
 
 _KEYS = ("model", "root", "key")
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {"act": _KEYS, "chat": (*_KEYS, "agents")}
-_LISTS = ("agents",)
+_LIST_KEYS = ("agents",)
 _VARIABLE: Final = "MOOTHALL_JOURNAL"
 _MAX_ID: Final = 255
 
 
-def settings(command: str) -> dict[str, Any]:
+def read_settings(command: str) -> dict[str, Any]:
     """Return the settings of moothall.toml for a command; its own table overrides the top level."""
     # The whole file is checked: an unknown key would be a setting that does nothing.
     if Path(SETTINGS_FILE).exists() and not Path(SETTINGS_FILE).is_file():
@@ -53,26 +53,26 @@ def settings(command: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise click.UsageError(f"{SETTINGS_FILE} is not TOML: {error}") from error
     tables = {name: data.pop(name) for name in _COMMANDS if name in data}
-    own_settings = _checked_options(data, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
+    own_settings = _check_table(data, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise click.UsageError(
                 f"{SETTINGS_FILE}: {name!r} must be a table, [{name}], got {table!r:.80}"
             )
-        own_table = _checked_options(table, f"{name}.", _COMMANDS[name])
+        own_table = _check_table(table, f"{name}.", _COMMANDS[name])
         if name == command:
             own_settings |= own_table
     return own_settings
 
 
-def _checked_options(table: dict[str, Any], prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _check_table(table: dict[str, Any], prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
     for key, value in table.items():
         if key not in names:
-            there = ", ".join(names)
+            allowed = ", ".join(names)
             raise click.UsageError(
-                f"{SETTINGS_FILE}: there is no key {prefix + key!r}; there are {there}"
+                f"{SETTINGS_FILE}: there is no key {prefix + key!r}; there are {allowed}"
             )
-        if key in _LISTS:
+        if key in _LIST_KEYS:
             if not isinstance(value, list) or not all(v and isinstance(v, str) for v in value):
                 raise click.UsageError(
                     f"{SETTINGS_FILE}: {prefix + key!r} must be a list of texts, got {value!r:.80}"
@@ -85,7 +85,7 @@ def _checked_options(table: dict[str, Any], prefix: str, names: tuple[str, ...])
 
 @contextmanager
 def as_usage_error(subject: str = "") -> Iterator[None]:
-    """Turn what is wrong with something typed or configured into exit code 2; `what` names that."""
+    """Turn what is wrong with what was typed or configured, the `subject`, into exit code 2."""
     try:
         yield
     except (ConfigError, FileError) as error:
@@ -219,38 +219,38 @@ def as_written(journal: Journal) -> Iterator[None]:
 @contextmanager
 def recording_agents(agents: Iterable[Agent], path: str | None, agent: str) -> Iterator[None]:
     """Record the replies of the agents that can record them and have no journal."""
-    takes = [each for each in agents if getattr(each, "journal", path) is None]
-    if path is None or not takes:
+    recordable = [each for each in agents if getattr(each, "journal", path) is None]
+    if path is None or not recordable:
         if path is not None and is_on_command_line("journal"):
-            gives = any(hasattr(each, "journal") for each in agents)
+            can_record = any(hasattr(each, "journal") for each in agents)
             reason = (
                 "has one already: leave it out"
-                if gives
+                if can_record
                 else "gives no replies that a journal holds"
             )
             raise click.UsageError(f"--journal: {agent} {reason}")
         yield
         return
     with make_journal(path) as journal:
-        for each in takes:
+        for each in recordable:
             each.journal = journal  # type: ignore[attr-defined]
         yield
 
 
-_TIMES: Final = ("at", "answered", "began", "changed", "since", "until")
+_TIME_FIELDS: Final = ("at", "answered", "began", "changed", "since", "until")
 """The fields of records that are seconds since 1970, which JSON of a command has as ISO 8601."""
 
 
 def print_json(**data: Any) -> None:
     """Print one JSON object, in which records of a journal are objects and their times texts."""
-    click.echo(json.dumps(data, indent=2, default=_record))
+    click.echo(json.dumps(data, indent=2, default=_record_fields))
 
 
-def _record(value: Any) -> Any:
+def _record_fields(value: Any) -> Any:
     if not is_dataclass(value):
         raise TypeError(f"must be JSON or a record, got {type(value).__name__}")
     fields_of = {each.name: getattr(value, each.name) for each in fields(value)}
-    for name in _TIMES:
+    for name in _TIME_FIELDS:
         if isinstance(fields_of.get(name), float):
             fields_of[name] = datetime.fromtimestamp(fields_of[name], UTC).isoformat(
                 timespec="milliseconds"
@@ -310,18 +310,18 @@ def limit_options(
     help_of: Callable[[Limit], str],
     limits: Mapping[str, Limit] = RUN_LIMITS,
     minimum: int = 1,
-    **more: Any,
+    **options: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the options for limits, those of a run by default, with the help that `said` gives."""
+    """Return the options for limits, those of a run by default, with the help of `help_of`."""
 
-    def added(function: Callable[..., Any]) -> Callable[..., Any]:
+    def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, limit in sorted(limits.items(), reverse=True):  # the last is shown first
             kind = WholeNumberType(min=minimum) if limit.is_whole_number else above_0(limit.unit)
             option = f"--{name.replace('_', '-')}"
-            function = click.option(option, type=kind, help=help_of(limit), **more)(function)
+            function = click.option(option, type=kind, help=help_of(limit), **options)(function)
         return function
 
-    return added
+    return add_options
 
 
 def run_limits(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -80,8 +80,8 @@ def command(
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     participants = ChatParticipants.of(name, broker.is_chosen, **agent_options)
-    hidden = "FunctionAI" if participants.has_small_model else None
-    members = [each for each in participants.members if each.id != hidden]
+    hidden_id = "FunctionAI" if participants.has_small_model else None
+    members = [each for each in participants.members if each.id != hidden_id]
     studio = Studio(name)
     try:
         with broker.space() if broker.is_chosen else NativeSpace() as space:

@@ -78,9 +78,9 @@ def command(
     Defaults come from MOOTHALL_MODEL, MOOTHALL_ROOT and MOOTHALL_AGENTS, then from moothall.toml in
     the current folder (model, root, key, agents; at the top level or in [chat]).
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    me = name or (f"USER-{secrets.token_hex(2).upper()}" if broker.is_chosen else "You")
-    participants = ChatParticipants.of(me, broker.is_chosen, **agent_options)
-    chat = Session(participants.has_small_model, me)
+    person_id = name or (f"USER-{secrets.token_hex(2).upper()}" if broker.is_chosen else "You")
+    participants = ChatParticipants.of(person_id, broker.is_chosen, **agent_options)
+    chat = Session(participants.has_small_model, person_id)
     chat.notes += participants.notes
     try:
         with recording_agents(participants.members, journal, "everybody whom you bring"):
@@ -90,12 +90,12 @@ def command(
 
 
 async def _run_session(
-    chat: Session, members: list[Agent], history: bool, broker: BrokerOptions
+    chat: Session, members: list[Agent], keeps_history: bool, broker: BrokerOptions
 ) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         history_path = None
-        if history:
+        if keeps_history:
             try:
                 history_path = state_file("chat-history")
             except RuntimeError as error:
@@ -108,7 +108,7 @@ async def _run_session(
     )
     stop = partial(asyncio.get_running_loop().call_soon_threadsafe, chat.interrupt)
     # Without a person at the terminal, Ctrl-C ends the chat.
-    ctrl_c = on_interrupt(stop, every_time=True) if console.interactive else nullcontext()
+    ctrl_c = on_interrupt(stop, every_time=True) if console.is_interactive else nullcontext()
     async with space:
         with ctrl_c:
             return await chat.run(console, space, members)

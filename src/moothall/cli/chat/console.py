@@ -27,7 +27,7 @@ _NO_SIGINT: Final[dict[str, Any]] = {"handle_sigint": False}
 class PlainConsole:
     """Reads standard input, writes standard output, and refuses what needs permission."""
 
-    interactive = False
+    is_interactive = False
 
     def __init__(self) -> None:
         if isinstance(sys.stdin, io.TextIOWrapper):
@@ -49,7 +49,7 @@ class PlainConsole:
         print(f"moothall: {line}", file=sys.stderr, flush=True)
 
     def write_piece(self, id: str, text: str = "") -> None:
-        """Do nothing: an answer is written whole, by `answered`."""
+        """Do nothing: an answer is written whole, by `show_answer`."""
 
     end_answer = write_piece
 
@@ -74,7 +74,7 @@ class TerminalConsole:
     until it is answered.
     """
 
-    interactive = True
+    is_interactive = True
 
     def __init__(
         self, complete: Complete, interrupt: Callable[[], None], history: Path | None = None
@@ -92,9 +92,9 @@ class TerminalConsole:
             async def get_completions_async(
                 self, document: Document, complete_event: CompleteEvent
             ) -> AsyncGenerator[Completion, None]:
-                replaced, candidates = await complete(document.text_before_cursor)
+                length, candidates = await complete(document.text_before_cursor)
                 for text in candidates:
-                    yield Completion(text, -replaced)
+                    yield Completion(text, -length)
 
         self.screen: Screen = Screen()
         self._transcript = Transcript(self.screen)
@@ -107,15 +107,15 @@ class TerminalConsole:
             completer=HelpCompleter(),
             complete_while_typing=False,
             enable_open_in_editor=False,
-            history=FileHistory(str(history)) if self._usable(history) else InMemoryHistory(),
+            history=FileHistory(str(history)) if self._can_write(history) else InMemoryHistory(),
         )
-        self._questions: PromptSession[str] = PromptSession()
+        self._question_session: PromptSession[str] = PromptSession()
         self._interrupt = interrupt
         self._loop = asyncio.get_running_loop()
         self._question_lock = asyncio.Lock()  # held by a question
         self.approver: Approver = _ConsoleApprover(self)
 
-    def _usable(self, history: Path | None) -> bool:
+    def _can_write(self, history: Path | None) -> bool:
         """Return whether lines can be kept in a file, which nobody else may read."""
         if history is None:
             return False
@@ -155,8 +155,8 @@ class TerminalConsole:
 
     def show_at_work(self, ids: list[str]) -> None:
         """Show which agents are at work; what is typed meanwhile appears with the next prompt."""
-        before, self._working_ids = self._working_ids, ids
-        if bool(before) is bool(ids):
+        previous_ids, self._working_ids = self._working_ids, ids
+        if bool(previous_ids) is bool(ids):
             self.screen.renew()
         else:
             self._echo(not ids)
@@ -169,15 +169,15 @@ class TerminalConsole:
         elapsed = f", {int(seconds)} s" if seconds >= 1 else ""
         return f"{', '.join(self._working_ids)} {verb} at work{elapsed}"
 
-    def _echo(self, echoes: bool) -> None:
+    def _echo(self, is_on: bool) -> None:
         with suppress(termios.error):  # the terminal has gone
-            if echoes and self._echo_settings is not None:
+            if is_on and self._echo_settings is not None:
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, self._echo_settings)
-            elif not echoes:
+            elif not is_on:
                 self._echo_settings = termios.tcgetattr(sys.stdin)
-                silent = list(self._echo_settings)
-                silent[3] &= ~termios.ECHO
-                termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+                settings = list(self._echo_settings)
+                settings[3] &= ~termios.ECHO
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, settings)
 
     def print_line(self, line: str) -> None:
         """Show a line, from any thread."""
@@ -206,7 +206,7 @@ class TerminalConsole:
                     print(above)
                 self._forget_typed()
                 try:
-                    line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
+                    line: str = await self._question_session.prompt_async(prompt, **_NO_SIGINT)
                     return f"{line}\n"
                 except KeyboardInterrupt:
                     self._interrupt()
@@ -221,7 +221,7 @@ class TerminalConsole:
         """Drop what was typed before a question was shown: it is no answer."""
         from prompt_toolkit.input.typeahead import clear_typeahead
 
-        clear_typeahead(self._questions.input)
+        clear_typeahead(self._question_session.input)
         with suppress(termios.error):  # it has gone
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 

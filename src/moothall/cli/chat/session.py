@@ -30,30 +30,30 @@ from moothall.spaces import You, completed_call, completions
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")
 _BYE = ("bye", "goodbye", "good bye", "bye bye")
-_MOST_MEANT = 300  # the most characters of a line that is corrected
-_MOST_QUIET = 1000
-_ANSWERED_S = 0.2  # in which an answer may say what was logged
+_MAX_CORRECTED = 300  # the most characters of a line that is corrected
+_MAX_QUIET = 1000
+_LOG_DELAY_S = 0.2  # in which an answer may say what was logged
 _LOGGER = logging.getLogger("moothall")
 
 
 class Session:
     """One session."""
 
-    def __init__(self, small: bool, name: str = "You") -> None:
-        self._small = small
+    def __init__(self, has_small_model: bool, name: str = "You") -> None:
+        self._has_small_model = has_small_model
         self.notes: list[str] = []  # shown to the person at the start
         self._name = name
         self._you = You(name)
-        self._awaited: list[Any] = []
+        self._pending: list[Any] = []
         self._numbers = itertools.count(1)
         # The last requests, by sender and id, whose messages are not shown in transit: the person's
         # own, whose outcome is shown, and those by which agents ask each other for help.
-        self._quiet: deque[tuple[str, Any]] = deque(maxlen=_MOST_QUIET)
+        self._quiet_requests: deque[tuple[str, Any]] = deque(maxlen=_MAX_QUIET)
         # The id of the line that is being answered.
-        self._line: str | None = None
+        self._line_id: str | None = None
         self._console: Console  # set by `run`, like the loop
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._logged: list[str] = []  # errors that no answer has told yet
+        self._logged_lines: list[str] = []  # errors that no answer has told yet
 
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
         """Run until the last line; return the exit code."""
@@ -62,15 +62,15 @@ class Session:
             await asyncio.to_thread(add_agent, space, agent)
         self._loop = asyncio.get_running_loop()
         space.observe(self._on_observed)
-        if console.interactive:
+        if console.is_interactive:
             for agent in members:
                 if isinstance(agent, Threaded):
                     agent.watch(partial(self._on_event, agent))
-        log = Warnings(partial(self._call_on_loop, self._warn))
-        _LOGGER.addHandler(log)
-        failed = False
+        handler = Warnings(partial(self._call_on_loop, self._warn))
+        _LOGGER.addHandler(handler)
+        has_failed = False
         try:
-            if console.interactive:
+            if console.is_interactive:
                 await self._you.discover()
                 console.show(console.screen.lines("", (self._welcome(), "")))
                 for note in self.notes:
@@ -79,7 +79,7 @@ class Session:
                 self._you.forget_offers()
                 if (command := self._command(line)) == "quit":
                     break
-                if line.strip() and not console.interactive:
+                if line.strip() and not console.is_interactive:
                     console.show(f"> {escaped(line.strip())}")
                 if command == "help":
                     console.show(await self._help())
@@ -87,29 +87,29 @@ class Session:
                 try:
                     message = parse_slash(line)
                 except SlashError as error:
-                    typed = await self._suggestion(line)
-                    console.print_error(f"{error}; did you mean {typed}" if typed else str(error))
-                    failed = True
+                    guess = await self._suggestion(line)
+                    console.print_error(f"{error}; did you mean {guess}" if guess else str(error))
+                    has_failed = True
                     continue
                 if message is not None:
-                    failed |= not await self._deliver(message)
+                    has_failed |= not await self._deliver(message)
         finally:
             console.show_at_work([])
             self._show_logged()
-            _LOGGER.removeHandler(log)
-        return int(failed and not console.interactive)
+            _LOGGER.removeHandler(handler)
+        return int(has_failed and not console.is_interactive)
 
     def _warn(self, line: str) -> None:
         """Show what was logged; an error, unless an answer says the same at once."""
         is_error = line.startswith("(error: ")
-        if self._loop is None or not (is_error or self._logged):
+        if self._loop is None or not (is_error or self._logged_lines):
             self._console.print_error(line)
             return
-        self._logged.append(line)
-        self._loop.call_later(_ANSWERED_S, self._show_logged)
+        self._logged_lines.append(line)
+        self._loop.call_later(_LOG_DELAY_S, self._show_logged)
 
     def _show_logged(self) -> None:
-        lines, self._logged = self._logged, []
+        lines, self._logged_lines = self._logged_lines, []
         for line in lines:
             self._console.print_error(line)
 
@@ -132,21 +132,21 @@ class Session:
 
     def _welcome(self) -> str:
         other_ids = self._you.other_ids()
-        here = (
+        intro = (
             f"Here are {escaped(', '.join(other_ids))}."
             if other_ids
             else "Nobody else is here yet."
         )
         return (
-            f"{here} What you write goes to all who are here. /help says what each can do and how "
+            f"{intro} What you write goes to all who are here. /help says what each can do and how "
             "to ask for it, /quit leaves. Tab completes."
         )
 
     def _command(self, line: str) -> str | None:
         """Return what a line asks of the program: `quit`, `help` or None."""
         words = " ".join(line.lower().split())
-        alone = not self._you.is_shared  # with other people there, it may be meant for them
-        if words in _QUIT or (alone and words.rstrip("!.") in _BYE):
+        is_alone = not self._you.is_shared  # with other people there, it may be meant for them
+        if words in _QUIT or (is_alone and words.rstrip("!.") in _BYE):
             return "quit"
         if words in _HELP:
             return "help"
@@ -163,10 +163,10 @@ class Session:
             'JSON: /NAME.ACTION number:2 text:"two words". What is in brackets may be left out. '
             "/*.ACTION asks all agents. Agents here:"
         )
-        leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
+        footer = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
         screen = self._console.screen
         table = help_table(offers, screen.columns)
-        return "\n".join((screen.lines("", (help_text, "")), table, screen.lines("", (leave, ""))))
+        return "\n".join((screen.lines("", (help_text, "")), table, screen.lines("", (footer, ""))))
 
     async def _suggestion(self, line: str) -> str:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
@@ -175,23 +175,23 @@ class Session:
         async def help_of(id: str) -> Mapping[str, Any]:
             return await self._you.offers_of(id) if id in other_ids else {}
 
-        return escaped(await completed_call(line, help_of)) if len(line) <= _MOST_MEANT else ""
+        return escaped(await completed_call(line, help_of)) if len(line) <= _MAX_CORRECTED else ""
 
     def interrupt(self) -> None:
         """Stop waiting for answers, and cancel the work on them."""
-        for pending in self._awaited:
+        for pending in self._pending:
             pending.cancel()
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
         """Return how many characters to replace in a line, and what may come there."""
-        replaced, words = await completions(text, self._you.other_ids(), self._you.offers_of)
+        length, words = await completions(text, self._you.other_ids(), self._you.offers_of)
         if text.startswith("/"):
             words = [word for word in ("help", "quit") if word.startswith(text[1:])] + words
-        return replaced, words
+        return length, words
 
     def on_connection(self, state: str, text: str) -> None:
         """Show that the connection works; its failures are shown from the log."""
-        if state in ("connected", "unblocked") and self._loop and self._console.interactive:
+        if state in ("connected", "unblocked") and self._loop and self._console.is_interactive:
             self._call_on_loop(self._console.print_error, f"({text})")
 
     async def _deliver(self, message: dict[str, Any]) -> bool:
@@ -199,26 +199,26 @@ class Session:
         # A message to all is a request to each agent, so that it can be awaited and cancelled.
         # As with a broadcast, agents without the action are skipped.
         console, to, name = self._console, message["to"], message["action"]["name"]
-        everyone = to == BROADCAST
+        to_all = to == BROADCAST
 
-        def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
+        def show_action(sender: str, receiver: str, action: dict[str, Any]) -> None:
             shown_call = {"from": sender, "to": receiver, "action": action}
             console.show(shown_message(console.screen, shown_call, self._name))
 
-        async def answered(receiver: str, pending: Any) -> bool | None:
+        async def show_answer(receiver: str, pending: Any) -> bool | None:
             try:
                 value = await pending
             except RequestError as error:
                 console.end_answer(receiver)
                 if isinstance(error, AgentNotFound):
                     self._you.ids_elsewhere.pop(receiver, None)
-                    if everyone:
+                    if to_all:
                         return None
-                if everyone and isinstance(error, ActionNotFound):
+                if to_all and isinstance(error, ActionNotFound):
                     return None
                 error_line = escaped(str(error).partition("\n")[0])
-                self._logged = [each for each in self._logged if error_line not in each]
-                show(receiver, self._name, {"name": "error", "args": {"error": str(error)}})
+                self._logged_lines = [each for each in self._logged_lines if error_line not in each]
+                show_action(receiver, self._name, {"name": "error", "args": {"error": str(error)}})
                 return False
             finally:
                 del requests[receiver]
@@ -229,30 +229,30 @@ class Session:
                 table = help_table({receiver: value}, console.screen.columns)
                 console.show(f"{speaker_prefix(console.screen, receiver)}\n{table}")
             elif value is None and name == "say":
-                if not everyone:
+                if not to_all:
                     console.show(f"(delivered to {escaped(receiver)})")
-            elif value is not None or not everyone:
-                show(receiver, self._name, {"name": "response", "args": {"data": value}})
+            elif value is not None or not to_all:
+                show_action(receiver, self._name, {"name": "response", "args": {"data": value}})
             return True
 
-        if everyone:
+        if to_all:
             await self._you.discover()
-        passed_over = ("FunctionAI",) if self._small and name == "say" else ()
+        skipped = ("FunctionAI",) if self._has_small_model and name == "say" else ()
         requests = {}
-        self._line = id = f"line-{next(self._numbers)}"
-        self._quiet.append((self._name, id))
+        self._line_id = id = f"line-{next(self._numbers)}"
+        self._quiet_requests.append((self._name, id))
         try:
-            for receiver in self._you.other_ids() if everyone else [to]:
-                if everyone and receiver in passed_over:
+            for receiver in self._you.other_ids() if to_all else [to]:
+                if to_all and receiver in skipped:
                     continue
-                sent = {**message, "to": receiver, "id": id}
-                requests[receiver] = self._you.request(sent, timeout=None)
-            self._awaited = list(requests.values())
+                request = {**message, "to": receiver, "id": id}
+                requests[receiver] = self._you.request(request, timeout=None)
+            self._pending = list(requests.values())
             console.show_at_work(list(requests))
-            outcomes = await asyncio.gather(*(answered(*each) for each in requests.items()))
+            outcomes = await asyncio.gather(*(show_answer(*each) for each in requests.items()))
         finally:
-            self._line = None
-            self._awaited = []
+            self._line_id = None
+            self._pending = []
         if not outcomes:
             console.print_error("no other agent is here")
             return False
@@ -266,8 +266,8 @@ class Session:
         if name in ("response", "error"):
             asker, id = message["to"], message["action"]["args"].get("original_message_id")
         elif name == "help" and id and asker != self._name:
-            self._quiet.append((asker, id))
-        return (asker, id) in self._quiet or (asker == self._name and id == You.asking)
+            self._quiet_requests.append((asker, id))
+        return (asker, id) in self._quiet_requests or (asker == self._name and id == You.asking)
 
     def _on_event(self, agent: Threaded, event: Any) -> None:
         """Show an event of an agent that answers; called on the space's loop."""
@@ -277,8 +277,8 @@ class Session:
         if message is not None and message["from"] == self._name and message.get("id") is not None:
             self._call_on_loop(self._show_event, message["id"], event)
 
-    def _show_event(self, line: str, event: Any) -> None:
-        if line != self._line:
+    def _show_event(self, line_id: str, event: Any) -> None:
+        if line_id != self._line_id:
             return
         if event.kind == "text":
             with suppress(OSError):  # the terminal has gone

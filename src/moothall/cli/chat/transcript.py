@@ -16,12 +16,12 @@ from moothall.cli.screen import INDENT, Screen, fold_text, width_of
 MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""
 
-_BEHIND_A_WORD: Final = re.compile(r"(?<=[^ \t\n])(?=[ \t\n])|(?<=[\u2e80-\uffff])")
+_WORD_END: Final = re.compile(r"(?<=[^ \t\n])(?=[ \t\n])|(?<=[\u2e80-\uffff])")
 _MIN_DESCRIPTION_COLUMNS: Final = 26
 """How many columns the description of an action needs to be beside it."""
 
 # By action: the argument that is the message's content, shown as it is if it is a text.
-_SPOKEN = {"say": "content", "response": "data", "error": "error"}
+_CONTENT_ARGS = {"say": "content", "response": "data", "error": "error"}
 _HIDDEN_FIELDS = {"original_message_id"}
 
 
@@ -30,10 +30,10 @@ def shown_message(screen: Screen, message: dict[str, Any], own_id: str) -> str:
     sender, to, action = message["from"], message["to"], message["action"]
     name, args = action["name"], action.get("args", {})
     shown_args = {key: value for key, value in args.items() if key not in _HIDDEN_FIELDS}
-    is_said = shown_args.keys() == {_SPOKEN.get(name)}
-    value = shown_args[_SPOKEN[name]] if is_said else None
-    text = value if isinstance(value, str) else _arguments(shown_args)
-    if not (is_said and to == own_id):
+    is_spoken = shown_args.keys() == {_CONTENT_ARGS.get(name)}
+    value = shown_args[_CONTENT_ARGS[name]] if is_spoken else None
+    text = value if isinstance(value, str) else _arguments_text(shown_args)
+    if not (is_spoken and to == own_id):
         head = speaker_prefix(screen, f"{sender} → {to}")
         return screen.lines(f"{head}{escaped(name)} ", (shown_text(text), ""))
     head = speaker_prefix(screen, sender)
@@ -64,9 +64,9 @@ def cut_mark(characters: int) -> str:
 def help_table(offers: Mapping[str, Any], columns: int | None = None) -> str:
     """Return a table of what agents offer, by their ids: what to type, and what it does."""
     rows = [
-        (_typed_form(id, name, described), _description(described))
+        (_typed_form(id, name, offer), _description(offer))
         for id, actions in offers.items()
-        for name, described in (actions.items() if isinstance(actions, Mapping) else ())
+        for name, offer in (actions.items() if isinstance(actions, Mapping) else ())
     ]
     if not rows:
         return ""
@@ -78,9 +78,9 @@ def help_table(offers: Mapping[str, Any], columns: int | None = None) -> str:
     return table.getvalue().rstrip()
 
 
-def _typed_form(id: str, name: str, described: Any) -> str:
+def _typed_form(id: str, name: str, offer: Any) -> str:
     """Return how an action is typed, without values; optional arguments are in brackets."""
-    args = described.get("args") if isinstance(described, Mapping) else None
+    args = offer.get("args") if isinstance(offer, Mapping) else None
     names = []
     for arg, schema in args.items() if isinstance(args, Mapping) else ():
         label = escaped(str(arg))
@@ -92,14 +92,14 @@ def _typed_form(id: str, name: str, described: Any) -> str:
     return escaped(" ".join((line, *names)))[:MAX_SHOWN]
 
 
-def _description(described: Any) -> str:
+def _description(offer: Any) -> str:
     """Return the first line of an action's description."""
-    text = described.get("description") if isinstance(described, Mapping) else described
+    text = offer.get("description") if isinstance(offer, Mapping) else offer
     line = str(text or "").strip().partition("\n")[0]
     return escaped(line[:MAX_SHOWN])
 
 
-def _arguments(args: dict[str, Any]) -> str:
+def _arguments_text(args: dict[str, Any]) -> str:
     parts = []
     for name, value in args.items():
         # Escaping the whole of a long text takes long, and only a few characters are shown.
@@ -130,7 +130,7 @@ class _ArrivingAnswer:
         """Return what to write next: whole words, without trailing space."""
         end = min(len(self.text.rstrip()), MAX_SHOWN)
         if not self.is_complete:  # a part of a word waits for its rest
-            ends = [match.start() for match in _BEHIND_A_WORD.finditer(self.text, self.shown_chars)]
+            ends = [match.start() for match in _WORD_END.finditer(self.text, self.shown_chars)]
             end = min(end, ends[-1]) if ends else 0
         new, self.shown_chars = self.text[self.shown_chars : end], max(self.shown_chars, end)
         return new
@@ -177,12 +177,12 @@ class Transcript:
         screen = self._screen
         while self._answers and not screen.open_questions:
             answer = self._answers[0]
-            before = answer.shown_chars
+            shown_before = answer.shown_chars
             if new := answer.take_unshown():
                 if not screen.is_open:
                     screen.write(speaker_prefix(screen, answer.agent_id))
                     answer.column = width_of(f"{escaped(answer.agent_id)}: ")
-                    new = f"…{new.lstrip()}" if before else new
+                    new = f"…{new.lstrip()}" if shown_before else new
                 text, answer.column = fold_text(new, answer.column, screen.columns)
                 screen.write(text)
             if not answer.is_complete:

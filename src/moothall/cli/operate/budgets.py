@@ -20,8 +20,8 @@ from moothall.cli.shared_options import (
 )
 from moothall.journal import Outline
 
-_MOST_SHOWN = 20
-_BY_NAME = {each.name: each for each in LIMITS}
+_MAX_RUNS = 20
+_LIMITS_BY_NAME = {each.name: each for each in LIMITS}
 
 
 @click.group(invoke_without_command=True)
@@ -45,8 +45,8 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:
         return
-    with open_journal(journal) as books:
-        budgets = books.budgets.list()
+    with open_journal(journal) as store:
+        budgets = store.budgets.list()
     if as_json:
         print_json(budgets=budgets)
         return
@@ -59,17 +59,15 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 def _change_budget(
     group_journal: str | None, journal: str | None, change: Callable[[Any], StoredBudget]
 ) -> None:
-    with open_journal(chosen_journal(group_journal, journal)) as books, as_usage_error():
-        _print(change(books))
-        if stopped := books.runs(state="budget", limit=_MOST_SHOWN):
+    with open_journal(chosen_journal(group_journal, journal)) as store, as_usage_error():
+        _print(change(store))
+        if stopped := store.runs(state="budget", limit=_MAX_RUNS):
             click.echo(f"Runs that a spent budget has stopped: {_names(stopped)}")
             click.echo("To have one go on: moothall resume ID")
 
 
 def _names(runs: Sequence[Outline]) -> str:
-    return escaped(", ".join(each.id for each in runs)) + (
-        ", …" if len(runs) == _MOST_SHOWN else ""
-    )
+    return escaped(", ".join(each.id for each in runs)) + (", …" if len(runs) == _MAX_RUNS else "")
 
 
 @command.command(short_help="Have nothing be spent of a budget.")
@@ -95,7 +93,7 @@ def release(group_journal: str | None, name: str, journal: str | None) -> None:
 
 @command.command(short_help="Set limits of a budget.")
 @click.argument("name")
-@limit_options(lambda each: f"Limit of {each.unit}.", _BY_NAME, 0, metavar="N")
+@limit_options(lambda each: f"Limit of {each.unit}.", _LIMITS_BY_NAME, 0, metavar="N")
 @click.option("--clear", is_flag=True, help="First leave all limits to the programs again.")
 @journal_option("The journal.")
 @click.pass_obj
@@ -109,7 +107,7 @@ def limit(
     new_limits = {each: value for each, value in limits.items() if value is not None}
     if not new_limits and not clear:
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
-    cleared: dict[str, Any] = dict.fromkeys(_BY_NAME) if clear else {}
+    cleared: dict[str, Any] = dict.fromkeys(_LIMITS_BY_NAME) if clear else {}
     _change_budget(
         group_journal, journal, lambda books: books.budgets.limit(name, **{**cleared, **new_limits})
     )
@@ -121,14 +119,14 @@ def limit(
 @click.pass_obj
 def delete(group_journal: str | None, name: str, journal: str | None) -> None:
     """Delete the budget NAME. Whoever uses it begins a new one, of which nothing is spent."""
-    with open_journal(chosen_journal(group_journal, journal)) as books, as_usage_error():
-        books.budgets.delete(name)
+    with open_journal(chosen_journal(group_journal, journal)) as store, as_usage_error():
+        store.budgets.delete(name)
 
 
 def _print(budget: StoredBudget) -> None:
     period = f" ({budget.period})" if budget.period else ""
     click.echo(f"{escaped(budget.name)}{period}")
-    for name, kind in _BY_NAME.items():
+    for name, kind in _LIMITS_BY_NAME.items():
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
         if limit is None and (not spent or kind.name == "seconds"):  # which pass by themselves
             continue
@@ -138,13 +136,13 @@ def _print(budget: StoredBudget) -> None:
             parts.append("no limit")
         if name in budget.set:
             parts.append("limit set by hand")
-        parts += _extra_rows(name, budget.reserved, "reserved")
-        parts += _extra_rows(name, budget.of_dead, "of it by dead processes")
-        parts += _extra_rows(name, budget.over, "beyond what was reserved")
+        parts += _amount_parts(name, budget.reserved, "reserved")
+        parts += _amount_parts(name, budget.of_dead, "of it by dead processes")
+        parts += _amount_parts(name, budget.over, "beyond what was reserved")
         click.echo(f"  {', '.join(parts)}")
 
 
-def _extra_rows(name: str, amounts: Spent | Left, words: str) -> Sequence[str]:
+def _amount_parts(name: str, amounts: Spent | Left, words: str) -> Sequence[str]:
     amount = getattr(amounts, name)
     return [f"{_number(amount)} {words}"] if amount else []
 

@@ -54,7 +54,7 @@ class _DataOwner:
 
         return [str(self.person), *(f"{door.sender}-{self.person}" for door in DOORS)]
 
-    def has_sent(self, sender: str, conversation: str | None) -> bool:
+    def owns_message(self, sender: str, conversation: str | None) -> bool:
         """Return whether a message is theirs, which its sender sent in a conversation of its own.
 
         An agent sends on behalf of many: of a conversation, only what belongs to it is meant.
@@ -62,10 +62,10 @@ class _DataOwner:
         from moothall.build import Thread  # takes long to import
 
         if self.person is None:
-            return self.has(Thread.of_sender(sender, conversation))
+            return self.owns_thread(Thread.of_sender(sender, conversation))
         return any(each == sender or Thread.is_below(sender, each) for each in self.senders)
 
-    def has(self, thread: str) -> bool:
+    def owns_thread(self, thread: str) -> bool:
         """Return whether a conversation is theirs, or one on their behalf."""
         from moothall.build import Thread  # takes long to import
 
@@ -155,9 +155,9 @@ def delete(
     with open_journal(journal) as store, ExitStack() as open_files:
         # A file of another kind is an error before anything is deleted.
         memories = [open_files.enter_context(memory_at(path)) for path in memory]
-        inboxes = {path: open_files.enter_context(closing(_inbox(path))) for path in inbox}
+        inboxes = {path: open_files.enter_context(closing(_open_inbox(path))) for path in inbox}
         has_owner = thread is not None or person is not None
-        found_threads = [each for each in store.threads() if has_owner and owner.has(each)]
+        found_threads = [each for each in store.threads() if has_owner and owner.owns_thread(each)]
         person_threads = found_threads if thread is None else []
         waits = [w for w in store.waiting() if w.thread in person_threads] if person_threads else []
         budgets = owner.budgets(store)
@@ -166,8 +166,8 @@ def delete(
         )
         for each in budgets:
             store.budgets.delete(each)
-        forgotten = {each.path: _forget(each, owner) for each in memories}
-        emptied = {path: each.delete(owner.has_sent) for path, each in inboxes.items()}
+        forgotten = {each.path: _forget_threads(each, owner) for each in memories}
+        messages = {path: each.delete(owner.owns_message) for path, each in inboxes.items()}
         all_threads = person_threads or [str(thread), *found_threads]
         notes = {
             path: sum(map(Notes(path).forget_thread, all_threads))
@@ -175,7 +175,7 @@ def delete(
             if not os.path.isfile(path)
         }
         decided_runs = [] if person is None else [run.id for run in store.runs(decided_by=person)]
-        extra_fields: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
+        extra_fields: dict[str, Any] = {"memory": forgotten, "inbox": messages, "notes": notes}
         if person is not None:
             summary = {"threads": person_threads, "waiting": len(waits), "budgets": budgets}
             extra_fields |= {**summary, "decided": decided_runs}
@@ -188,28 +188,28 @@ def delete(
         click.echo(f"  {counted(len(waits), 'call')} waited in them")
     for each in budgets:
         click.echo(f"budget {escaped(each)} deleted")
-    for counts, noun, done in (
+    for counts, noun, outcome in (
         (forgotten, "conversation", "forgotten"),
-        (emptied, "message", "deleted"),
+        (messages, "message", "deleted"),
         (notes, "note", "deleted"),
     ):
         for path, count in counts.items():
-            click.echo(f"{escaped(path)}: {counted(count, noun)} {done}")
+            click.echo(f"{escaped(path)}: {counted(count, noun)} {outcome}")
     if decided_runs:
         names = escaped(", ".join(decided_runs))
         click.echo(f"left: who decided in these runs of others is {escaped(str(person))}: {names}")
     return 0
 
 
-def _inbox(path: str) -> Inbox:
+def _open_inbox(path: str) -> Inbox:
     from moothall.spaces import Inbox
 
     return Inbox(path)
 
 
-def _forget(memory: StoredMemory, owner: _DataOwner) -> int:
+def _forget_threads(memory: StoredMemory, owner: _DataOwner) -> int:
     """Forget conversations in a memory; return how many."""
-    threads = [each for each in memory.threads() if owner.has(each)]
+    threads = [each for each in memory.threads() if owner.owns_thread(each)]
     for each in threads:
         memory.thread(each).forget()
     compact_memory(memory)

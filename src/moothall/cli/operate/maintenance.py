@@ -71,9 +71,9 @@ def compact(journal: str | None) -> int:
       moothall runs compact --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
-        before = store.size()
+        old_size = store.size()
         is_complete = store.compact()
-        click.echo(f"{before:,} bytes before, {store.size():,} now")
+        click.echo(f"{old_size:,} bytes before, {store.size():,} now")
     if not is_complete:
         click.echo(f"moothall: {OLD_STATE_READ}", err=True)
     return 0 if is_complete else 1

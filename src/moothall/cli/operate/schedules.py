@@ -29,7 +29,7 @@ def _schedule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict[str, Schedule]]]:
+def _opened(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict[str, Schedule]]]:
     """Yield the journal and the schedules of a company's file."""
     from moothall.serving import Company
 
@@ -74,7 +74,7 @@ def list_(file: str, as_json: bool) -> None:
     from moothall.serving import ScheduleControl
 
     now, rows = datetime.now(UTC), []
-    with _company(file) as (journal, schedules):
+    with _opened(file) as (journal, schedules):
         for name, schedule in schedules.items():
             control = ScheduleControl(journal, name)
             pause_note, last = control.paused(), control.newest()
@@ -107,7 +107,7 @@ def pause(file: str, schedule: str, by: str | None) -> None:
     """Have the schedule SCHEDULE not fire until `resume`. Times that pass meanwhile never fire."""
     from moothall.serving import ScheduleControl
 
-    with _company(file, schedule) as (journal, _):
+    with _opened(file, schedule) as (journal, _):
         ScheduleControl(journal, schedule, user_name(by)).pause()
     click.echo(escaped(f"{schedule} is paused"))
 
@@ -118,10 +118,10 @@ def resume(file: str, schedule: str, by: str | None) -> None:
     """Have the schedule SCHEDULE fire again, from its next time on."""
     from moothall.serving import ScheduleControl
 
-    with _company(file, schedule) as (journal, schedules):
+    with _opened(file, schedule) as (journal, schedules):
         ScheduleControl(journal, schedule, user_name(by)).resume()
-    at = next(schedules[schedule].after(datetime.now(UTC)))
-    click.echo(escaped(f"{schedule} fires next at {at.isoformat(timespec='seconds')}"))
+    next_time = next(schedules[schedule].after(datetime.now(UTC)))
+    click.echo(escaped(f"{schedule} fires next at {next_time.isoformat(timespec='seconds')}"))
 
 
 @command.command(short_help="Have a schedule fire now.")
@@ -130,7 +130,7 @@ def fire(file: str, schedule: str, by: str | None) -> None:
     """Have the schedule SCHEDULE fire once, now, even if it is paused."""
     from moothall.serving import ScheduleControl
 
-    with _company(file, schedule) as (journal, _):
+    with _opened(file, schedule) as (journal, _):
         click.echo(escaped(ScheduleControl(journal, schedule, user_name(by)).fire()))
 
 
@@ -142,7 +142,7 @@ def backfill(file: str, schedule: str, by: str | None, since: float, until: floa
     """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
     from moothall.serving import ScheduleControl
 
-    with _company(file, schedule) as (journal, schedules), as_usage_error():
+    with _opened(file, schedule) as (journal, schedules), as_usage_error():
         end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)
         begin = datetime.fromtimestamp(since, UTC)
         control = ScheduleControl(journal, schedule, user_name(by))

@@ -137,9 +137,9 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
       moothall answer 79a0b5265e6033b5 doubt:2.0 repeat --as eva
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
-        waiting = {each.key: each.kind for each in store.waiting(run_id)}
+        waits = {each.key: each.kind for each in store.waiting(run_id)}
         # Also what is answered: the same answer again is read as the first was.
-        kinds = {each.key: each.kind for each in store.waits.decided(run_id=run_id)} | waiting
+        kinds = {each.key: each.kind for each in store.waits.decided(run_id=run_id)} | waits
         hashes = [each for each in kinds if kinds[each] == "approval" and each.startswith(key)]
         key = hashes[0] if key not in kinds and len(hashes) == 1 else key
         if value is None and kinds.get(key) != "moment":
@@ -154,7 +154,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
         store.answer(run_id, key, answer_value, by=user_name(by))
         lines = next_lines(store, run_id)
-    outcome = "answered" if key in waiting else "kept until the run asks for it, or known already"
+    outcome = "answered" if key in waits else "kept until the run asks for it, or known already"
     click.echo("\n".join([f"{outcome}: {escaped(key)} of run {escaped(run_id)}", *lines]))
 
 
@@ -288,11 +288,11 @@ def _wait_of(journal: Journal, hash: str, decided_waits: Sequence[Wait] = ()) ->
     The id of a run stands for what waits in it.
     """
 
-    def among(waits: Sequence[Wait]) -> list[Wait]:
+    def matching(waits: Sequence[Wait]) -> list[Wait]:
         by_run = [each for each in waits if each.run == hash]
         return by_run or [each for each in waits if each.key.startswith(hash)]
 
-    waits = among(journal.waiting(kind=Waits.of_a_person)) or among(decided_waits)
+    waits = matching(journal.waiting(kind=Waits.of_a_person)) or matching(decided_waits)
     if len(waits) != 1:
         problem = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
         raise click.UsageError(

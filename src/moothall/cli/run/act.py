@@ -24,10 +24,10 @@ from moothall.cli.shared_options import (
     check_all,
     json_option,
     model_option,
+    read_settings,
     recording_options,
     root_option,
     run_limits,
-    settings,
     source_of,
 )
 from moothall.models import ModelName, chosen_model
@@ -121,7 +121,7 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if not values["task"].strip():
         raise click.UsageError("TASK is empty")
-    configured = settings("act")
+    configured = read_settings("act")
     if yes_read is None:
         # Somebody else may have written the file with the folder: it must not be able to send
         # files to a server of its choice.
@@ -149,19 +149,19 @@ def command(
 
 def run_act(order: ActOrder, as_json: bool, recorded: RecordedRun | None = None) -> int:
     """Carry out an order of `moothall act`; return the exit code."""
-    key, own_key = model_keys(order, settings("act") if order.model_of_file else {})
+    key, own_key = model_keys(order, read_settings("act") if order.model_of_file else {})
     with as_usage_error(source_of("root")):
         actions = actions_of(order)
-    confined = Shell(network=order.network).is_confined
-    screen = screen_of(
+    is_confined = Shell(network=order.network).is_confined
+    display = make_display(
         "DualActAgent" if order.review else "",
         as_json,
         recorded,
         (action.name for action in actions if action.terminal),
-        to_a_person=order.review == "me",
+        is_for_person=order.review == "me",
         model=order.model.rpartition("#")[2],
     )
-    permission = Permission(screen, {} if confined else {"run_command": _NOT_CONFINED})
+    permission = Permission(display, {} if is_confined else {"run_command": _NOT_CONFINED})
     with as_usage_error():
         # Referenced here until the loop has ended, which closes the model's connections.
         agent = act_agent(
@@ -169,30 +169,30 @@ def run_act(order: ActOrder, as_json: bool, recorded: RecordedRun | None = None)
             key=key,
             own_key=own_key,
             approver=permission,
-            reviewer=_person() if order.review == "me" else None,
+            reviewer=_terminal_person() if order.review == "me" else None,
             journal=None if recorded is None else recorded.journal,
             actions=actions,
         )
-    works = agent if order.review is None else agent.config.reactives[0]
-    screen.is_loaded = lambda: getattr(works.model, "loaded", True)
+    worker = agent if order.review is None else agent.config.reactives[0]
+    display.is_loaded = lambda: getattr(worker.model, "loaded", True)
     return exit_code(interruptible(carry_out(agent, permission, order, recorded)))
 
 
-def screen_of(
+def make_display(
     kind: str,
     as_json: bool,
     recorded: RecordedRun | None = None,
     uncut_actions: Iterable[str] = (),
     **options: Any,
 ) -> RunDisplay | JSONLines:
-    """Return the display for a kind of agent; `whole` names actions whose results are not cut."""
+    """Return the display for a kind of agent; results of `uncut_actions` are not cut."""
     if as_json:
         return JSONLines(recorded)
     if kind == "Researcher":
         from moothall.cli.run.research import ResearchDisplay
 
         return ResearchDisplay(recorded=recorded, whole_report=True)
-    return RunDisplay(uncut_actions, reviewed=kind == "DualActAgent", recorded=recorded, **options)
+    return RunDisplay(uncut_actions, reviews=kind == "DualActAgent", recorded=recorded, **options)
 
 
 class Person(person.Person):
@@ -204,10 +204,10 @@ class Person(person.Person):
         return await super().respond(request)
 
 
-def _person() -> Any:
-    lines = keyboard()
-    if lines is None:
+def _terminal_person() -> Any:
+    reader = keyboard()
+    if reader is None:
         raise click.UsageError(
             "--review me: standard input is not a terminal, so nobody can be asked"
         )
-    return Person("you", stdin=lines, stdout=sys.stderr)
+    return Person("you", stdin=reader, stdout=sys.stderr)

@@ -44,7 +44,7 @@ from moothall.studio.orders import (
 )
 
 _folder_logger = logging.getLogger("moothall.research.folder")
-_ENDS = ", ".join(f".{end}" for end in Report.forms)
+_FORMS = ", ".join(f".{end}" for end in Report.forms)
 _LISTS = " or ".join(f".{end}" for end, each in Report.forms.items() if each.holds == "sources")
 _FILE = click.Path(dir_okay=False, writable=True)
 _BAR_CHARS: Final = 20
@@ -131,7 +131,7 @@ def _style_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @run_limits
 @recording_options
-@click.option("--out", metavar="FILE", type=_FILE, help=f"Write the report to FILE: {_ENDS}.")
+@click.option("--out", metavar="FILE", type=_FILE, help=f"Write the report to FILE: {_FORMS}.")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
 @click.option("--sources", metavar="FILE", type=_FILE, help=f"Write its sources to FILE: {_LISTS}.")
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
@@ -224,15 +224,15 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
 def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | None = None) -> int:
     """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
-    screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
-    permission = Permission(screen)
-    review = PlanReview(permission)
+    display = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
+    permission = Permission(display)
+    plan_review = PlanReview(permission)
     with as_usage_error():
-        reviewer = review.review if order.review_plan else None
+        reviewer = plan_review.review if order.review_plan else None
         agent = make_researcher(order, journal, os.environ.get("MOOTHALL_KEY"), reviewer)
-    review.tools = agent.tools
+    plan_review.tools = agent.tools
     to_error = partial(print, file=sys.stderr, flush=True)
-    warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
+    warnings = Warnings(to_error if isinstance(display, JSONLines) else display.notes.append)
     _folder_logger.addHandler(warnings)  # files that cannot be read
     try:
         reply = interruptible(carry_out(agent, permission, order, recorded))
@@ -242,8 +242,8 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | No
     finally:
         _folder_logger.removeHandler(warnings)
     _write(report, order, as_json)
-    if isinstance(screen, ResearchDisplay):
-        screen.print_next_commands(reason)
+    if isinstance(display, ResearchDisplay):
+        display.print_next_commands(reason)
     return status
 
 
@@ -284,7 +284,7 @@ class ResearchDisplay(RunDisplay):
         *,
         whole_report: bool = False,
     ) -> None:
-        super().__init__(recorded=recorded, to=sys.stdout if whole_report else sys.stderr)
+        super().__init__(recorded=recorded, out=sys.stdout if whole_report else sys.stderr)
         self._iterations = iterations
         self._whole_report = whole_report
         self._step_words = "beginning"
@@ -322,8 +322,8 @@ class ResearchDisplay(RunDisplay):
                 if task["error"] is not None and line not in self._shown_ends:
                     self._show_task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
-            wrong = len(data["unsupported"])
-            unsupported = f", {counted(wrong, 'sentence')} marked [unsupported]" if wrong else ""
+            number = len(data["unsupported"])
+            unsupported = f", {counted(number, 'sentence')} marked [unsupported]" if number else ""
             self._line(f"  report: {counted(len(data['citations']), 'citation')}{unsupported}")
         elif event.block == "evaluate":
             if data["remark"]:
@@ -334,9 +334,9 @@ class ResearchDisplay(RunDisplay):
                 self._line(one_line(objective["topic"], MAX_LINE), "dim", "  also: ", "    ")
 
     def _show_bar(self, expertise: float, topic: str) -> None:
-        full = round(expertise * _BAR_CHARS)
+        filled = round(expertise * _BAR_CHARS)
         label = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
-        bar = ("■" * full, "green"), ("·" * (_BAR_CHARS - full), "dim"), (label, "")
+        bar = ("■" * filled, "green"), ("·" * (_BAR_CHARS - filled), "dim"), (label, "")
         self._print("  ", "    ", *bar)
 
     def _show_call(self, event: CallStarted) -> None:
@@ -369,9 +369,9 @@ class ResearchDisplay(RunDisplay):
         self._line("")
         self._line(words, "bold red" if exit_code(reply) else "bold green")
         tokens = report.usage.input_tokens + report.usage.output_tokens
-        took = "" if seconds is None else f"{seconds:.1f} s, "
-        used = f"{took}{counted(tokens, 'token')}"
-        self._line(f"{counted(report.iterations, 'iteration')}, {used}", "dim")
+        duration = "" if seconds is None else f"{seconds:.1f} s, "
+        amounts = f"{duration}{counted(tokens, 'token')}"
+        self._line(f"{counted(report.iterations, 'iteration')}, {amounts}", "dim")
         self._show_next_commands(reply.stop_reason)
 
     def _show_next_commands(self, stop_reason: str) -> None:
@@ -386,9 +386,9 @@ class ResearchDisplay(RunDisplay):
 
 
 def _resource_line(resources: list[Any]) -> str:
-    read = [each for each in resources if each.get("visited")]
-    labels = [each.get("description") or each.get("url") for each in read or resources]
+    visited = [each for each in resources if each.get("visited")]
+    labels = [each.get("description") or each.get("url") for each in visited or resources]
     names = dict.fromkeys(labels)  # pages of one manual may all be called the same
-    counts = [f"{len(read)} read"] if read else []
-    counts += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
+    counts = [f"{len(visited)} read"] if visited else []
+    counts += [f"{len(resources) - len(visited)} found"] if len(resources) > len(visited) else []
     return f"{', '.join(counts)}: {'; '.join(map(str, names))}" if counts else "nothing found"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from moothall import Action
     from moothall.research import ProposedPlan
 
-_ASKS = "Begin? [Enter: yes, e: edit, n: stop, or say what is to change] "
+_PROMPT = "Begin? [Enter: yes, e: edit, n: stop, or say what is to change] "
 
 
 class PlanReview:
@@ -25,29 +25,29 @@ class PlanReview:
 
     def __init__(self, permission: Permission) -> None:
         self._permission = permission
-        self._lines = keyboard()
+        self._reader = keyboard()
         self.tools: Mapping[str, Action] = {}
 
     async def review(self, plan: ProposedPlan) -> Any:
         """Return what the person answers."""
-        if self._lines is None:
+        if self._reader is None:
             return False
-        screen = self._permission.screen
-        screen.hold()
+        display = self._permission.display
+        display.hold()
         try:
             async with self._permission.question_lock:
-                return await self._answer(plan)
+                return await self._ask(plan)
         finally:
-            screen.release()
+            display.release()
 
-    async def _answer(self, plan: ProposedPlan) -> Any:
-        assert self._lines is not None
+    async def _ask(self, plan: ProposedPlan) -> Any:
+        assert self._reader is not None
         loop = asyncio.get_running_loop()
         plan_text = str(plan)
         while True:
             forget_keys()
-            print(f"\n{plan_text}\n\n{_ASKS}", end="", file=sys.stderr, flush=True)
-            line = await WORKERS.run(loop, self._lines.readline)
+            print(f"\n{plan_text}\n\n{_PROMPT}", end="", file=sys.stderr, flush=True)
+            line = await WORKERS.run(loop, self._reader.readline)
             try:
                 if line.strip() != "e":
                     return plan.answered(line, self.tools) if line else False

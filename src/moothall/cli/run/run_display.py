@@ -23,7 +23,7 @@ from moothall import (
 )
 from moothall.build import counted, escaped, json_line, json_text
 from moothall.cli.recorded_runs import RecordedRun
-from moothall.cli.run.outcome import exit_code, hint, unsuccessful
+from moothall.cli.run.outcome import exit_code, failed_actions, model_hint
 from moothall.cli.screen import Screen
 from moothall.journal import REASONS
 
@@ -45,31 +45,31 @@ class RunDisplay:
         self,
         uncut_actions: Iterable[str] = (),
         *,
-        reviewed: bool = False,
-        to_a_person: bool = False,
+        reviews: bool = False,
+        is_for_person: bool = False,
         recorded: RecordedRun | None = None,
         model: str = "the model",
-        to: TextIO | None = None,
+        out: TextIO | None = None,
     ) -> None:
         MissingExtra.unless("showing a run (without --json)", "cli", "rich")
-        self._out = sys.stdout if to is None else to
+        self._out = sys.stdout if out is None else out
         self._screen = Screen(self._out)
         self._uncut_actions = frozenset(uncut_actions)
-        self._reviewed = reviewed
-        self._to_a_person = to_a_person
+        self._is_reviewed = reviews
+        self._is_for_person = is_for_person
         self._recorded_run = recorded
-        self._is_begun = False
+        self._has_begun = False
         self._showed_past = False  # whether the last shown event is from before this process
         self._running_actions: dict[str, str] = {}
         self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
         self._last_call: Any = None  # the call shown last, until something else is shown
-        self._count = 0  # of ended calls
+        self._finished = 0  # of ended calls
         self._partial_line = ""  # the line that a model is writing
         self._written_kind = ""
         self._answer_was_shown = False  # whether the last answer was shown as it was written
         self._model = model
         self.is_loaded: Callable[[], bool] = lambda: True
-        self._waits = False  # whether a run is under way
+        self._is_waiting = False  # whether a run is under way
 
     def _print_to(self, out: TextIO) -> None:
         self._out = out
@@ -77,12 +77,12 @@ class RunDisplay:
 
     def begin(self) -> None:
         """Show from now on, on a terminal, what the run is waiting for and how long."""
-        self._waits = True
+        self._is_waiting = True
         self._screen.wait(self._status)
 
     def finish(self) -> None:
         """Stop showing what the run is waiting for."""
-        self._waits = False
+        self._is_waiting = False
         self._screen.wait(None)
 
     def hold(self) -> None:
@@ -91,7 +91,7 @@ class RunDisplay:
 
     def release(self) -> None:
         """Take the terminal back: the question is answered."""
-        if self._waits:
+        if self._is_waiting:
             self._screen.wait(self._status)
         self._screen.release()
 
@@ -106,19 +106,19 @@ class RunDisplay:
         try:
             self._show(event, seconds)
         finally:
-            if self._waits and self._shows(event):
+            if self._is_waiting and self._is_shown(event):
                 self._screen.wait(self._status)
             else:
                 self._screen.renew()
 
     def _show(self, event: Event, seconds: float | None) -> None:
-        if self._recorded_run is not None and not self._is_begun:
-            self._is_begun = True
+        if self._recorded_run is not None and not self._has_begun:
+            self._has_begun = True
             run_id, path = self._recorded_run.run_id, self._recorded_run.journal.path
             self._line(f"run {run_id}, recorded in {path}", "dim")
-            if self._recorded_run.about:
-                self._line(self._recorded_run.about)
-        if self._shows(event):
+            if self._recorded_run.description:
+                self._line(self._recorded_run.description)
+        if self._is_shown(event):
             is_past = getattr(event, "past", False)
             if is_past is not self._showed_past and event.kind != "done":
                 self._showed_past = is_past
@@ -127,12 +127,12 @@ class RunDisplay:
             self.finish()
             self._flush()
             self._show_end(event.reply, seconds)
-        elif (shows := self._SHOWS.get(event.kind)) is not None:
-            getattr(self, shows)(event)
+        elif (handler := self._HANDLERS.get(event.kind)) is not None:
+            getattr(self, handler)(event)
         elif event.line:
             self._line(event.line)
 
-    _SHOWS: ClassVar[dict[str, str]] = {
+    _HANDLERS: ClassVar[dict[str, str]] = {
         "text": "_show_piece",
         "reasoning": "_show_piece",
         "call_started": "_on_call_started",
@@ -147,7 +147,7 @@ class RunDisplay:
     """The methods that show events in another way than by their lines."""
 
     def _show_piece(self, event: TextPiece | ReasoningPiece) -> None:
-        if not self._reviewed:
+        if not self._is_reviewed:
             self._write(event.kind, event.text)
 
     def _on_call_started(self, event: CallStarted) -> None:
@@ -158,17 +158,17 @@ class RunDisplay:
         self._show_call(event)
 
     def _on_call_ended(self, event: CallEnded) -> None:
-        self._count += not event.past
+        self._finished += not event.past
         self._running_actions.pop(event.call_id, None)
         self._show_result(event)
 
     def _on_decision(self, event: DecisionMade) -> None:
-        if self._to_a_person:
+        if self._is_for_person:
             self._screen.release()
         self._show_decision(event)
 
     def _on_conclusion(self, event: ConclusionReached) -> None:
-        if self._to_a_person:
+        if self._is_for_person:
             self.hold()
         else:
             self._line(event.conclusion.summary)
@@ -185,7 +185,7 @@ class RunDisplay:
         if self._running_actions:
             names = ", ".join(self._running_actions.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
-        self._line(f"until then {counted(self._count, self._step_noun)}, {seconds:.1f} s", "dim")
+        self._line(f"until then {counted(self._finished, self._step_noun)}, {seconds:.1f} s", "dim")
         self._show_next_commands("cancelled")
 
     def _set_apart(self, shown_on: TextIO) -> None:
@@ -195,12 +195,12 @@ class RunDisplay:
 
     # -- the kinds of events -----------------------------------------------------------------------
 
-    def _shows(self, event: Event) -> bool:
+    def _is_shown(self, event: Event) -> bool:
         """Return whether an event is shown."""
         if event.kind == "conclusion":
-            return not self._to_a_person
+            return not self._is_for_person
         return event.kind not in self._hidden_kinds and not (
-            self._reviewed and event.kind in ("text", "reasoning")
+            self._is_reviewed and event.kind in ("text", "reasoning")
         )
 
     def _write(self, kind: str, text: str) -> None:
@@ -240,9 +240,9 @@ class RunDisplay:
             return
         lines = _result_lines(event.result.get("result"))
         if event.action not in self._uncut_actions:
-            more = len(lines) - MAX_LINES
-            if more > 1:
-                lines[MAX_LINES:] = [f"… {counted(more, 'more line')}"]
+            cut_count = len(lines) - MAX_LINES
+            if cut_count > 1:
+                lines[MAX_LINES:] = [f"… {counted(cut_count, 'more line')}"]
             lines = [line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …" for line in lines]
         for line in lines:
             self._line(line, "", "  ", "    ")
@@ -261,24 +261,24 @@ class RunDisplay:
 
     def _show_end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (
-            self._answer_was_shown or self._reviewed or reply.stop_reason == "terminal"
+            self._answer_was_shown or self._is_reviewed or reply.stop_reason == "terminal"
         ):
             self._line(reply.text.expandtabs(4))
         shown_on = self._out
         if exit_code(reply):  # standard output is for the answer
             self._print_to(sys.stderr)
         self._set_apart(shown_on)
-        failed = unsuccessful(reply)
-        style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
+        failed_text = failed_actions(reply)
+        style = "bold red" if exit_code(reply) else "bold yellow" if failed_text else "bold green"
         words = REASONS.in_words(reply.stop_reason, reply.detail)
-        self._line(f"{words}; {failed}" if failed else words, style)
-        if advice := hint(reply, self._model):
+        self._line(f"{words}; {failed_text}" if failed_text else words, style)
+        if advice := model_hint(reply, self._model):
             self._line(advice)
         usage = reply.usage
         tokens = usage.input_tokens + usage.output_tokens
-        took = "" if seconds is None else f"{seconds:.1f} s, "
+        duration = "" if seconds is None else f"{seconds:.1f} s, "
         self._line(
-            f"{counted(len(reply.steps), 'step')}, {took}{counted(tokens, 'token')} "
+            f"{counted(len(reply.steps), 'step')}, {duration}{counted(tokens, 'token')} "
             f"({usage.input_tokens:,} in, {usage.output_tokens:,} out)",
             "dim",
         )
@@ -295,8 +295,8 @@ class RunDisplay:
     # -- what is waited for ------------------------------------------------------------------------
 
     def _status(self, seconds: float) -> str:
-        since = f", {int(seconds)} s" if seconds >= 1 else ""
-        return f"{self._activity()}{since} (Ctrl-C stops it)"
+        elapsed = f", {int(seconds)} s" if seconds >= 1 else ""
+        return f"{self._activity()}{elapsed} (Ctrl-C stops it)"
 
     def _activity(self) -> str:
         if self._running_actions:

@@ -34,9 +34,9 @@ MANY_STEPS: Final = 100_000_000
 """Ask before more agent-steps than this: hours for agents, minutes for citizens in columns."""
 MANY_CALLS: Final = 1_000
 """Ask before more calls of a model than this."""
-_FIELDS: Final = {"days": "workflow", "seed": "seeds", "step": "society.step"}
+_EXPERIMENT_FIELDS: Final = {"days": "workflow", "seed": "seeds", "step": "society.step"}
 """The fields of an experiment that stand for options of a town."""
-_OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", "yes", "as_json")
+_EXPERIMENT_PARAMS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", "yes", "as_json")
 
 
 @click.command()
@@ -165,13 +165,13 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if experiment is not None:
         for name in click.get_current_context().params:
-            if name not in _OF_EXPERIMENTS and is_on_command_line(name):
+            if name not in _EXPERIMENT_PARAMS and is_on_command_line(name):
                 raise click.UsageError(_town_option_error(name, experiment))
         replacements: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         if odd is not None:
-            return _describe(experiment, odd)
+            return _write_odd(experiment, odd)
         folder = Path(values["out"] or f"{Path(experiment).stem}-results")
-        return _experiment(experiment, replacements, sweep, jobs or 1, folder, yes, as_json)
+        return _run_experiment(experiment, replacements, sweep, jobs or 1, folder, yes, as_json)
     if sweep or seeds is not None or jobs is not None or odd is not None:
         raise click.UsageError(
             "--sweep, --seeds, --jobs and --odd are for an EXPERIMENT: name its file"
@@ -189,27 +189,27 @@ def command(
     return execute_order(run_simulation, order, journal, run_id, as_json)
 
 
-def _confirm_plan(text: str, yes: bool, give: str) -> bool:
-    """Print what is planned, and ask whether to go on, unless `yes`; return the answer."""
-    lines = keyboard()
-    if not yes and lines is None:
-        raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
+def _confirm_plan(text: str, is_confirmed: bool, options: str) -> bool:
+    """Print what is planned, and ask whether to go on, unless `is_confirmed`; return the answer."""
+    reader = keyboard()
+    if not is_confirmed and reader is None:
+        raise click.UsageError(f"{text}; no terminal to ask at: give {options}")
     click.echo(escaped(text), err=True)
-    return yes or lines is None or says_yes(lines, "Continue?")
+    return is_confirmed or reader is None or says_yes(reader, "Continue?")
 
 
 def _town_option_error(name: str, path: str) -> str:
     """Return the error text for an option of a town that is given with an experiment."""
     text = f"--{name.replace('_', '-')} is of a town without an experiment"
-    if name in _FIELDS:
-        return f"{text}: write {_FIELDS[name]} in {path}"
+    if name in _EXPERIMENT_FIELDS:
+        return f"{text}: write {_EXPERIMENT_FIELDS[name]} in {path}"
     if name in ("journal", "run_id", "parquet"):
         return f"{text}: leave it out"
     key = "llm" if name == "model" else name
     return f"{text}: write society.{key} in {path}, or --sweep {key}=VALUE"
 
 
-def _experiment(
+def _run_experiment(
     path: str,
     overrides: dict[str, Any],
     sweep: tuple[str, ...],
@@ -222,17 +222,17 @@ def _experiment(
     from moothall.society import Experiment
 
     with as_usage_error():
-        words = [f"--{name}={value}" for name, value in overrides.items()]  # only the seeds
-        words += [f"--sweep={each}" for each in sweep]
+        options = [f"--{name}={value}" for name, value in overrides.items()]  # only the seeds
+        options += [f"--sweep={each}" for each in sweep]
         if sweep:
             swept = [_swept_values(each) for each in sweep]
-            if twice := next((n for n, _ in swept if [m for m, _ in swept].count(n) > 1), None):
+            if repeated := next((n for n, _ in swept if [m for m, _ in swept].count(n) > 1), None):
                 raise click.BadParameter(
-                    f"{twice} appears twice: give all its values in one", param_hint="--sweep"
+                    f"{repeated} appears twice: give all its values in one", param_hint="--sweep"
                 )
             own_parameters = Experiment.from_yaml(path, **overrides).parameters
             overrides["parameters"] = {**own_parameters, **dict(swept)}
-        command = shlex.join(["moothall", "simulate", path, *words])
+        command = shlex.join(["moothall", "simulate", path, *options])
         experiment = Experiment.from_yaml(path, command=command, **overrides)
         size = experiment.size()
     unbounded = is_unbounded(experiment)
@@ -240,20 +240,20 @@ def _experiment(
         text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
         if size["model_calls"]:
             text += f", and the model asked about {size['model_calls']:,} times"
-        less = "set society.max_calls or max_usd" if unbounded else "sweep less"
-        if not _confirm_plan(text, yes, f"--yes, or {less}"):
+        advice = "set society.max_calls or max_usd" if unbounded else "sweep less"
+        if not _confirm_plan(text, yes, f"--yes, or {advice}"):
             return 1
     progress = ProgressLine()
 
-    def show_progress(now: SweepProgress) -> None:
-        if not progress.is_due(last=now.ended == now.cells):
+    def show_progress(state: SweepProgress) -> None:
+        if not progress.is_due(last=state.ended == state.cells):
             return
         if as_json:
-            print_line("progress", asdict(now))
+            print_line("progress", asdict(state))
             return
-        time_left = "" if now.seconds_left is None else f"  {now.seconds_left:,.0f} s left"
-        part = 100 * now.lived // now.steps if now.steps else 100
-        progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{time_left}")
+        time_left = "" if state.seconds_left is None else f"  {state.seconds_left:,.0f} s left"
+        percent = 100 * state.lived // state.steps if state.steps else 100
+        progress.show(f"{state.ended:,} of {state.cells:,} cells  {percent:3} %{time_left}")
 
     try:
         with closing(progress):
@@ -269,7 +269,7 @@ def _experiment(
         paths = {"results": str(results.path), "report": str(folder / "report.html")}
         print_line("done", paths | {"failures": results.failures})
     else:
-        _print(experiment, results, folder)
+        _print_results(experiment, results, folder)
         if results.failures:
             first = results.first_failures[0]
             click.echo(escaped(f"  failures: {results.failures:,}, the first in {first}"))
@@ -280,7 +280,7 @@ def _experiment(
     return 0
 
 
-def _describe(path: str, odd: str) -> int:
+def _write_odd(path: str, odd: str) -> int:
     """Describe the experiment of a file by the ODD protocol; return the exit code."""
     from moothall.society import Experiment
 
@@ -315,14 +315,14 @@ def _swept_values(option: str) -> tuple[str, list[Any]]:
     return name, swept_values
 
 
-def _print(experiment: Experiment, results: Results, folder: Path) -> None:
+def _print_results(experiment: Experiment, results: Results, folder: Path) -> None:
     """Print what was measured last: a line for each metric, condition and combination of values."""
     click.echo(escaped(f"{experiment.name}: {counted(len(experiment.all_seeds), 'seed')}"))
     for metric in results.metrics:
         for condition, values in results.measured(metric):
             interval = results.interval(metric, condition, None, values)
-            where = condition if values == "{}" else f"{condition} {values}"
-            click.echo(escaped(f"  {metric:<24}  {where:<32}  {interval}"))
+            label = condition if values == "{}" else f"{condition} {values}"
+            click.echo(escaped(f"  {metric:<24}  {label:<32}  {interval}"))
     for name in (each.name for each in experiment.metrics if each.name not in results.metrics):
         click.echo(escaped(f"  {name:<24}  no value in any cell"))
     click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

@@ -51,9 +51,9 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: RecordedRun | 
     if as_json:
         print_line("done", summary)
     else:
-        _print(order, summary)
-        took = f"{time.perf_counter() - start:,.0f} s, {_most_memory():,.2f} GB of memory"
-        click.echo(f"  {'took':<12}  {took}", err=True)
+        _print_summary(order, summary)
+        cost = f"{time.perf_counter() - start:,.0f} s, {_peak_memory():,.2f} GB of memory"
+        click.echo(f"  {'took':<12}  {cost}", err=True)
     return 0
 
 
@@ -76,10 +76,10 @@ class _TownDisplay:
     def show_run(self) -> None:
         """Show where the run is recorded."""
         if self.recorded is not None and not self.as_json:
-            at = f"run {self.recorded.run_id}, recorded in {self.recorded.journal.path}"
-            click.echo(escaped(at), err=True)
-            if self.recorded.about:
-                click.echo(escaped(self.recorded.about), err=True)
+            record_line = f"run {self.recorded.run_id}, recorded in {self.recorded.journal.path}"
+            click.echo(escaped(record_line), err=True)
+            if self.recorded.description:
+                click.echo(escaped(self.recorded.description), err=True)
 
     def show_step(self, row: dict[str, Any]) -> None:
         """Show a step."""
@@ -117,7 +117,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
                 print_line("run", recorded.run_fields)
         people = [{"id": id, "name": name, **status} for id, name, status in town.everyone()]
         hashes = {"city_sha256": town.city.sha256, "people_sha256": _hash(town, people)}
-        run_id, tables = None if recorded is None else recorded.run_id, _tables(order, hashes)
+        run_id, tables = None if recorded is None else recorded.run_id, _make_tables(order, hashes)
         rows = await town.run(
             order.days,
             order.step,
@@ -129,9 +129,9 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
         facts = hashes | {"state_sha256": _state_hash(town, order, tables), "run_id": run_id}
         names: list[str] = []
         if tables is not None:
-            _manifest(tables, facts, order.model is not None)
+            _write_manifest(tables, facts, order.model is not None)
             rows = tables.rows()
-            names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
+            names = [*tables.names, *_draw_pictures(town, rows, tables.folder), "manifest.json"]
         summaries = [each.summary(rows) for each in METRICS]
         return {
             "citizens": order.citizens,
@@ -144,7 +144,7 @@ async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
         }
 
 
-def _tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
+def _make_tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
     """Return the tables of a run; None without --out."""
     if order.out is None:
         return None
@@ -155,24 +155,24 @@ def _tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
     return Tables(order.out, settings, order.parquet, order.trajectories)
 
 
-def _most_memory() -> float:
+def _peak_memory() -> float:
     """Return the process's peak memory in GB; Linux counts the parent's in `ru_maxrss`."""
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1e6
     except (OSError, IndexError, ValueError):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most / (1e9 if sys.platform == "darwin" else 1e6)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-def _manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> None:
+def _write_manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> None:
     """Write the manifest: settings, versions, hashes, and which of them are deterministic."""
     reproducible = ["city_sha256", "people_sha256"]
     if not has_model:  # a model may answer otherwise the next time
         reproducible += ["state_sha256", *(tables.names if tables.are_text else ())]
-    other = [each for each in ("state_sha256", *tables.names) if each not in reproducible]
+    unstable = [each for each in ("state_sha256", *tables.names) if each not in reproducible]
     if has_model:
-        other.append("prompts_sha256")  # they tell what the model answered before
+        unstable.append("prompts_sha256")  # they tell what the model answered before
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     hashes = {}
     for name in tables.names:
@@ -183,12 +183,12 @@ def _manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> None:
         **facts,
         sha256=hashes,
         deterministic=reproducible,
-        not_deterministic=["run_id", "versions", *other],
+        not_deterministic=["run_id", "versions", *unstable],
         versions=versions,
     )
 
 
-def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
+def _draw_pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; return their names, none if matplotlib is not installed."""
     from moothall.society import draw_day, draw_map
 
@@ -240,7 +240,7 @@ def _hash(town: Society, objects: Any) -> str:
     return digest.hexdigest()
 
 
-def _print(order: SimulateOrder, summary: dict[str, Any]) -> None:
+def _print_summary(order: SimulateOrder, summary: dict[str, Any]) -> None:
     lines = [
         ("until", summary["until"].replace("T", " ")),
         *((each.label, each.text(summary)) for each in METRICS if each.label),

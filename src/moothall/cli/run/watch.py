@@ -30,7 +30,7 @@ from moothall.studio.orders import AnyOrder, record_order
 
 MAX_CHARS: Final = 10_000
 """The most characters printed of a result and of a message."""
-_LEFT_OUT: Final = ("past", "run_id", "thread")
+_OMITTED_FIELDS: Final = ("past", "run_id", "thread")
 
 
 class _InputLines:
@@ -57,11 +57,11 @@ def forget_keys() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def says_yes(lines: TextIO, question: str) -> bool:
+def says_yes(reader: TextIO, question: str) -> bool:
     """Ask the person at the terminal; return whether the answer is yes."""
     forget_keys()
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return lines.readline().strip().lower() in ("y", "yes")
+    return reader.readline().strip().lower() in ("y", "yes")
 
 
 def _refuse(request: ApprovalRequest) -> bool:
@@ -76,50 +76,50 @@ class Permission:
     title: ClassVar[str] = TerminalApprover.title  # who permitted, in the record
 
     def __init__(
-        self, screen: RunDisplay | JSONLines, notes: Mapping[str, str] | None = None
+        self, display: RunDisplay | JSONLines, notes: Mapping[str, str] | None = None
     ) -> None:
-        self._lines = lines = keyboard()
+        self._reader = reader = keyboard()
         self._approver: Approver = (
-            CallbackApprover(_refuse) if lines is None else TerminalApprover(lines, sys.stderr)
+            CallbackApprover(_refuse) if reader is None else TerminalApprover(reader, sys.stderr)
         )
         self._notes = notes or {}
-        self.screen = screen
+        self.display = display
         self.question_lock: asyncio.Lock = asyncio.Lock()  # held by a question, or by what is shown
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask the person; return whether the action is permitted."""
-        self.screen.hold()
+        self.display.hold()
         try:
             async with self.question_lock:
-                if self._lines is not None:
+                if self._reader is not None:
                     forget_keys()
                 if note := self._notes.get(request.action):
                     print(note, file=sys.stderr, flush=True)
                 return await approve(self._approver, request)
         except asyncio.CancelledError:
-            self.screen.forget_call(request.action)
+            self.display.forget_call(request.action)
             raise
         finally:
-            self.screen.release()
+            self.display.release()
 
 
 async def stream_to_screen(
     agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
 ) -> Reply:
     """Let an agent reply, show what happens, and return the reply."""
-    start, screen = time.monotonic(), permission.screen
-    screen.begin()
+    start, display = time.monotonic(), permission.display
+    display.begin()
     try:
         async with agent.stream(task, run_id=run_id, **options) as events:
             async for event in events:
                 async with permission.question_lock:
-                    screen.event(event, time.monotonic() - start)
+                    display.event(event, time.monotonic() - start)
     except asyncio.CancelledError:
         # By now all calls have ended, a command with all of its process group.
-        screen.show_interrupted(time.monotonic() - start)
+        display.show_interrupted(time.monotonic() - start)
         raise
     finally:
-        screen.finish()
+        display.finish()
     reply: Reply = events.reply
     return reply
 
@@ -144,7 +144,7 @@ class JSONLines:
 
     def __init__(self, recorded: RecordedRun | None = None) -> None:
         self._recorded = recorded
-        self._is_begun = False
+        self._has_begun = False
 
     def begin(self) -> None:
         """Do nothing: a program needs no sign of life."""
@@ -163,11 +163,11 @@ class JSONLines:
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event."""
-        if self._recorded is not None and not self._is_begun:
-            self._is_begun = True
+        if self._recorded is not None and not self._has_begun:
+            self._has_begun = True
             print_line("run", self._recorded.run_fields)
         if not isinstance(event, Done):
-            print_line(event.kind, _fields(event))
+            print_line(event.kind, _event_fields(event))
             return
         reply = event.reply
         fields = {
@@ -202,11 +202,11 @@ def print_line(kind: str, fields: dict[str, Any]) -> None:
     print(json.dumps({"kind": kind, **fields}, default=str), flush=True)
 
 
-def _fields(event: Any) -> dict[str, Any]:
-    names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
+def _event_fields(event: Any) -> dict[str, Any]:
+    names = [each.name for each in fields(event) if each.name not in _OMITTED_FIELDS]
     shown_fields = {name: getattr(event, name) for name in names}
-    if (shorter := _SHORT_FIELDS.get(event.kind)) is not None:
-        shown_fields |= shorter(event)
+    if (make_short_fields := _SHORT_FIELDS.get(event.kind)) is not None:
+        shown_fields |= make_short_fields(event)
     return shown_fields | {"past": True} if getattr(event, "past", False) else shown_fields
 
 

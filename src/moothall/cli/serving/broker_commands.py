@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _POLL_INTERVAL_S: Final = 1.0
-_DECIDED_S: Final = 3.0
+_RESUME_INTERVAL_S: Final = 3.0
 """Seconds between looks for runs that a person has decided about."""
 
 _FILE: Final = click.Path(dir_okay=False)
@@ -58,11 +58,11 @@ _OPTIONS = {
     ),
 }
 """The options by their arguments: the exchange, and arguments of `AMQPOptions`."""
-_OF_BROKER: Final = "--quorum, --use-ssl and the certificates"
-_FLAG = click.option(
+_BROKER_OPTION_NAMES: Final = "--quorum, --use-ssl and the certificates"
+_AMQP_FLAG = click.option(
     "--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ."
 )
-_QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
+_QUORUM_FLAG = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
 
 
 @dataclass(frozen=True)
@@ -91,23 +91,23 @@ class BrokerOptions:
             exchange, self.quorum or group.quorum, group.amqp_arguments | self.amqp_arguments
         )
 
-    def check(self, over_broker: bool, option: str, more: dict[str, bool]) -> None:
+    def check(self, over_broker: bool, option: str, other_options: dict[str, bool]) -> None:
         """Refuse options of a broker where the command goes over none: they need `option`.
 
-        `more` are further such options of the command, each with whether it is given.
+        `other_options` are further such options of the command, each with whether it is given.
         """
         has_options = self.exchange is not None or self.quorum or bool(self.amqp_arguments)
-        if not over_broker and (has_options or any(more.values())):
-            options = ", ".join(("--exchange", *more, _OF_BROKER))
+        if not over_broker and (has_options or any(other_options.values())):
+            options = ", ".join(("--exchange", *other_options, _BROKER_OPTION_NAMES))
             raise click.UsageError(f"{options} are for {option}")
 
     def space(self, **options: Any) -> AMQPSpace:
         """Return a space there."""
         from moothall.spaces import space_over_broker
 
-        at = {"exchange": self.name, "quorum": self.quorum}
+        place = {"exchange": self.name, "quorum": self.quorum}
         with as_usage_error():
-            return space_over_broker(self.amqp_arguments, **at, **options)
+            return space_over_broker(self.amqp_arguments, **place, **options)
 
 
 def broker_options(
@@ -128,23 +128,23 @@ def broker_options(
         options_set = {name: value for name, value in options.items() if value not in (None, False)}
         is_chosen = opt_in_arguments is None or kwargs.pop("amqp")
         broker = BrokerOptions(exchange, quorum, options_set, is_chosen)
-        more = {f"--{name}": kwargs[name] is not None for name in opt_in_arguments or ()}
-        broker.check(is_chosen, "--amqp", more)
+        other_options = {f"--{name}": kwargs[name] is not None for name in opt_in_arguments or ()}
+        broker.check(is_chosen, "--amqp", other_options)
         return function(*args, broker=broker, **kwargs)
 
-    choosing = () if opt_in_arguments is None else (_FLAG,)
+    opt_in = () if opt_in_arguments is None else (_AMQP_FLAG,)
     decorated: Callable[..., Any] = command
-    for option in reversed((*choosing, *_OPTIONS.values(), *((_QUORUM,) if quorum else ()))):
+    for option in reversed((*opt_in, *_OPTIONS.values(), *((_QUORUM_FLAG,) if quorum else ()))):
         decorated = option(decorated)
     return decorated
 
 
-def forks_on_mismatch(agents: Sequence[Agent], way: str) -> None:
+def set_mismatch_policy(agents: Sequence[Agent], policy: str) -> None:
     """Say what agents do with a run that another program began: `stop` or `fork`."""
     for each in agents:
         if hasattr(each, "on_mismatch"):
-            each.on_mismatch = way
-        elif way != "stop":
+            each.on_mismatch = policy
+        elif policy != "stop":
             raise click.UsageError(f"--on-mismatch: {each.id} gives no replies that are recorded")
 
 
@@ -165,14 +165,14 @@ def serve_over_broker(
             "one process serves one agent over RabbitMQ: start one for each, or serve a company "
             "(FILE.yaml) of several; --http serves several, too"
         )
-    served = named_agent(agents[0], id, "MODULE:AGENT", description)
-    forks_on_mismatch((served,), on_mismatch)
-    with recording_agents((served,), journal, agents[0]):
+    agent = named_agent(agents[0], id, "MODULE:AGENT", description)
+    set_mismatch_policy((agent,), on_mismatch)
+    with recording_agents((agent,), journal, agents[0]):
         log_to_stderr()
         # What nobody decides here waits in the journal, if there is one.
-        waiting = None if getattr(served, "journal", None) is None else Waiting()
-        space = broker.space(inbox=inbox, grace=grace, approver=waiting)
-        return asyncio.run(_serve(served, space, broker, grace, shared))
+        approver = None if getattr(agent, "journal", None) is None else Waiting()
+        space = broker.space(inbox=inbox, grace=grace, approver=approver)
+        return asyncio.run(_serve(agent, space, broker, grace, shared))
 
 
 async def _serve(
@@ -181,36 +181,36 @@ async def _serve(
     from moothall.agents import keep_resuming
 
     stopped = asyncio.Event()
-    serving = False
+    is_serving = False
 
     def stop() -> bool:
         # An exit at once waits for no action in a thread, and not for the broker, which sees the
         # connection end, and gives the id and the messages to the next process.
-        if serving:
+        if is_serving:
             stopped.set()
-        return serving
+        return is_serving
 
     stop_on_signals(stop)
     try:
         await asyncio.to_thread(add_agent, space, agent, shared=shared)
-        serving = True
+        is_serving = True
         id = escaped(str(agent.id))
         address = broker.options().address
         print_served(f"{id} is served at {address}, exchange {broker.name}. Ctrl-C ends it.")
-        decided = asyncio.create_task(keep_resuming(lambda: (agent,), _DECIDED_S))
+        resuming = asyncio.create_task(keep_resuming(lambda: (agent,), _RESUME_INTERVAL_S))
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_INTERVAL_S):
                     await stopped.wait()
-        decided.cancel()
+        resuming.cancel()
         if not stopped.is_set():
             click.echo(f"moothall: {id} is in its space no longer", err=True)
             return 1
         busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
         if busy:
-            doing = escaped(", ".join(sorted(busy)))
-            print_served(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+            actions = escaped(", ".join(sorted(busy)))
+            print_served(f"{id} finishes {actions}, within {grace:g} s. Ctrl-C ends it at once.")
     finally:
         await asyncio.to_thread(space.close)
     print_served(f"{id} has stopped.")
@@ -247,12 +247,12 @@ def dead_letters(ctx: click.Context, broker: BrokerOptions) -> None:
     ctx.obj = broker
     if ctx.invoked_subcommand is not None:
         return
-    with _dead_letters_of(broker) as dead:
-        letters, more = dead.look()
+    with _dead_letters_of(broker) as store:
+        letters, later_count = store.look()
     for letter in letters:
         _print_letter(letter)
-    if more:
-        click.echo(f"and {more:,} later ones")
+    if later_count:
+        click.echo(f"and {later_count:,} later ones")
     elif not letters:
         click.echo("There are no dead letters.")
 
@@ -271,24 +271,24 @@ def resend(group: BrokerOptions, key: str | None, all_: bool, broker: BrokerOpti
     """
     if (key is None) is not all_:
         raise click.UsageError("give either a KEY or --all")
-    sent = stay = 0
-    with _dead_letters_of(broker.within(group)) as dead:
-        for letter, reason in dead.resend(key):
+    sent_count = kept_count = 0
+    with _dead_letters_of(broker.within(group)) as store:
+        for letter, reason in store.resend(key):
             if reason is None:
-                sent += 1
+                sent_count += 1
                 click.echo(f"{letter.key} is sent to {escaped(letter.agent)}")
             else:
-                stay += 1
+                kept_count += 1
                 click.echo(f"moothall: {letter.key} stays: {escaped(str(reason))}", err=True)
-    if key is not None and not sent and not stay:
+    if key is not None and not sent_count and not kept_count:
         click.echo(
             f"moothall: there is no dead letter {escaped(key)}: `moothall dead-letters` lists them",
             err=True,
         )
         return 1
-    if not sent and not stay:
+    if not sent_count and not kept_count:
         click.echo("There are no dead letters.")
-    return int(stay > 0)
+    return int(kept_count > 0)
 
 
 def _dead_letters_of(broker: BrokerOptions) -> DeadLetters:

@@ -14,14 +14,14 @@ from moothall.build import escaped
 from moothall.cli.option_types import OneOf
 
 _STANDARD: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-_META: Final = f"{__name__}.options"
+_META_KEY: Final = f"{__name__}.options"
 
 
 def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how a command logs; `log_to_stderr` reads them."""
 
     def note_option(context: click.Context, option: click.Parameter, value: str) -> None:
-        context.meta.setdefault(_META, {})[option.name] = value
+        context.meta.setdefault(_META_KEY, {})[option.name] = value
 
     settings: dict[str, Any] = {
         "show_default": True,
@@ -51,7 +51,7 @@ def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def log_to_stderr() -> None:
     """Log the connection's changes and all failures to standard error."""
-    options = click.get_current_context().meta[_META]
+    options = click.get_current_context().meta[_META_KEY]
     logger = logging.getLogger("moothall")
     handler = logging.StreamHandler()
     if options["log_format"] == "json":

@@ -31,7 +31,7 @@ def command() -> None:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
 
 
-def _target(function: Callable[..., Any]) -> Callable[..., Any]:
+def _target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what names a server."""
     for option in (
         click.option(
@@ -62,7 +62,7 @@ def _target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @command.command(context_settings=_CONTEXT_SETTINGS, short_help="List a server's tools.")
 @json_data_option
-@_target
+@_target_options
 def tools(
     as_json: bool,
     target: tuple[str, ...],
@@ -77,25 +77,25 @@ def tools(
       moothall mcp tools uvx mcp-server-time
       moothall mcp tools --json https://example.com/mcp
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    offered = _read_server("server", target, env, header, timeout).offer
+    offer = _read_server("server", target, env, header, timeout).offer
     if as_json:
-        print_json(tools=[each.data for each in offered.tools.values()])
+        print_json(tools=[each.data for each in offer.tools.values()])
         return
-    for name, each in offered.tools.items():
+    for name, each in offer.tools.items():
         arguments = each.schema.get("properties", {})
-        needed = each.schema.get("required", [])
-        parameters = ", ".join(n if n in needed else f"{n}?" for n in arguments)
+        required = each.schema.get("required", [])
+        parameters = ", ".join(n if n in required else f"{n}?" for n in arguments)
         click.echo(one_line(f"{name}({parameters})", 500))
         print_text(one_line(each.description, 500) or "not described")
         if each.fault:
             print_text(f"cannot be called: {each.fault}")
     counts = [
         counted(len(items), kind)
-        for kind, items in (("resource", offered.resources), ("prompt", offered.prompts))
+        for kind, items in (("resource", offer.resources), ("prompt", offer.prompts))
         if items is not None
     ]
-    has = ", ".join([counted(len(offered.tools), "tool"), *counts])
-    click.echo(f"{offered.server or 'The server'}: {has}, protocol {offered.revision}")
+    contents = ", ".join([counted(len(offer.tools), "tool"), *counts])
+    click.echo(f"{offer.server or 'The server'}: {contents}, protocol {offer.revision}")
 
 
 @command.command(
@@ -105,7 +105,7 @@ def tools(
 @click.argument("id")
 @click.option("--yes", is_flag=True, help="Accept without a question.")
 @click.option("--check", is_flag=True, help="Accept nothing; fail if something has changed.")
-@_target
+@_target_options
 def lock(
     path: str,
     id: str,
@@ -133,9 +133,9 @@ def lock(
     for name, difference in changes.items():
         click.echo(one_line(name, 255))
         print_text(difference)
-    is_same = f"{path} has the {counted(len(agent.offer.lock_entries), 'definition')} of {id}."
+    no_change = f"{path} has the {counted(len(agent.offer.lock_entries), 'definition')} of {id}."
     if not changes:
-        click.echo(is_same)
+        click.echo(no_change)
         return 0
     if check:
         return FAILED
@@ -144,7 +144,7 @@ def lock(
     if not yes:
         return FAILED
     agent.accept_definitions()  # those that were shown: its connection is closed
-    click.echo(is_same)
+    click.echo(no_change)
     return 0
 
 

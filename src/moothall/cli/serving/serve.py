@@ -22,8 +22,8 @@ from moothall.cli.serving.broker_commands import (
     GRACE_S,
     BrokerOptions,
     broker_options,
-    forks_on_mismatch,
     serve_over_broker,
+    set_mismatch_policy,
 )
 from moothall.cli.serving.logs import log_options, log_to_stderr
 from moothall.cli.serving.serve_company import is_company, serve_company
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.serving.doors import HTTPServer
 
-_OF_CALLERS: Final = {name: limit for name, limit in RUN_LIMITS.items() if limit.bounds_asking}
-_OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
+_RUN_LIMITS: Final = {name: limit for name, limit in RUN_LIMITS.items() if limit.bounds_asking}
+_LIMIT_OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _RUN_LIMITS]
 
 
 @click.command()
@@ -71,7 +71,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
     help="In place of --token: file with a caller in each line: name, token and, for who may permit"
     " calls, `approves`.",
 )
-@limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
+@limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _RUN_LIMITS)
 @click.option(
     "--per",
     type=OneOf(get_args(Per)),
@@ -197,19 +197,19 @@ def command(
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if is_company(agents):
-        of_process = {"agents", "log_level", "log_format"}
-        typed = [each.name for each in command.params if each.name and each.name not in of_process]
-        if any(map(is_on_command_line, typed)):
+        general = {"agents", "log_level", "log_format"}
+        names = [each.name for each in command.params if each.name and each.name not in general]
+        if any(map(is_on_command_line, names)):
             raise click.UsageError(
                 "a company's settings are in its file: give no options but those of the log"
             )
         return serve_company(agents)
-    most = _CallerLimits(limits, per, rate, max_replies, callers)
-    outside = {"public_url": public_url, "proxies": proxies, "origins": origins}
-    if http is None and any(outside.values()):
+    bounds = _CallerLimits(limits, per, rate, max_replies, callers)
+    front_options = {"public_url": public_url, "proxies": proxies, "origins": origins}
+    if http is None and any(front_options.values()):
         raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
     if http is None and not mcp_stdio:
-        most.check_none()
+        bounds.check_none()
         return serve_over_broker(
             agents, id, description, broker, inbox, shared, journal, grace, on_mismatch
         )
@@ -219,41 +219,43 @@ def command(
     MissingExtra.unless("moothall serve --http", "mcp", "mcp", "mcp_types", "starlette", "uvicorn")
     if len(agents) > 1 and (id or description) is not None:
         raise click.UsageError("--id and --description are for one agent")
-    kind = "MODULE:AGENT"
+    param_hint = "MODULE:AGENT"
     with ExitStack() as stack:
         if mcp_stdio:
             # What a module prints as it is imported is no message of the protocol.
             with redirect_stdout(sys.stderr):
-                served = [named_agent(each, id, kind, description) for each in agents]
+                served = [named_agent(each, id, param_hint, description) for each in agents]
         else:
-            served = [named_agent(each, id, kind, description) for each in agents]
+            served = [named_agent(each, id, param_hint, description) for each in agents]
         ids = [str(each.id) for each in served]
-        if twice := [each for each in ids if ids.count(each) > 1]:
+        if repeated := [each for each in ids if ids.count(each) > 1]:
             raise click.UsageError(
-                f"two of the agents have the id {twice[0]!r}, and ids are unique"
+                f"two of the agents have the id {repeated[0]!r}, and ids are unique"
             )
-        forks_on_mismatch(served, on_mismatch)
+        set_mismatch_policy(served, on_mismatch)
         for name, each in zip(agents, served, strict=True):
             own_journal = getattr(each, "journal", None)
             if (
                 journal is not None
                 and hasattr(each, "journal")
-                and not (own_journal and most.spend)
+                and not (own_journal and bounds.has_limits)
             ):
                 stack.enter_context(recording_agents((each,), journal, name))
         log_to_stderr()
-        books = stack.enter_context(make_journal(journal)) if journal and most.spend else None
+        store = (
+            stack.enter_context(make_journal(journal)) if journal and bounds.has_limits else None
+        )
         if mcp_stdio:
-            return interruptible(_over_streams(served, most, books))
+            return interruptible(_serve_streams(served, bounds, store))
         assert http is not None
-        return _over_http(served, http, token, most, books, outside)
+        return _serve_http(served, http, token, bounds, store, front_options)
 
 
 @dataclass(frozen=True)
 class _CallerLimits:
     """What a command line says that each caller may do."""
 
-    most: Mapping[str, float | None]
+    limits: Mapping[str, float | None]
     per: Per | None
     rate: int | None
     max_replies: int | None
@@ -261,14 +263,14 @@ class _CallerLimits:
     rights: dict[str, list[str]] = field(default_factory=dict)  # once they were read
 
     @property
-    def spend(self) -> bool:
+    def has_limits(self) -> bool:
         """Whether it limits what callers spend."""
-        return any(each is not None for each in self.most.values())
+        return any(each is not None for each in self.limits.values())
 
     def check_none(self) -> None:
         """Refuse the options where they say nothing to a door."""
-        if self.is_of_http or self.spend or self.per:
-            options = ", ".join(("--callers", *_OPTIONS, "--max-replies", "--per", "--rate"))
+        if self.is_of_http or self.has_limits or self.per:
+            options = ", ".join(("--callers", *_LIMIT_OPTIONS, "--max-replies", "--per", "--rate"))
             raise click.UsageError(f"{options} and --token are for --http")
 
     @property
@@ -294,30 +296,30 @@ class _CallerLimits:
         self.rights.update(rights)
         return tokens
 
-    def budget(self, books: Journal | None) -> Callable[[str], Budget] | None:
+    def budget(self, store: Journal | None) -> Callable[[str], Budget] | None:
         """Return what makes the budget of a caller."""
-        if not self.spend:
+        if not self.has_limits:
             if self.per is not None:
-                raise click.UsageError(f"--per is for {' and '.join(_OPTIONS)}")
+                raise click.UsageError(f"--per is for {' and '.join(_LIMIT_OPTIONS)}")
             return None
-        shared_budget = Budget(name="callers", journal=books)
+        shared_budget = Budget(name="callers", journal=store)
 
         def budget_of(caller: str) -> Budget:
-            limits: Any = {_OF_CALLERS[name].name: each for name, each in self.most.items()}
+            limits: Any = {_RUN_LIMITS[name].name: each for name, each in self.limits.items()}
             return shared_budget.child(name=caller, per=self.per, **limits)
 
         return budget_of
 
 
-async def _over_streams(
-    agents: Sequence[Agent], limits: _CallerLimits, books: Journal | None
+async def _serve_streams(
+    agents: Sequence[Agent], limits: _CallerLimits, store: Journal | None
 ) -> int:
     """Serve MCP at the standard streams until the client closes them."""
     from moothall.serving.doors import Callers, MCPDoor, Served
 
     if limits.is_of_http:
         raise click.UsageError("--callers, --max-replies, --rate and --token are for --http")
-    served = Served(agents, Callers(budget=limits.budget(books)))
+    served = Served(agents, Callers(budget=limits.budget(store)))
     try:
         await MCPDoor(served, "moothall").over_standard_streams()
     finally:
@@ -325,12 +327,12 @@ async def _over_streams(
     return 0
 
 
-def _over_http(
+def _serve_http(
     agents: Sequence[Agent],
-    place: str,
+    host_port: str,
     token: str | None,
     limits: _CallerLimits,
-    books: Journal | None,
+    store: Journal | None,
     front_options: Mapping[str, Any],
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
@@ -338,7 +340,7 @@ def _over_http(
     from moothall.serving.doors import HTTPServer
 
     with as_usage_error():
-        host, port = HTTPServer.place_of(place, "--http")
+        host, port = HTTPServer.place_of(host_port, "--http")
     tokens = limits.tokens(token)
     public_url = front_options["public_url"]
     if tokens is None and (public_url or HTTPServer.needs_token(host)):
@@ -350,13 +352,13 @@ def _over_http(
 
     with as_usage_error():
         Front.of(**front_options)
-    budget = limits.budget(books)
+    budget = limits.budget(store)
     with as_usage_error("--token" if limits.callers is None else "--callers"):
         options: Any = {**limits.rights, **front_options, "max_replies": limits.max_replies}
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **options)
     with as_usage_error("--http"):
         server = HTTPServer(app, host, port)
-    address = (public_url or f"http://{place}").rstrip("/")
+    address = (public_url or f"http://{host_port}").rstrip("/")
     return asyncio.run(_until_stopped(server, address))
 
 
@@ -368,8 +370,8 @@ async def _until_stopped(server: HTTPServer, address: str) -> int:
     stop_on_signals(stop)
     from moothall.serving.doors import DOORS
 
-    first, *more = DOORS
-    also = "".join(f", {door.title} at {door.path}" for door in more)
-    click.echo(f"{first.title} is served at {address}{first.path}{also}. Ctrl-C ends it.")
+    first, *later = DOORS
+    other_doors = "".join(f", {door.title} at {door.path}" for door in later)
+    click.echo(f"{first.title} is served at {address}{first.path}{other_doors}. Ctrl-C ends it.")
     server.start()
     return 0 if await asyncio.to_thread(server.join) else 1

@@ -17,7 +17,7 @@ from moothall.cli.serving.broker_commands import print_served
 from moothall.cli.serving.logs import log_to_stderr
 from moothall.cli.shared_options import as_usage_error
 
-_LATE_S: Final = 5.0
+_FORCED_EXIT_S: Final = 5.0
 """Seconds after the drain at which the process ends, whatever still runs."""
 _ENDINGS = (".yaml", ".yml")
 
@@ -43,40 +43,40 @@ async def _serve_until_end(company: object) -> int:
     from moothall.serving import Company
 
     assert isinstance(company, Company)
-    serving = asyncio.current_task()
-    started = stopping = False
+    task = asyncio.current_task()
+    is_started = is_stopping = False
 
     def stop() -> bool:
-        nonlocal stopping
-        stopping = True
-        if not started and serving is not None:
-            serving.cancel()
+        nonlocal is_stopping
+        is_stopping = True
+        if not is_started and task is not None:
+            task.cancel()
         else:
             print_served(f"{company.name} drains, within {company.settings.drain:g} s.")
             company.stop()
             # Even if an agent holds a loop: its runs have no end, and go on at the next start.
-            late = threading.Timer(company.settings.drain + _LATE_S, os._exit, (1,))
-            late.daemon = True
-            late.start()
+            timer = threading.Timer(company.settings.drain + _FORCED_EXIT_S, os._exit, (1,))
+            timer.daemon = True
+            timer.start()
         return True
 
     stop_on_signals(stop)
     try:
         with as_usage_error():
             await company.__aenter__()
-        started = True
+        is_started = True
         address = "" if company.port is None else f", with HTTP at port {company.port}"
         agents = escaped(", ".join(company.settings.agents))
         print_served(f"{escaped(company.name)} serves {agents}{address}. Ctrl-C ends it.")
         await company.ended()
     except asyncio.CancelledError:
-        if not stopping:
+        if not is_stopping:
             raise
     except GivenUp as error:
         click.echo(f"moothall: {escaped(str(error))}", err=True)
         return 1
     finally:
-        if started:
+        if is_started:
             await company.__aexit__()
     print_served(f"{escaped(company.name)} has stopped.")
     return 0
