@@ -33,7 +33,7 @@ from moothall.society.services.economy import (
     make_economy,
 )
 from moothall.society.services.feed import Feed
-from moothall.society.services.firm import Firm, wage_for
+from moothall.society.services.firm import Firm, gross_wage
 from moothall.society.services.labour import LabourMarket
 from moothall.society.services.transfers import Transfers
 from moothall.society.society import Society
@@ -109,8 +109,8 @@ def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
 
 
 def test_wage_is_for_seconds_and_skill() -> None:
-    assert wage_for(2500, 1000, 3600) == 2500
-    assert wage_for(2500, 1550, 900) == 968
+    assert gross_wage(2500, 1000, 3600) == 2500
+    assert gross_wage(2500, 1550, 900) == 968
 
 
 # -- the services ----------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_labels_give_one_way_roads_whose_detour_is_long_on_one_side() -> None:
     for source in range(80):
         ways = labels.metres(np.full(80, source), np.arange(80))
         assert ways.tolist() == roads.table(source).tolist()
-    assert roads.between(5, 70) == 100_025
+    assert roads.metres_between(5, 70) == 100_025
 
 
 def test_people_in_columns_know_their_household_best_and_live_near_the_next_rows() -> None:

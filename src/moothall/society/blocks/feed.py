@@ -17,7 +17,7 @@ from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.wants import Follow, Like, Post, Want
-from moothall.society.services.feed import LONGEST, Feed
+from moothall.society.services.feed import MAX_POST, Feed
 
 _READER_ACTS: Final = Numbers(map(act_code, ("browse", "leisure")), "uint8")
 """The act of who reads the feed, and of who is too young to."""
@@ -132,10 +132,10 @@ class FeedBlock(TalkBlock):
                     "type": "array",
                     "items": {"enum": authors or [""], "title": "the id of an author"},
                 },
-                post={"type": "string", "maxLength": LONGEST},
+                post={"type": "string", "maxLength": MAX_POST},
                 topic={"type": "string", "maxLength": 80},
             ),
-            posts=[each.of(self.perceived.label(each.author)) for each in posts],
+            posts=[each.describe(self.perceived.label(each.author)) for each in posts],
         )
         if answer is None:
             return False

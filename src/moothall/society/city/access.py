@@ -8,7 +8,7 @@ from moothall.society.arrays import Array, WholeNumber, import_package, np
 from moothall.society.city.map import Mode
 from moothall.society.city.routes import Roads
 
-_TINY: Final = 1000
+_TINY_PART: Final = 1000
 """A strong part of fewer nodes is passed over for a larger one: the limit of OSRM."""
 
 
@@ -21,7 +21,7 @@ class Access:
         self,
         roads: Roads,
         node: Array,
-        at: Array,
+        xy: Array,
         spots: Array,
         snaps: Array | None = None,
         parts: Array | None = None,
@@ -29,22 +29,22 @@ class Access:
     ) -> None:
         self.roads = roads
         self.node = (
-            node if snaps is None else _snap_to_large_part(roads, node, at, spots, snaps, parts)
+            node if snaps is None else _snap_to_large_part(roads, node, xy, spots, snaps, parts)
         )
-        self.far: Array = abs(at - spots[self.node]).sum(axis=1)
-        led = self.node != node
-        self._walk = walk if led.any() else None
-        self._walked: Array = self.far * led
+        self.walk_m: Array = abs(xy - spots[self.node]).sum(axis=1)
+        is_led = self.node != node
+        self._walk = walk if is_led.any() else None
+        self._walked: Array = self.walk_m * is_led
 
     def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between places of two arrays; int64, −1 without a route."""
         metres = self.roads.metres(self.node[start], self.node[end])
-        return np.where(metres < 0, -1, metres + self.far[start] + self.far[end])
+        return np.where(metres < 0, -1, metres + self.walk_m[start] + self.walk_m[end])
 
-    def between(self, start: int, end: int) -> int:
+    def metres_between(self, start: int, end: int) -> int:
         """Return the metres from one place to another; −1 without a route."""
-        metres = self.roads.between(self.node.item(start), self.node.item(end))
-        return -1 if metres < 0 else int(metres + self.far.item(start) + self.far.item(end))
+        metres = self.roads.metres_between(self.node.item(start), self.node.item(end))
+        return -1 if metres < 0 else int(metres + self.walk_m.item(start) + self.walk_m.item(end))
 
     def seconds(
         self, mode: Mode, metres: WholeNumber, start: WholeNumber, end: WholeNumber
@@ -57,27 +57,27 @@ class Access:
 
 
 def _snap_to_large_part(
-    roads: Roads, node: Array, at: Array, spots: Array, snaps: Array, parts: Any
+    roads: Roads, node: Array, xy: Array, spots: Array, snaps: Array, parts: Any
 ) -> Array:
     """Return the nearest node of the largest strong part, for places whose node is in a tiny one.
 
     A strong part's nodes all have ways to each other. The largest is that of the same part of the
     map, which any roads connect.
     """
-    strong = connected_parts(roads.matrix, "strong")
-    size = np.bincount(strong)[strong]
-    order = np.lexsort((strong, -size, parts))
+    strong_parts = connected_parts(roads.matrix, "strong")
+    size = np.bincount(strong_parts)[strong_parts]
+    order = np.lexsort((strong_parts, -size, parts))
     first = order[np.r_[True, np.diff(parts[order]) > 0]]  # by part
-    main = strong == strong[first][parts]
-    main &= size > 1
+    is_main = strong_parts == strong_parts[first][parts]
+    is_main &= size > 1
     nodes: Array = node.copy()
-    stranded = np.flatnonzero(snaps & ~main[node] & (size[node] < _TINY))
+    stranded = np.flatnonzero(snaps & ~is_main[node] & (size[node] < _TINY_PART))
     for part in np.unique(parts[node[stranded]]).tolist():
-        goals = np.flatnonzero(main & (parts == part))
-        some = stranded[parts[node[stranded]] == part]
+        goals = np.flatnonzero(is_main & (parts == part))
+        moved = stranded[parts[node[stranded]] == part]
         if len(goals):
-            nearest = import_package("scipy.spatial").cKDTree(spots[goals]).query(at[some], p=1)[1]
-            nodes[some] = goals[nearest]
+            nearest = import_package("scipy.spatial").cKDTree(spots[goals]).query(xy[moved], p=1)[1]
+            nodes[moved] = goals[nearest]
     return nodes
 
 

@@ -14,7 +14,7 @@ from moothall.build import check_integer, excerpt, names_checked
 from moothall.society.arrays import Array, WholeNumber, np, sha256_of
 from moothall.society.city.access import Access, connected_parts
 from moothall.society.city.generate import generate_town
-from moothall.society.city.geo import city_of, of_geojson, of_osm
+from moothall.society.city.geo import city_parts, read_geojson, read_osm
 from moothall.society.city.map import (
     MODES,
     Mode,
@@ -82,14 +82,14 @@ class City(NumberedPlaces):
             roads, self._modes, self.nodes, self.places, self.place_numbers
         )
         # Road nodes come first, then the places that are nodes themselves.
-        at = np.stack([self.places.x, self.places.y], axis=1)
-        own = np.flatnonzero(self.places.node < 0)
-        self._node_ids = [*self.nodes, *(self._ids[each] for each in own.tolist())]
+        xy = np.stack([self.places.x, self.places.y], axis=1)
+        own_nodes = np.flatnonzero(self.places.node < 0)
+        self._node_ids = [*self.nodes, *(self._ids[each] for each in own_nodes.tolist())]
         spots = np.array([*self.nodes.values()], dtype=np.int64).reshape(-1, 2)
-        self._spots = np.concatenate([spots, at[own]])
+        self._spots = np.concatenate([spots, xy[own_nodes]])
         self._hang_rows = self.places.node.copy()
-        self._hang_rows[own] = range(len(self.nodes), len(self._node_ids))
-        self._access: dict[str, Access] = self._accesses(at)
+        self._hang_rows[own_nodes] = range(len(self.nodes), len(self._node_ids))
+        self._access: dict[str, Access] = self._accesses(xy)
         rows = {kind: self._rows_of(kind) for kind in (*self.places.kinds, None)}
         self._nearest = Nearest(rows, self._spots)  # copies of a city share its tables
 
@@ -144,7 +144,7 @@ class City(NumberedPlaces):
             ConfigError: the file cannot be read, or has no roads, places or homes
             MissingExtra: osmium is not installed
         """
-        parts = city_of(of_osm(path), modes := tuple(modes), citizens, str(path))
+        parts = city_parts(read_osm(path), modes := tuple(modes), citizens, str(path))
         return cls(parts[0], parts[1], nodes=parts[2], modes=modes, snap=True)
 
     @classmethod
@@ -170,7 +170,7 @@ class City(NumberedPlaces):
             ConfigError: it is not such data; the text names the feature
         """
         name = "GeoJSON" if isinstance(source, Mapping) else str(source)
-        parts = city_of(of_geojson(source), modes := tuple(modes), citizens, name)
+        parts = city_parts(read_geojson(source), modes := tuple(modes), citizens, name)
         return cls(parts[0], parts[1], nodes=parts[2], modes=modes, snap=True)
 
     @classmethod
@@ -201,7 +201,7 @@ class City(NumberedPlaces):
         hashes = [sha256_of(each) for each in (*columns, places.node, places.kind)]
         return hashlib.sha256(repr((parts, hashes)).encode()).hexdigest()
 
-    def _accesses(self, at: Array) -> dict[str, Access]:
+    def _accesses(self, xy: Array) -> dict[str, Access]:
         """Return the roads of each mode as places reach them; modes with equal roads share one."""
         index = {node: number for number, node in enumerate(self._node_ids)}
         edges = np.array(
@@ -215,19 +215,19 @@ class City(NumberedPlaces):
         shared: dict[bytes, Access] = {}
         by_mode = {}
         for mode in self._modes:
-            used = np.array(
+            is_used = np.array(
                 [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
             )
-            if (key := used.tobytes()) not in shared:
-                roads = Roads(edges[used], oneway[used], self._spots)
-                shared[key] = Access(roads, self._hang_rows, at, self._spots, *snap)
+            if (key := is_used.tobytes()) not in shared:
+                roads = Roads(edges[is_used], oneway[is_used], self._spots)
+                shared[key] = Access(roads, self._hang_rows, xy, self._spots, *snap)
             by_mode[mode] = shared[key]
         return by_mode
 
     # -- places ------------------------------------------------------------------------------------
 
     def __getitem__(self, place: str) -> Place:
-        row: Place = self.places[self._number(place)]
+        row: Place = self.places[self._number_of(place)]
         return row
 
     def __repr__(self) -> str:
@@ -235,28 +235,28 @@ class City(NumberedPlaces):
 
     def capacity(self, place: str) -> int:
         """Return how many citizens a place holds at a time."""
-        return int(self.places.capacity.item(self._number(place)))
+        return int(self.places.capacity.item(self._number_of(place)))
 
     def is_open(self, place: str, time: int) -> bool:
         """Return whether a place is open, `time` seconds after midnight (of any day)."""
-        number, (opens, lasts) = self._number(place), self._hours
+        number, (opens, duration) = self._number_of(place), self._hours
         check_integer("time", time, 0, None)
-        return bool((time - opens.item(number)) % DAY_S < lasts.item(number))
+        return bool((time - opens.item(number)) % DAY_S < duration.item(number))
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
         if place in self.nodes:
             return self.nodes[place]
-        number = self._number(place)
+        number = self._number_of(place)
         return self.places.x.item(number), self.places.y.item(number)
 
     # -- routes ------------------------------------------------------------------------------------
 
     def metres(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the metres of the shortest route from `a` to `b`, or None."""
-        start, end = self._number(a), self._number(b)
-        access = self._access[self._mode(mode).name]
-        metres = 0 if start == end else access.between(start, end)
+        start, end = self._number_of(a), self._number_of(b)
+        access = self._access[self._mode_of(mode).name]
+        metres = 0 if start == end else access.metres_between(start, end)
         return None if metres < 0 else metres
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
@@ -268,7 +268,7 @@ class City(NumberedPlaces):
         metres = self.metres(a, b, mode)
         if metres is None or a == b:
             return metres
-        chosen, ends = self._mode(mode), (self._number(a), self._number(b))
+        chosen, ends = self._mode_of(mode), (self._number_of(a), self._number_of(b))
         return int(self._access[chosen.name].seconds(chosen, metres, *ends))
 
     def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
@@ -278,11 +278,11 @@ class City(NumberedPlaces):
             return None
         if a == b:
             return Route((a,), 0, 0)
-        access = self._access[self._mode(mode).name]
-        ends = (access.node.item(self._number(each)) for each in (a, b))
-        nodes = [self._node_ids[node] for node in access.roads.way(*ends) or ()]
-        before, after = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
-        return Route((*before, *nodes, *after), self.seconds(a, b, mode) or 0, metres)
+        access = self._access[self._mode_of(mode).name]
+        ends = (access.node.item(self._number_of(each)) for each in (a, b))
+        nodes = [self._node_ids[node] for node in access.roads.find_way(*ends) or ()]
+        first, last = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
+        return Route((*first, *nodes, *last), self.seconds(a, b, mode) or 0, metres)
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
@@ -299,16 +299,16 @@ class City(NumberedPlaces):
         """
         check_integer("limit", limit, 1, None)
         limit = min(limit, len(self))
-        number, chosen = self._number(place), self._mode(mode)
+        number, chosen = self._number_of(place), self._mode_of(mode)
         access = self._access[chosen.name]
-        node, far = access.node.item(number), access.far.item(number)
+        node, walk_metres = access.node.item(number), access.walk_m.item(number)
         table = self._nearest.table(access, kind, limit)
-        near = [
-            Near(self._ids[each], int(access.seconds(chosen, metres + far, number, each)))
-            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
+        nearest = [
+            Near(self._ids[each], int(access.seconds(chosen, metres + walk_metres, number, each)))
+            for each, metres in zip(*(ranks[:, node].tolist() for ranks in table), strict=True)
             if each not in (-1, number)
         ]
-        return tuple(near[:limit])
+        return tuple(nearest[:limit])
 
     # -- queries of many places at once, by their numbers in `ids()` -------------------------------
 
@@ -336,23 +336,23 @@ class City(NumberedPlaces):
         """
         if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
             time = time % DAY_S
-        opens, lasts = self._hours
+        opens, durations = self._hours
         if places is not None:
-            opens, lasts = opens[places], lasts[places]
-        since = np.asarray(time).astype(np.int32) - opens
-        since += (since < 0) * np.int32(DAY_S)
-        is_open: Array = since < lasts
+            opens, durations = opens[places], durations[places]
+        seconds_open = np.asarray(time).astype(np.int32) - opens
+        seconds_open += (seconds_open < 0) * np.int32(DAY_S)
+        is_open: Array = seconds_open < durations
         if self.closed:
-            shut = np.zeros(len(self.places), bool)
-            shut[[self.place_numbers[each] for each in self.closed]] = True
-            is_open &= ~(shut if places is None else shut[places])
+            is_shut = np.zeros(len(self.places), bool)
+            is_shut[[self.place_numbers[each] for each in self.closed]] = True
+            is_open &= ~(is_shut if places is None else is_shut[places])
         return is_open
 
     def ways_rows(self, place: Array, to: Array, modes: Sequence[str | None]) -> Array:
         """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
         ways = np.empty((len(place), len(modes)), np.int64, order="F")
         metres_of: dict[Access, Array] = {}  # modes that use the same roads share the metres
-        for number, mode in enumerate(map(self._mode, modes)):
+        for number, mode in enumerate(map(self._mode_of, modes)):
             access = self._access[mode.name]
             if access not in metres_of:
                 metres_of[access] = access.metres(place, to)
@@ -370,20 +370,20 @@ class City(NumberedPlaces):
         Returns:
             two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
         """
-        chosen = self._mode(mode)
+        chosen = self._mode_of(mode)
         access = self._access[chosen.name]
         places, metres = self._nearest.table(access, kind, limit)
         place = np.asarray(place)
         node = access.node[place]
         near, far = places.take(node, axis=1), metres.take(node, axis=1)
         number = [*self._kind_names, kind].index(kind)
-        own = np.flatnonzero(self.places.kind[place] == number)
-        if len(own):  # a place is not near itself: drop it, the others move up
-            after = np.logical_or.accumulate(near[:, own] == place[own], axis=0)[:-1]
+        alike = np.flatnonzero(self.places.kind[place] == number)
+        if len(alike):  # a place is not near itself: drop it, the others move up
+            after = np.logical_or.accumulate(near[:, alike] == place[alike], axis=0)[:-1]
             for each in (near, far):
-                each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
+                each[:-1, alike] = np.where(after, each[1:, alike], each[:-1, alike])
         near = near[:-1]
-        seconds = access.seconds(chosen, far[:-1] + access.far[place], place, near)
+        seconds = access.seconds(chosen, far[:-1] + access.walk_m[place], place, near)
         seconds *= near >= 0
         return near.T, seconds.T
 
@@ -397,12 +397,12 @@ class City(NumberedPlaces):
     @functools.cached_property
     def _hours(self) -> tuple[Array, Array]:
         """The second at which each place opens, and for how many seconds."""
-        lasts = self.places.closes - self.places.opens
-        return self.places.opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
+        durations = self.places.closes - self.places.opens
+        return self.places.opens, np.where(durations % DAY_S, durations % DAY_S, DAY_S)
 
     # -- lookups -----------------------------------------------------------------------------------
 
-    def _mode(self, mode: str | None) -> Mode:
+    def _mode_of(self, mode: str | None) -> Mode:
         if mode is None:
             return self.modes[0]
         try:

@@ -48,13 +48,13 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
     """
     file = Path(path)
     if reader := _FORMATS.get(file.suffix.lower()):
-        return _of_graph(file, reader, edge_seconds)
+        return _read_by_networkx(file, reader, edge_seconds)
     try:
         if file.suffix.lower() == ".parquet":
             table = import_package("pyarrow.parquet", "read_network", "tables").read_table(file)
             names = table.column_names
-            rows = zip(*(table[at].to_pylist() for at in _ends(names, file)), strict=True)
-            return _of_rows(rows, file, edge_seconds)
+            rows = zip(*(table[at].to_pylist() for at in _end_columns(names, file)), strict=True)
+            return _network_of_rows(rows, file, edge_seconds)
         with csv_rows(file) as read:
             names, *rest = [row for row in read if row] or [[]]
             if _is_matrix([names, *rest], file):
@@ -65,14 +65,14 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
                 return Network.from_numbers(
                     1 + len(rest), a[is_link], b[is_link], edge_seconds=edge_seconds
                 )
-            at = _ends(names, file)
+            at = _end_columns(names, file)
             width = len(names)
             edges = [[r[each] for each in at] if len(r) == width else r for r in rest]
             ends = [names[each].strip() for each in at]
             ids = {each.strip() for row in edges for each in row}
             if all(each.isdecimal() for each in ends) or not ids.isdisjoint(ends):
                 edges.insert(0, ends)
-            return _of_rows(edges, file, edge_seconds)
+            return _network_of_rows(edges, file, edge_seconds)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except csv.Error as error:
@@ -83,7 +83,7 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         raise ConfigError(f"{file} cannot be read: {error}") from None
 
 
-def _of_graph(file: Path, reader: str, edge_seconds: int) -> Network:
+def _read_by_networkx(file: Path, reader: str, edge_seconds: int) -> Network:
     """Return the network of a file that networkx reads."""
     try:
         networkx: Any = importlib.import_module("networkx")
@@ -118,7 +118,7 @@ def _is_matrix(rows: list[list[str]], file: Path) -> bool:
     return len(rows) > 2 and cells <= {"0", "1"} and {*map(len, rows)} == {len(rows)}
 
 
-def _ends(names: list[str], file: Path) -> list[int]:
+def _end_columns(names: list[str], file: Path) -> list[int]:
     """Return which columns hold the ends of an edge."""
     # By number: two may have one name, where the first row is an edge to itself.
     by_lower_name = {names[at].strip().lower(): at for at in reversed(range(len(names)))}
@@ -130,7 +130,7 @@ def _ends(names: list[str], file: Path) -> list[int]:
     return [0, 1]
 
 
-def _of_rows(rows: Iterable[Iterable[object]], file: Path, edge_seconds: int) -> Network:
+def _network_of_rows(rows: Iterable[Iterable[object]], file: Path, edge_seconds: int) -> Network:
     nodes: dict[str, None] = {}
     edges: list[tuple[str, str]] = []
     for number, row in enumerate(rows, 1):

@@ -43,7 +43,7 @@ from moothall.society.kernel.draw import choices, draw_below, integers
 
 HOUSEHOLD_SIZES: Final = (29, 35, 15, 12, 6, 2, 1)
 """The weights of households of 1 … 7."""
-_SPACING = 100
+_SPACING_M = 100
 _HOUR = 3600
 
 # Opening hours of a kind: one pair is drawn for each place; a repeated pair has twice the weight.
@@ -105,7 +105,7 @@ class _TownPlan:
         count = self._side * self._side
         xs, ys = self._spread("street", count, 15)
         self.nodes = [
-            (number % self._side * _SPACING + x, number // self._side * _SPACING + y)
+            (number % self._side * _SPACING_M + x, number // self._side * _SPACING_M + y)
             for number, (x, y) in enumerate(zip(xs, ys, strict=True))
         ]
 
@@ -131,20 +131,20 @@ class _TownPlan:
         for _ in range(self._side):
             rings.append(max(1, rings[-1] * self._side // (self._side + decline)))
         weights = [rings[self._blocks_from_centre(number)] for number in range(len(self.nodes))]
-        by = max(0, sum(weights).bit_length() - 31)  # a draw takes a sum of at most 32 bits
-        return [weight + (1 << by) - 1 >> by for weight in weights] if by else weights
+        shift = max(0, sum(weights).bit_length() - 31)  # a draw takes a sum of at most 32 bits
+        return [weight + (1 << shift) - 1 >> shift for weight in weights] if shift else weights
 
     def roads(self) -> list[Road]:
         """Return the streets: all along x; along y, in the outer half only some."""
         side = self._side
-        missing = self._below(3, len(self.nodes), "street.missing").tolist()
+        has_side_street = self._below(3, len(self.nodes), "street.missing").tolist()
         roads = []
         for number in range(len(self.nodes)):
             row, column = divmod(number, side)
             if column + 1 < side:
                 roads.append(self._road(number, number + 1))
-            inner = column % 4 == 0 or self._blocks_from_centre(number) <= side // 4
-            if row + 1 < side and (inner or missing[number]):
+            is_inner = column % 4 == 0 or self._blocks_from_centre(number) <= side // 4
+            if row + 1 < side and (is_inner or has_side_street[number]):
                 roads.append(self._road(number, number + side))
         return roads
 
@@ -177,12 +177,12 @@ class _TownPlan:
         count = len(capacities)
         hours = [(opens * _HOUR, min(closes * _HOUR, DAY_S)) for opens, closes in _HOURS[kind]]
         density = self._density(decline)
-        where = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
-        drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
-        spots = zip(where, *self._spread(kind, count, 40), strict=True)
+        crossings = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
+        hours_drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
+        spots = zip(crossings, *self._spread(kind, count, 40), strict=True)
         for number, (node, dx, dy) in enumerate(spots):
             x, y = self.nodes[node]
-            opens, closes = hours[drawn[number]]
+            opens, closes = hours[hours_drawn[number]]
             yield Place(
                 id=f"{kind}-{number + 1}",
                 kind=kind,

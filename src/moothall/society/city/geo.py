@@ -26,7 +26,7 @@ from moothall.society.city.access import connected_parts
 from moothall.society.city.generate import HOUSEHOLD_SIZES
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.tags import (
-    KINDS,
+    KINDS_BY_TAG,
     SEATS,
     hours_of,
     is_road,
@@ -45,12 +45,12 @@ _SHAPES: Final = tuple(
     f"{prefix}{shape}" for prefix in ("", "Multi") for shape in ("Point", "LineString", "Polygon")
 )
 _EARTH_M: Final = 6_371_000
-_LONG: Final = 10  # degrees between corners of a road, which are 1,000 km
+_MAX_DEGREES: Final = 10  # degrees between corners of a road, which are 1,000 km
 _CRS: Final = re.compile(r"EPSG:+(?:[0-9.]*:)?([0-9]+)")
-_ITEM: Final = re.compile(r"""(['"])(.*?)\1""")
+_LIST_ITEM: Final = re.compile(r"""(['"])(.*?)\1""")
 _FLATS: Final = 10  # residents of four households, of one to four
 _MUCH: Final = 0.1  # of the metres of roads, which few maps leave out
-_FAR: Final = 1600  # metres from a place to a road: R5 links none that are farther
+_FAR_M: Final = 1600  # metres from a place to a road: R5 links none that are farther
 
 
 @dataclass
@@ -62,16 +62,16 @@ class MapFeatures:
 
     eastwards: bool = False  # whether longitudes go on beyond 180 degrees, across the date line
 
-    def across_the_date_line(self) -> bool:
+    def crosses_date_line(self) -> bool:
         """Return whether it has longitudes on both sides of 180 degrees."""
         spots = [spot for spot, _ in self.places]
         spots += [spot for _, line, _ in self.lines for spot in line]
         longitudes = [spot[0] for spot in spots]
         return bool(spots) and max(longitudes) - min(longitudes) > 180
 
-    def spot(self, at: Any) -> Spot:
+    def spot(self, coordinates: Any) -> Spot:
         """Return coordinates as a spot. Raises ValueError: they are no longitude and latitude."""
-        lon, lat = float(at[0]), float(at[1])
+        lon, lat = float(coordinates[0]), float(coordinates[1])
         if not (-180 <= lon <= 180 and -90 <= lat <= 90):
             raise ValueError(f"({lon:g}, {lat:g}) is no longitude and latitude (EPSG:4326)")
         return lon + 360 if self.eastwards and lon < 0 else lon, lat
@@ -79,14 +79,14 @@ class MapFeatures:
     def add_area(self, ring: Sequence[Spot], tags: Mapping[str, object]) -> None:
         """Add a place in the middle of an area's corners."""
         corners = list(dict.fromkeys(ring)) or list(ring)
-        middle = tuple(math.fsum(each[at] for each in corners) / len(corners) for at in (0, 1))
+        middle = tuple(math.fsum(each[axis] for each in corners) / len(corners) for axis in (0, 1))
         self.places.append(((middle[0], middle[1]), tags))
 
 
 # -- the sources -----------------------------------------------------------------------------------
 
 
-def of_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeatures:
+def read_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeatures:
     """Return the features of GeoJSON: a file, of one feature a line too, or its data."""
     data: Any = source
     name = "GeoJSON"
@@ -108,25 +108,25 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, object]) -> MapFeature
             f"{name} is in EPSG:{crs[1]}, and must be in longitude and latitude (EPSG:4326)"
         )
     collected = _collect_features(features, name)
-    if collected.across_the_date_line():
+    if collected.crosses_date_line():
         collected = _collect_features(features, name, MapFeatures(eastwards=True))
     for _, spots, tags in collected.lines:
-        if is_road(tags) and any(math.dist(*ends) > _LONG for ends in pairwise(spots)):
+        if is_road(tags) and any(math.dist(*ends) > _MAX_DEGREES for ends in pairwise(spots)):
             raise ConfigError(
-                f"{name} has a road with corners more than {_LONG} degrees apart: coordinates "
-                "must be longitude and latitude (EPSG:4326), not metres"
+                f"{name} has a road with corners more than {_MAX_DEGREES} degrees apart: "
+                "coordinates must be longitude and latitude (EPSG:4326), not metres"
             )
     return collected
 
 
 def _parse_json(text: str) -> Any:
     """Return JSON; of a feature a line, or after each record separator (RFC 8142), all of them."""
-    mark = "\x1e" if "\x1e" in text else "\n"
-    parts = [part for part in text.split(mark) if part.strip()]
+    separator = "\x1e" if "\x1e" in text else "\n"
+    parts = [part for part in text.split(separator) if part.strip()]
     try:
         return read_json(text)
     except UnreadableText:
-        if mark == "\n" and not (parts and parts[0].rstrip().endswith("}")):
+        if separator == "\n" and not (parts and parts[0].rstrip().endswith("}")):
             raise
     return {"features": [read_json(part) for part in parts]}
 
@@ -154,7 +154,7 @@ def _collect_features(
 def _as_tag(value: object) -> Any:
     """Return a tag; a list of texts as GeoPandas writes it to a file, `['a', 'b']`, as a list."""
     if isinstance(value, str) and value[:2] in ("['", '["') and value.endswith("]"):
-        return [item for _, item in _ITEM.findall(value)]
+        return [item for _, item in _LIST_ITEM.findall(value)]
     return value
 
 
@@ -164,40 +164,40 @@ def _add_geometry(collected: MapFeatures, geometry: Any, tags: Mapping[str, Any]
         for each in geometry["geometries"]:
             _add_geometry(collected, each, tags)
         return
-    at = geometry["coordinates"]
+    coordinates = geometry["coordinates"]
     if kind not in _SHAPES:
         raise ValueError(f"geometry {kind!r:.40} is neither points, lines nor polygons")
-    if not at or (kind == "Polygon" and not at[0]):
+    if not coordinates or (kind == "Polygon" and not coordinates[0]):
         return  # empty coordinates are no place either (RFC 7946, 3.1)
     if kind == "Point":
-        collected.places.append((collected.spot(at), tags))
+        collected.places.append((collected.spot(coordinates), tags))
     elif kind == "Polygon":
-        collected.add_area([collected.spot(each) for each in at[0]], tags)
+        collected.add_area([collected.spot(each) for each in coordinates[0]], tags)
     elif kind == "LineString":
-        spots = [collected.spot(each) for each in at]
+        spots = [collected.spot(each) for each in coordinates]
         # Lines meet where they have the same corner, to a centimetre.
         collected.lines.append(([tuple(round(x, 7) for x in each) for each in spots], spots, tags))
     else:
-        for part in at:
+        for part in coordinates:
             each = {"type": kind.removeprefix("Multi"), "coordinates": part}
             _add_geometry(collected, each, tags)
 
 
-def of_osm(path: str | PathLike[str]) -> MapFeatures:
+def read_osm(path: str | PathLike[str]) -> MapFeatures:
     """Return the tagged nodes and ways of an extract of OpenStreetMap, `.osm.pbf` or `.osm`."""
     osmium = import_package("osmium", "City.from_osm", "osm")
     if not Path(path).is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
     try:
-        collected = _of_extract(osmium, str(path), MapFeatures())
-        if collected.across_the_date_line():
-            collected = _of_extract(osmium, str(path), MapFeatures(eastwards=True))
+        collected = _collect_extract(osmium, str(path), MapFeatures())
+        if collected.crosses_date_line():
+            collected = _collect_extract(osmium, str(path), MapFeatures(eastwards=True))
     except (RuntimeError, osmium.InvalidLocationError) as error:
         raise ConfigError(f"{path} is not an extract of OpenStreetMap: {error}") from None
     return collected
 
 
-def _of_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
+def _collect_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
     for each in osmium.FileProcessor(path).with_locations().with_areas():
         tags = {tag.k: tag.v for tag in each.tags} if len(each.tags) else {}
         if not tags:
@@ -207,8 +207,8 @@ def _of_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
         elif each.is_way():
             nodes = [node for node in each.nodes if node.location.valid()]
             spots = [collected.spot((e.location.lon, e.location.lat)) for e in nodes]
-            road = "highway" in tags or tags.get("route") == "ferry"
-            if road and tags.get("area") != "yes":
+            is_line = "highway" in tags or tags.get("route") == "ferry"
+            if is_line and tags.get("area") != "yes":
                 collected.lines.append(([node.ref for node in nodes], spots, tags))
             elif spots and place_kind(tags):
                 collected.add_area(spots, tags)
@@ -222,7 +222,7 @@ def _of_extract(osmium: Any, path: str, collected: MapFeatures) -> MapFeatures:
 # -- a city ----------------------------------------------------------------------------------------
 
 
-def city_of(
+def city_parts(
     collected: MapFeatures, modes: Iterable[Mode], citizens: int | None, source: str
 ) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]]]:
     """Return places, roads and road nodes, in metres from the middle of the map."""
@@ -236,10 +236,10 @@ def city_of(
     ]
     if not lines:
         raise ConfigError(f"{source} has no roads: lines with a tag `highway`")
-    kinds = [(spot, tags, place_kind(tags)) for spot, tags in collected.places]
-    kinds = [each for each in kinds if each[2]]
-    if not kinds:
-        tag_names = ", ".join(KINDS)
+    tagged = [(spot, tags, place_kind(tags)) for spot, tags in collected.places]
+    tagged = [each for each in tagged if each[2]]
+    if not tagged:
+        tag_names = ", ".join(KINDS_BY_TAG)
         raise ConfigError(f"{source} has no places: points or areas with `kind`, or {tag_names}")
     corners = [spot for _, spots, *_ in lines for spot in spots]
     middle = np.array(corners).mean(axis=0)
@@ -249,44 +249,44 @@ def city_of(
         x, y = (np.array(spot) - middle) * scale
         return float(x), float(y)
 
-    roads, at = _roads(lines, metres, source)
-    nodes = {f"n{key}": (round(x), round(y)) for key, (x, y) in at.items()}
-    tree = import_package("scipy.spatial").cKDTree([at[key] for key in at])
-    spots = [metres(spot) for spot, *_ in kinds]
+    roads, node_positions = _roads(lines, metres, source)
+    nodes = {f"n{key}": (round(x), round(y)) for key, (x, y) in node_positions.items()}
+    tree = import_package("scipy.spatial").cKDTree([node_positions[key] for key in node_positions])
+    spots = [metres(spot) for spot, *_ in tagged]
     distances, nearest = (each.tolist() for each in tree.query(spots))
     node_ids = list(nodes)
-    map_seats = [stated_capacity(tags) for _, tags, _ in kinds]
+    map_seats = [stated_capacity(tags) for _, tags, _ in tagged]
     seats = [
         usual_capacity(kind, tags) if seat is None else seat
-        for (_, tags, kind), seat in zip(kinds, map_seats, strict=True)
+        for (_, tags, kind), seat in zip(tagged, map_seats, strict=True)
     ]
     if citizens is not None:
-        _make_room(seats, [kind for *_, kind in kinds], map_seats, citizens, source)
+        _make_room(seats, [kind for *_, kind in tagged], map_seats, citizens, source)
     counts: Counter[str] = Counter()
     places = []
-    for (_, tags, kind), (x, y), node, holds in zip(kinds, spots, nearest, seats, strict=True):
+    for (_, tags, kind), (x, y), node, capacity in zip(tagged, spots, nearest, seats, strict=True):
         counts[kind] += 1
         opens, closes = hours_of(kind, tags)
         name = str(tags.get("name") or "")[:255]
         id = f"{kind}-{counts[kind]}"
         label = name if name.isprintable() else ""
         places.append(
-            Place(id, kind, round(x), round(y), holds, opens, closes, label, node_ids[node])
+            Place(id, kind, round(x), round(y), capacity, opens, closes, label, node_ids[node])
         )
-    _warn_of_far([place.id for place in places], distances, source)
+    _warn_of_far_places([place.id for place in places], distances, source)
     return places, roads, nodes
 
 
-def _warn_of_far(ids: list[str], distances: list[float], source: str) -> None:
+def _warn_of_far_places(ids: list[str], distances: list[float], source: str) -> None:
     """Name the places that no road leads near, such as those of an island."""
     far_places = [
         f"{id} ({metres:,.0f} m)"
         for id, metres in zip(ids, distances, strict=True)
-        if metres > _FAR
+        if metres > _FAR_M
     ]
     if far_places:
         more = f" and {len(far_places) - 3:,} more" if len(far_places) > 3 else ""
-        reason = f"farther than {_FAR:,} m from the largest connected part of the roads"
+        reason = f"farther than {_FAR_M:,} m from the largest connected part of the roads"
         logger.warning(
             "%s: %s%s: %s; a way there is on foot", source, ", ".join(far_places[:3]), more, reason
         )
@@ -299,35 +299,35 @@ def _make_room(
 
     A house has a household of the usual size, or several; a map has few of the firms of a country.
     """
-    homes = [at for at, kind in enumerate(kinds) if kind == "home"]
+    homes = [index for index, kind in enumerate(kinds) if kind == "home"]
     if not homes:
         raise ConfigError(f"{source} has no homes for {citizens:,} citizens")
     usual = usual_capacity("home", {})
-    houses = [at for at in homes if map_seats[at] is None and seats[at] == usual]
+    houses = [index for index in homes if map_seats[index] is None and seats[index] == usual]
     numbers = np.arange(len(houses), dtype=np.uint64)
     sizes = 1 + choices(HOUSEHOLD_SIZES, 0, numbers, 0, "map.house")
-    for at, size in zip(houses, sizes.tolist(), strict=True):
-        seats[at] = size
-    capacity = sum(seats[at] for at in homes)
+    for index, size in zip(houses, sizes.tolist(), strict=True):
+        seats[index] = size
+    home_capacity = sum(seats[index] for index in homes)
     order = np.argsort(integers(0, numbers, 0, "map.flats"), kind="stable").tolist()
     for number in order:  # one household of so many would be no family
-        if capacity < citizens:
-            capacity += _FLATS - seats[houses[number]]
+        if home_capacity < citizens:
+            home_capacity += _FLATS - seats[houses[number]]
             seats[houses[number]] = _FLATS
     if houses:
-        tens, rest = divmod(max(0, -(-(citizens - capacity) // _FLATS)), len(houses))
+        tens, rest = divmod(max(0, -(-(citizens - home_capacity) // _FLATS)), len(houses))
         for turn, number in enumerate(order):
             seats[houses[number]] += _FLATS * (tens + (turn < rest))
     else:
-        for at in homes:
-            seats[at] = max(1, -(-seats[at] * citizens // max(1, capacity)))
+        for index in homes:
+            seats[index] = max(1, -(-seats[index] * citizens // max(1, home_capacity)))
     for kind, share in SEATS.items():
-        places = [at for at, each in enumerate(kinds) if each == kind]
-        assumed = [at for at in places if map_seats[at] is None]
-        lacks = citizens * share // 1000 - sum(seats[at] for at in places)
-        usual = sum(seats[at] for at in assumed)
-        for at in assumed if lacks > 0 else ():
-            seats[at] += -(-seats[at] * lacks // usual)
+        places = [index for index, each in enumerate(kinds) if each == kind]
+        assumed = [index for index in places if map_seats[index] is None]
+        lacks = citizens * share // 1000 - sum(seats[index] for index in places)
+        usual = sum(seats[index] for index in assumed)
+        for index in assumed if lacks > 0 else ():
+            seats[index] += -(-seats[index] * lacks // usual)
 
 
 def _roads(
@@ -337,7 +337,7 @@ def _roads(
     line_counts = Counter(key for keys, *_ in lines for key in dict.fromkeys(keys))
     ends = {key for keys, *_ in lines for key in (keys[0], keys[-1])}
     numbers: dict[Any, int] = {}
-    at: dict[int, tuple[float, float]] = {}
+    positions: dict[int, tuple[float, float]] = {}
     shortest: dict[tuple[int, int, tuple[str, ...], bool], float] = {}
     for keys, spots, ways in lines:
         points = [metres(spot) for spot in spots]
@@ -348,7 +348,7 @@ def _roads(
             if line_counts[key] < 2 and key not in ends:
                 continue
             node = numbers.setdefault(key, len(numbers) + 1)
-            at[node] = point
+            positions[node] = point
             if start is not None and start != node:
                 for names, direction in ways:
                     a, b = (node, start) if direction < 0 else (start, node)
@@ -356,7 +356,7 @@ def _roads(
                     edge = (a, b, names, direction != 0)
                     shortest[edge] = min(length, shortest.get(edge, math.inf))
             start, length = node, 0.0
-    largest = _largest(list(shortest), len(numbers))
+    largest = _largest_part(list(shortest), len(numbers))
     roads = [
         Road(f"n{a}", f"n{b}", max(1, round(length)), names, oneway)
         for (a, b, names, oneway), length in shortest.items()
@@ -369,10 +369,10 @@ def _roads(
             "let lines share the points where they cross",
             *(source, f"{metres_left_out:,.0f}", f"{all_metres:,.0f}"),
         )
-    return roads, {node: spot for node, spot in at.items() if node in largest}
+    return roads, {node: spot for node, spot in positions.items() if node in largest}
 
 
-def _largest(links: list[tuple[int, int, Any, Any]], count: int) -> set[int]:
+def _largest_part(links: list[tuple[int, int, Any, Any]], count: int) -> set[int]:
     """Return the nodes of the largest connected part."""
     a, b = (np.array([each[end] for each in links], np.int64) for end in (0, 1))
     shape = (count + 1, count + 1)

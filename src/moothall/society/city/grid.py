@@ -9,9 +9,9 @@ from typing import Any
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
 from moothall.society.arrays import Array, WholeNumber, np
-from moothall.society.city.places import SteppedPlaces, no_mode
+from moothall.society.city.places import SteppedPlaces, check_no_mode
 
-_AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
+_DIRECTIONS = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 class Grid(SteppedPlaces):
@@ -55,7 +55,7 @@ class Grid(SteppedPlaces):
         self.height = height
         self.torus = torus
         self.around = around
-        self._around = _AROUND[:around]
+        self._around = _DIRECTIONS[:around]
         self._capacity = capacity
         self._step_seconds = cell_seconds
         self._within: dict[int, Array] = {}
@@ -101,9 +101,9 @@ class Grid(SteppedPlaces):
         if radius not in self._within:
             right, down = self._reach(radius, self.width), self._reach(radius, self.height)
             square = [(dx, dy) for dx in right for dy in down if dx or dy]
-            far = self.around == 4
-            near = [each for each in square if not far or sum(map(abs, each)) <= radius]
-            self._within[radius] = self._shifted_cells(near)
+            is_diamond = self.around == 4
+            offsets = [each for each in square if not is_diamond or sum(map(abs, each)) <= radius]
+            self._within[radius] = self._shifted_cells(offsets)
         return self._within[radius]
 
     def _reach(self, radius: int, side: int) -> range:
@@ -120,8 +120,8 @@ class Grid(SteppedPlaces):
             if self.torus:
                 a, b = a % self.width, b % self.height
             inside = (a >= 0) & (a < self.width) & (b >= 0) & (b < self.height)
-            at = np.where(inside, a, 0), np.where(inside, b, 0)
-            columns.append(np.where(inside, self._numbers[at], -1))
+            cells = np.where(inside, a, 0), np.where(inside, b, 0)
+            columns.append(np.where(inside, self._numbers[cells], -1))
         return np.column_stack(columns)
 
     @functools.cached_property
@@ -154,23 +154,23 @@ class Grid(SteppedPlaces):
     def ways_rows(self, place: Array, to: Array, modes: Sequence[str | None]) -> Array:
         """Return `seconds` of many cells, by index in `ids`, by each mode: (n, n_modes)."""
         for mode in modes:
-            no_mode(mode)
+            check_no_mode(mode)
         seconds = (self._steps(place, to) * self._step_seconds)[:, None]
         return seconds if len(modes) == 1 else np.repeat(seconds, len(modes), axis=1)
 
     def capacity(self, place: str) -> int | None:
         """Return how many citizens a cell holds at a time; None for any number."""
-        self._number(place)
+        self._number_of(place)
         return self._capacity
 
     def position(self, place: str) -> tuple[int, int]:
         """Return a cell's column and row, counted from 0."""
-        x, y = self.cells[self._number(place)].tolist()
+        x, y = self.cells[self._number_of(place)].tolist()
         return x, y
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the cells next to a cell, in order of id; never the cell itself."""
-        number = self._number(place)
+        number = self._number_of(place)
         numbers = {*self.next_to[number].tolist()} - {-1, number}
         return tuple(self._ids[each] for each in sorted(numbers))
 

@@ -12,9 +12,9 @@ from moothall.build import check_integer, check_text, error_text, excerpt, names
 from moothall.society.arrays import WholeNumber
 from moothall.society.clock import DAY_S
 
-_FARTHEST = 10_000_000
-_LONGEST_ROAD = 1_000_000
-_MOST = 1_000_000_000
+_LIMIT = 10_000_000
+_MAX_METRES = 1_000_000
+_MAX_CAPACITY = 1_000_000_000
 _FORMAT = "moothall.city/1"
 
 
@@ -52,9 +52,9 @@ class Place:
         check_text("id", self.id)
         try:
             check_text("kind", self.kind)
-            check_integer("x", self.x, -_FARTHEST, _FARTHEST)
-            check_integer("y", self.y, -_FARTHEST, _FARTHEST)
-            check_integer("capacity", self.capacity, 0, _MOST)
+            check_integer("x", self.x, -_LIMIT, _LIMIT)
+            check_integer("y", self.y, -_LIMIT, _LIMIT)
+            check_integer("capacity", self.capacity, 0, _MAX_CAPACITY)
             check_integer("opens", self.opens, 0, DAY_S - 1)
             check_integer("closes", self.closes, 0, DAY_S)
             if self.opens == self.closes:
@@ -93,16 +93,16 @@ class Road:
     def __post_init__(self) -> None:
         check_text("road: a", self.a)
         check_text("road: b", self.b)
-        where = f"road {excerpt(self.a)}–{excerpt(self.b)}: "
-        check_integer(where + "metres", self.metres, 1, _LONGEST_ROAD)
+        title = f"road {excerpt(self.a)}–{excerpt(self.b)}: "
+        check_integer(title + "metres", self.metres, 1, _MAX_METRES)
         if self.modes is not None:
             if not isinstance(self.modes, (tuple, list)):
-                raise ConfigError(f"{where}modes must be names or None, got {excerpt(self.modes)}")
+                raise ConfigError(f"{title}modes must be names or None, got {excerpt(self.modes)}")
             for mode in self.modes:
-                check_text(where + "modes", mode)
+                check_text(title + "modes", mode)
             object.__setattr__(self, "modes", tuple(sorted(set(self.modes))))
         if type(self.oneway) is not bool:
-            raise ConfigError(f"{where}oneway must be a boolean, got {excerpt(self.oneway)}")
+            raise ConfigError(f"{title}oneway must be a boolean, got {excerpt(self.oneway)}")
 
 
 @names_checked
@@ -127,10 +127,10 @@ class Mode:
 
     def __post_init__(self) -> None:
         check_text("mode: name", self.name)
-        where = f"mode {excerpt(self.name)}: "
-        check_integer(where + "metres", self.metres, 1, _LONGEST_ROAD)
-        check_integer(where + "seconds", self.seconds, 1, DAY_S)
-        check_integer(where + "wait", self.wait, 0, DAY_S)
+        title = f"mode {excerpt(self.name)}: "
+        check_integer(title + "metres", self.metres, 1, _MAX_METRES)
+        check_integer(title + "seconds", self.seconds, 1, DAY_S)
+        check_integer(title + "wait", self.wait, 0, DAY_S)
 
     def time(self, metres: WholeNumber) -> WholeNumber:
         """Return the whole seconds, rounded up, for a distance (an int, or an int64 array)."""
@@ -150,7 +150,7 @@ rest is assumed, in round numbers for towns: cycling 4.3 m/s, driving 7 m/s and 
 public transport 5 m/s and five minutes to wait.
 """
 
-T = TypeVar("T", Place, Road, Mode)
+Part = TypeVar("Part", Place, Road, Mode)
 
 
 # -- a whole city ----------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def checked_nodes(nodes: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, 
         if not isinstance(spot, (tuple, list)) or len(spot) != 2:
             raise ConfigError(f"nodes: {excerpt(node)}: must be (x, y), got {excerpt(spot)}")
         for axis, value in zip("xy", spot, strict=True):
-            check_integer(f"nodes: {excerpt(node)}: {axis}", value, -_FARTHEST, _FARTHEST)
+            check_integer(f"nodes: {excerpt(node)}: {axis}", value, -_LIMIT, _LIMIT)
         spots[node] = (spot[0], spot[1])
     return dict(sorted(spots.items()))
 
@@ -208,13 +208,13 @@ def checked_roads(
         for end in (road.a, road.b):
             if end in nodes:
                 continue
-            where = f"roads[{number}]: {excerpt(road.a)}–{excerpt(road.b)} leads to {excerpt(end)}"
+            title = f"roads[{number}]: {excerpt(road.a)}–{excerpt(road.b)} leads to {excerpt(end)}"
             if end not in numbers:
-                raise ConfigError(f"{where}, which is neither a node nor a place")
+                raise ConfigError(f"{title}, which is neither a node nor a place")
             place = places[numbers[end]]
             if place.node is not None:
-                hangs = excerpt(place.node)
-                raise ConfigError(f"{where}, a place that hangs on node {hangs}: lead it there")
+                node = excerpt(place.node)
+                raise ConfigError(f"{title}, a place that hangs on node {node}: lead it there")
         for mode in road.modes or ():
             if mode not in modes:
                 names = ", ".join(modes)
@@ -233,10 +233,10 @@ def canonical_json(
     """Return a city's canonical JSON: the same text for the same city."""
     data = {
         "format": _FORMAT,
-        "modes": [_row(mode) for mode in modes],
+        "modes": [_as_object(mode) for mode in modes],
         "nodes": nodes,
-        "places": [_row(place) for place in places],
-        "roads": [_row(road) for road in roads],
+        "places": [_as_object(place) for place in places],
+        "roads": [_as_object(road) for road in roads],
         **({"snap": True} if snap else {}),
     }
     return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -257,19 +257,19 @@ def read_city(
     if not isinstance(data["nodes"], dict):
         raise ConfigError(f"nodes must be an object, got {excerpt(data['nodes'])}")
     return (
-        _read_rows("places", data["places"], Place),
-        _read_rows("roads", data["roads"], Road),
+        _read_objects("places", data["places"], Place),
+        _read_objects("roads", data["roads"], Road),
         data["nodes"],
-        _read_rows("modes", data["modes"], Mode),
+        _read_objects("modes", data["modes"], Mode),
         data.get("snap", False),
     )
 
 
-def _row(part: Place | Road | Mode) -> dict[str, Any]:
+def _as_object(part: Place | Road | Mode) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__slots__}
 
 
-def _read_rows(label: str, rows: object, kind: type[T]) -> list[T]:
+def _read_objects(label: str, rows: object, kind: type[Part]) -> list[Part]:
     if not isinstance(rows, list):
         raise ConfigError(f"{label} must be an array, got {excerpt(rows)}")
     objects = []

@@ -7,10 +7,10 @@ from typing import Final
 
 from moothall.society.arrays import Array, np
 from moothall.society.city.access import Access
-from moothall.society.city.routes import MOST_IN_TABLE, dijkstra
+from moothall.society.city.routes import MAX_IN_TABLE, dijkstra
 
-_AT_ONCE: Final = 1 << 22
-_WIDEST: Final = 1 << 32
+_MAX_CELLS: Final = 1 << 22
+_MAX_RADIUS: Final = 1 << 32
 _NO_PLACE: Final = 2**63 - 1
 
 
@@ -18,7 +18,7 @@ class Nearest:
     """The nearest places of each kind (None: all) from every node, in tables made on first use."""
 
     def __init__(self, kinds: Mapping[str | None, Array], spots: Array) -> None:
-        self._kinds, self._spots = kinds, spots
+        self._kinds, self._node_positions = kinds, spots
         self._tables: dict[tuple[Access, str | None], tuple[Array, Array]] = {}
 
     def table(self, access: Access, kind: str | None, limit: int) -> tuple[Array, Array]:
@@ -31,12 +31,12 @@ class Nearest:
     def _build(self, access: Access, kind: str | None, limit: int) -> tuple[Array, Array]:
         targets, roads = self._kinds.get(kind, np.zeros(0, np.int32)), access.roads
         keys = np.full((roads.count, limit + 1), _NO_PLACE, np.int64)
-        if roads.count > MOST_IN_TABLE:
+        if roads.count > MAX_IN_TABLE:
             self._search(access, targets, keys)
         else:
             for part in _row_parts(np.arange(roads.count), len(targets)):
-                far = roads.all_metres[part][:, access.node[targets]]
-                _add(access, keys, part, far, targets)
+                metres = roads.all_metres[part][:, access.node[targets]]
+                _keep_nearest(access, keys, part, metres, targets)
         keys = np.ascontiguousarray(np.sort(keys, axis=1).T)
         is_place, count = keys != _NO_PLACE, len(access.node)
         places = np.where(is_place, keys % count, -1).astype(np.int32)
@@ -48,52 +48,52 @@ class Nearest:
         The radius grows until each node has all its places, or nothing bounds it any more. Places
         of a tile are searched for together, in the part of the graph that has their routes.
         """
-        graph, hang, width = access.roads, access.node, keys.shape[1]
+        graph, nodes, width = access.roads, access.node, keys.shape[1]
         back = graph.matrix.T.tocsr()
         # Of the places at one node, only the first can be among the nearest of any node.
-        targets = targets[np.lexsort((targets, access.far[targets], hang[targets]))]
-        first = np.searchsorted(hang[targets], hang[targets])
+        targets = targets[np.lexsort((targets, access.walk_m[targets], nodes[targets]))]
+        first = np.searchsorted(nodes[targets], nodes[targets])
         targets = targets[np.arange(len(targets)) - first < width]
-        extent = np.ptp(self._spots, axis=0)
+        extent = np.ptp(self._node_positions, axis=0)
         radius = max(500.0, 1.4 * (extent.prod() / max(1, len(targets)) * width) ** 0.5)
         tile_side, pending = max(1500, int(radius)), np.arange(graph.count)
-        while len(pending) and radius <= _WIDEST:
+        while len(pending) and radius <= _MAX_RADIUS:
             near = dijkstra(graph.matrix, indices=pending, min_only=True, limit=radius)
             keys[pending] = _NO_PLACE
-            asks = np.zeros(graph.count, bool)
-            asks[pending] = True
-            for tile in self._tiles(hang, targets[np.isfinite(near[hang[targets]])], tile_side):
-                reach = dijkstra(back, indices=np.unique(hang[tile]), min_only=True, limit=radius)
+            is_pending = np.zeros(graph.count, bool)
+            is_pending[pending] = True
+            for tile in self._tiles(nodes, targets[np.isfinite(near[nodes[targets]])], tile_side):
+                reach = dijkstra(back, indices=np.unique(nodes[tile]), min_only=True, limit=radius)
                 part = np.flatnonzero(near + reach <= radius)
-                around, is_asking = back[part][:, part], asks[part]
-                for few in _row_parts(tile, len(part)):
-                    starts, which = np.unique(hang[few], return_inverse=True)
-                    far = dijkstra(around, indices=np.searchsorted(part, starts), limit=radius)
-                    far = np.where(np.isinf(far), -1, far)[:, is_asking]
-                    _add(access, keys, part[is_asking], far[which].T, few)
+                matrix, is_asking = back[part][:, part], is_pending[part]
+                for places in _row_parts(tile, len(part)):
+                    starts, start_index = np.unique(nodes[places], return_inverse=True)
+                    metres = dijkstra(matrix, indices=np.searchsorted(part, starts), limit=radius)
+                    metres = np.where(np.isinf(metres), -1, metres)[:, is_asking]
+                    _keep_nearest(access, keys, part[is_asking], metres[start_index].T, places)
             # A node is done if its last place is within the radius: none nearer is missing.
-            pending = pending[keys[pending].max(axis=1) // len(hang) > radius]
-            radius = 2 * radius if radius < extent.sum() else max(2 * radius, _WIDEST)
+            pending = pending[keys[pending].max(axis=1) // len(nodes) > radius]
+            radius = 2 * radius if radius < extent.sum() else max(2 * radius, _MAX_RADIUS)
 
-    def _tiles(self, hang: Array, places: Array, side: int) -> list[Array]:
+    def _tiles(self, nodes: Array, places: Array, side: int) -> list[Array]:
         """Return the places of each square of the map, in the order that they have."""
         if not len(places):
             return []
-        square = self._spots[hang[places]] // side
+        square = self._node_positions[nodes[places]] // side
         order = np.lexsort((square[:, 1], square[:, 0]))
         starts = np.flatnonzero((np.diff(square[order], axis=0) != 0).any(axis=1)) + 1
         return np.split(places[order], starts)
 
 
-def _add(access: Access, keys: Array, nodes: Array, far: Array, targets: Array) -> None:
-    """Keep the least keys of nodes, of those they have and of `targets` `far` away."""
+def _keep_nearest(access: Access, keys: Array, nodes: Array, metres: Array, targets: Array) -> None:
+    """Keep the least keys of nodes, of those they have and of `targets` `metres` away."""
     # Places are numbered in order of id, so this key has no ties.
-    new = (far.astype(np.int64) + access.far[targets]) * len(access.node) + targets
-    new[far < 0] = _NO_PLACE
-    both, width = np.concatenate([keys[nodes], new], axis=1), keys.shape[1]
-    keys[nodes] = np.partition(both, width - 1, axis=1)[:, :width]
+    new_keys = (metres.astype(np.int64) + access.walk_m[targets]) * len(access.node) + targets
+    new_keys[metres < 0] = _NO_PLACE
+    all_keys, width = np.concatenate([keys[nodes], new_keys], axis=1), keys.shape[1]
+    keys[nodes] = np.partition(all_keys, width - 1, axis=1)[:, :width]
 
 
 def _row_parts(rows: Array, width: int) -> list[Array]:
     """Return rows in parts small enough for a table of so many columns."""
-    return np.array_split(rows, max(1, len(rows) * width // _AT_ONCE))
+    return np.array_split(rows, max(1, len(rows) * width // _MAX_CELLS))

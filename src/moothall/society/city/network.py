@@ -14,8 +14,8 @@ from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, draw_below, uniforms
 from moothall.society.kernel.wants import id_order
 
-_MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
-_SEARCHES: Final = 1024  # the starts whose searches are cached
+_MAX_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
+_MAX_SEARCHES: Final = 1024  # the starts whose searches are cached
 
 
 class Network(SteppedPlaces):
@@ -94,7 +94,7 @@ class Network(SteppedPlaces):
         than there are nodes.
         """
         self._step_seconds = edge_seconds
-        self._searched: dict[int, Array] = {}
+        self._steps_by_start: dict[int, Array] = {}
 
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
@@ -128,28 +128,28 @@ class Network(SteppedPlaces):
         if not isinstance(rewired, (int, float)) or not 0 <= rewired <= 1:
             raise ConfigError(f"rewired must be a probability, 0 to 1, got {excerpt(rewired)}")
         nodes = np.arange(n, dtype=np.uint64)
-        changed: dict[int, set[int]] = {}
+        linked: dict[int, set[int]] = {}
         """The neighbours of nodes that no longer have only their edges of the ring."""
 
         def neighbours_of(node: int) -> set[int]:
-            if node not in changed:
+            if node not in linked:
                 ahead = range(1, neighbours // 2 + 1)
-                changed[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
-            return changed[node]
+                linked[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
+            return linked[node]
 
         ends = []
         for distance in range(1, neighbours // 2 + 1):
             targets = (nodes.astype(np.int64) + distance) % n
-            chosen = uniforms(seed, nodes, distance, "network.rewire") < rewired
-            for node in np.flatnonzero(chosen).tolist():
+            is_rewired = uniforms(seed, nodes, distance, "network.rewire") < rewired
+            for node in np.flatnonzero(is_rewired).tolist():
                 if len(neighbours_of(node)) == n - 1:
                     continue
                 other = (node + distance) % n
                 neighbours_of(node).discard(other)
                 neighbours_of(other).discard(node)
                 draws = Draws(seed, node, distance)
-                linked, draw = neighbours_of(node) | {node, other}, 0
-                while other in linked:
+                excluded, draw = neighbours_of(node) | {node, other}, 0
+                while other in excluded:
                     other = draws.below(n, "network.target", draw)
                     draw += 1
                 neighbours_of(node).add(other)
@@ -291,16 +291,16 @@ class Network(SteppedPlaces):
         count = len(self)
         angle = 2 * np.pi * np.arange(count) / max(1, count)
         at = np.column_stack([np.cos(angle), np.sin(angle)])
-        if count > _MOST_LAID_OUT:
+        if count > _MAX_LAID_OUT:
             return at
         starts, targets = self.links
         source = np.repeat(np.arange(count), np.diff(starts))
-        near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
+        unit = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
         for step in np.linspace(0.2, 0.005, 60):
             apart = at[:, None] - at[None]
             far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
-            force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
-            pull = (at[source] - at[targets]) * far[source, targets][:, None] / near
+            force = (apart * (unit / far)[:, :, None] ** 2).sum(axis=1)
+            pull = (at[source] - at[targets]) * far[source, targets][:, None] / unit
             for axis in (0, 1):
                 force[:, axis] -= np.bincount(source, pull[:, axis], count)
             length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
@@ -326,7 +326,7 @@ class Network(SteppedPlaces):
         Raises:
             ConfigError: the network has no such node
         """
-        return int(self._row_numbers[self._number(node)])
+        return int(self._row_numbers[self._number_of(node)])
 
     @functools.cached_property
     def _row_numbers(self) -> Array:
@@ -338,18 +338,18 @@ class Network(SteppedPlaces):
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the nodes that a node has edges to, in order of id."""
-        starts, number = self._matrix.indptr, self._number(place)
+        starts, number = self._matrix.indptr, self._number_of(place)
         numbers = self._matrix.indices[starts[number] : starts[number + 1]].tolist()
         return tuple(self._ids[each] for each in sorted(numbers))
 
     def _steps(self, start: Any, to: Any) -> Any:
-        steps = self._searched.get(start)
+        steps = self._steps_by_start.get(start)
         if steps is None:
             distances = dijkstra(self._matrix, indices=start, unweighted=True)
             steps = np.where(np.isinf(distances), -1, distances).astype(np.int32)
-            if len(self._searched) >= _SEARCHES:
-                self._searched.clear()
-            self._searched[start] = steps
+            if len(self._steps_by_start) >= _MAX_SEARCHES:
+                self._steps_by_start.clear()
+            self._steps_by_start[start] = steps
         return steps[to]
 
 

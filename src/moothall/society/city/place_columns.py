@@ -22,15 +22,15 @@ class PlaceColumns(Sequence[Place]):
         kinds: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self.nodes: tuple[str, ...] = tuple(nodes)
-        node_of: dict[str | None, int] = {node: number for number, node in enumerate(nodes)}
-        node_of[None] = -1
+        node_numbers: dict[str | None, int] = {node: number for number, node in enumerate(nodes)}
+        node_numbers[None] = -1
         rows = array("i")
         if not isinstance(places, Iterable):
             raise ConfigError(f"places must be a list of Place, got {excerpt(places)}")
         for number, place in enumerate(places):
             if not isinstance(place, Place):
                 raise ConfigError(f"places[{number}] must be a Place, got {excerpt(place)}")
-            node = node_of.get(place.node)
+            node = node_numbers.get(place.node)
             if node is None:
                 raise ConfigError(
                     f"place {excerpt(place.id)}: node {excerpt(place.node)} does not exist: add it "
@@ -42,7 +42,7 @@ class PlaceColumns(Sequence[Place]):
             kind = kinds.setdefault(place.kind, len(kinds))
             rows.extend((kind, place.x, place.y, place.capacity, place.opens, place.closes, node))
         order = sorted(range(len(ids)), key=ids.__getitem__)
-        twice = [other for before, other in pairwise(order) if ids[before] == ids[other]]
+        twice = [other for previous, other in pairwise(order) if ids[previous] == ids[other]]
         if twice:
             raise ConfigError(f"places[{min(twice)}]: id {excerpt(ids[min(twice)])} appears twice")
         self.ids: tuple[str, ...] = tuple([ids[number] for number in order])
@@ -56,12 +56,12 @@ class PlaceColumns(Sequence[Place]):
         self.opens: Array
         self.closes: Array
         self.node: Array  # the number in `nodes`, −1 for none
-        of_kind, self.x, self.y, most, self.opens, self.closes, self.node = (
+        codes, self.x, self.y, capacity, self.opens, self.closes, self.node = (
             table[:, column][order] for column in range(7)
         )
         self.kinds: tuple[str, ...] = tuple(sorted(kinds))  # `kind` has numbers of them
-        self.kind: Array = np.array([self.kinds.index(each) for each in kinds], np.int16)[of_kind]
-        self.capacity: Array = most.astype(np.int64)
+        self.kind: Array = np.array([self.kinds.index(each) for each in kinds], np.int16)[codes]
+        self.capacity: Array = capacity.astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -86,7 +86,7 @@ class Positions(Protocol):
         """Return x and y: metres in a city, columns and rows on a grid."""
 
 
-_OFFER: dict[Any, tuple[str, str]] = {
+_OFFERS: dict[Any, tuple[str, str]] = {
     Places: ("places", "a City, Network or Grid"),
     Routes: ("travel times to places", "a City, Network or Grid"),
     Neighbours: ("neighbours of places", "a Network or Grid"),
@@ -96,7 +96,7 @@ _OFFER: dict[Any, tuple[str, str]] = {
 }
 """What each protocol offers, and the classes that implement it."""
 
-_MET: set[tuple[type, type]] = set()
+_KNOWN_OFFERS: set[tuple[type, type]] = set()
 
 
 def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) -> None:
@@ -115,7 +115,7 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
     required = dict.fromkeys((*protocols, Places) if kinds else protocols)
     missing = [protocol for protocol in required if not _offers(places, protocol)]
     if missing:
-        offers = [_OFFER.get(each, (each.__name__, "what implements it")) for each in missing]
+        offers = [_OFFERS.get(each, (each.__name__, "what implements it")) for each in missing]
         of = f" of kind {_kinds_in_words(kinds)}" if kinds else ""
         existing = "there is no city" if places is None else f"{type(places).__name__} has none"
         names = ", ".join(each for each, _ in offers)
@@ -130,11 +130,11 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
 
 def _offers(places: object, protocol: type) -> bool:
     # Remembered by class: `isinstance` takes 8 µs here, and a block asks in each citizen's step.
-    met = (type(places), protocol)
-    if met not in _MET:
+    pair = (type(places), protocol)
+    if pair not in _KNOWN_OFFERS:
         if not isinstance(places, protocol):
             return False
-        _MET.add(met)
+        _KNOWN_OFFERS.add(pair)
     return True
 
 
@@ -184,7 +184,7 @@ class NumberedPlaces:
 
     def kind(self, place: str) -> str:
         """Return a place's kind."""
-        return self._kind_names[int(self._kind_numbers[self._number(place)])]
+        return self._kind_names[int(self._kind_numbers[self._number_of(place)])]
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
         """Return the places of a kind in order of id; none if there is no such kind."""
@@ -201,7 +201,7 @@ class NumberedPlaces:
         number = [*self._kind_names, kind].index(kind)
         return np.flatnonzero(self._kind_numbers == number).astype(np.int32)
 
-    def _number(self, place: str) -> int:
+    def _number_of(self, place: str) -> int:
         try:
             return self.place_numbers[place]
         except (KeyError, TypeError):
@@ -219,17 +219,17 @@ class SteppedPlaces(NumberedPlaces):
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the seconds over the fewest steps from `a` to `b`; None if there is no way."""
-        no_mode(mode)
-        steps = int(self._steps(self._number(a), self._number(b)))
+        check_no_mode(mode)
+        steps = int(self._steps(self._number_of(a), self._number_of(b)))
         return None if steps < 0 else steps * self._step_seconds
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
         """Return the nearest other places that can be reached, with the seconds to each."""
-        no_mode(mode)
+        check_no_mode(mode)
         check_integer("limit", limit, 1, None)
-        start, rows = self._number(place), self._rows_of(kind)
+        start, rows = self._number_of(place), self._rows_of(kind)
         steps = self._steps(start, rows)
         nearest = np.flatnonzero((steps >= 0) & (rows != start))
         nearest = nearest[np.argsort(steps[nearest], kind="stable")[:limit]].tolist()
@@ -238,7 +238,7 @@ class SteppedPlaces(NumberedPlaces):
         )
 
 
-def no_mode(mode: str | None) -> None:
+def check_no_mode(mode: str | None) -> None:
     """Raise ConfigError for a mode of travel, of places that have none."""
     if mode is not None:
         raise ConfigError(f"mode must be None: only a City has modes; got {excerpt(mode)}")

@@ -93,18 +93,18 @@ class Plane:
             raise ConfigError(f"x and y must be as many numbers, got {x.shape} and {y.shape}")
         return Points(self, x, y)
 
-    def _inside(self, at: Array, side: float) -> Array:
+    def _inside(self, position: Array, side: float) -> Array:
         if not self.torus:
-            inside = np.clip(at, 0.0, side)
+            inside = np.clip(position, 0.0, side)
         else:
-            inside = np.mod(at, side)
+            inside = np.mod(position, side)
             inside = np.where(inside >= side, 0.0, inside)  # of a number just below 0
-        return inside.item() if np.ndim(at) == 0 else inside
+        return inside.item() if np.ndim(position) == 0 else inside
 
-    def _shortest_offset(self, apart: Array, side: float) -> Array:
+    def _shortest_offset(self, offset: Array, side: float) -> Array:
         if not self.torus:
-            return apart
-        return apart - side * np.round(apart / side)
+            return offset
+        return offset - side * np.round(offset / side)
 
 
 class Points:
@@ -122,8 +122,8 @@ class Points:
                 f"position {row}, {self._positions[row].tolist()}, is not on {plane!r}: use `moved`"
             )
             raise ConfigError(text)
-        tree = import_package("scipy.spatial").cKDTree
-        self._tree = tree(self._positions, boxsize=high if plane.torus else None)
+        tree_type = import_package("scipy.spatial").cKDTree
+        self._tree = tree_type(self._positions, boxsize=high if plane.torus else None)
 
     def __len__(self) -> int:
         return len(self._positions)

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 from moothall import ConfigError
 from moothall.society.arrays import Array, import_package, np
 
-MOST_IN_TABLE: Final = 2500  # up to this many nodes, one table has the metres between all of them
-_FARTHEST: Final = 2**31 - 1
-_TABLES: Final = 1 << 26  # the entries in the cached tables of a larger graph, at most
-_CACHED: Final = 1 << 22
+MAX_IN_TABLE: Final = 2500  # up to this many nodes, one table has the metres between all of them
+_TOO_FAR: Final = 2**31 - 1
+_MAX_TABLE_ENTRIES: Final = 1 << 26  # the entries in the cached tables of a larger graph, at most
+_CACHE_SIZE: Final = 1 << 22
 _METRES_MASK: Final = (1 << 24) - 1
-_LEAF: Final = 32
+_LEAF_NODES: Final = 32
 _AT_ONCE: Final = 1 << 22
 
 
@@ -36,8 +36,8 @@ class Roads:
 
     # An edge is (from, to, metres).
     def __init__(self, edges: Array, oneway: Array, spots: Array) -> None:
-        if int(edges[:, 2].sum()) > _FARTHEST:
-            raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
+        if int(edges[:, 2].sum()) > _TOO_FAR:
+            raise ConfigError(f"the roads together must have at most {_TOO_FAR} metres")
         directed = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
         # Keep the shortest of roads between the same nodes; scipy would add them up.
         order = np.lexsort((directed[:, 2], directed[:, 1], directed[:, 0]))
@@ -47,7 +47,7 @@ class Roads:
         directed = directed[first]
         self.count: int = len(spots)
         self._symmetric = not oneway.any()
-        self._spots = spots
+        self._node_positions = spots
         ends = (directed[:, 0], directed[:, 1])
         shape = (self.count, self.count)
         self.matrix: Any = import_package("scipy.sparse").csr_array(
@@ -63,11 +63,11 @@ class Roads:
 
     @functools.cached_property
     def _labels(self) -> Labels:
-        return Labels(self.matrix, self._spots, symmetric=self._symmetric)
+        return Labels(self.matrix, self._node_positions, symmetric=self._symmetric)
 
     @functools.cached_property
     def _cache(self) -> Array:
-        return np.zeros(_CACHED, np.uint64)
+        return np.zeros(_CACHE_SIZE, np.uint64)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it keeps routes of its own."""
@@ -75,12 +75,12 @@ class Roads:
 
     def table(self, source: int) -> Array:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a route."""
-        table = self.all_metres[source] if self.count <= MOST_IN_TABLE else self._tables.get(source)
+        table = self.all_metres[source] if self.count <= MAX_IN_TABLE else self._tables.get(source)
         if table is None:
             # One source at a time: for many at once, scipy takes as long per source.
             distances = dijkstra(self.matrix, indices=source)
             table = np.where(np.isinf(distances), -1, distances).astype(np.int32)
-            if len(self._tables) * self.count >= _TABLES:
+            if len(self._tables) * self.count >= _MAX_TABLE_ENTRIES:
                 self._tables.clear()
             self._tables[source] = table
         return table
@@ -88,49 +88,49 @@ class Roads:
     def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between nodes of two arrays; int64, −1 without a route."""
         metres: Array
-        if self.count <= MOST_IN_TABLE:
+        if self.count <= MAX_IN_TABLE:
             metres = self.all_metres[start, end].astype(np.int64)
             return metres
         if self.count > 1 << 20:
             return self._labels.metres(start, end)
         # Citizens return and repeat routes, so the last ones are cached (0.04 µs, labels take 0.6),
         # each in one word (which a thread writes atomically): both nodes, and the metres + 1.
-        first, other = start, end
+        first, second = start, end
         if self._symmetric:
-            first, other = np.minimum(start, end), np.maximum(start, end)
-        pair = first.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
-        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
-        word = self._cache[at]
+            first, second = np.minimum(start, end), np.maximum(start, end)
+        pair = first.astype(np.uint64) << np.uint64(20) | second.astype(np.uint64)
+        slots = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
+        word = self._cache[slots]
         is_cached = word >> np.uint64(24) == pair
         is_cached &= word & np.uint64(_METRES_MASK) != 0
         metres = (word & np.uint64(_METRES_MASK)).astype(np.int64) - 1
-        new = np.flatnonzero(~is_cached)
-        if len(new):
-            metres[new] = self._labels.metres(first[new], other[new])
-            fits = new[(metres[new] >= 0) & (metres[new] < _METRES_MASK)]
-            words = (metres[fits] + 1).astype(np.uint64)
-            self._cache[at[fits]] = pair[fits] << np.uint64(24) | words
+        missing = np.flatnonzero(~is_cached)
+        if len(missing):
+            metres[missing] = self._labels.metres(first[missing], second[missing])
+            storable = missing[(metres[missing] >= 0) & (metres[missing] < _METRES_MASK)]
+            words = (metres[storable] + 1).astype(np.uint64)
+            self._cache[slots[storable]] = pair[storable] << np.uint64(24) | words
         return metres
 
-    def between(self, start: int, end: int) -> int:
+    def metres_between(self, start: int, end: int) -> int:
         """Return the metres from one node to another; −1 without a route."""
-        if self.count <= MOST_IN_TABLE:
+        if self.count <= MAX_IN_TABLE:
             return int(self.all_metres.item(start, end))
         return int(self.metres(np.array([start]), np.array([end]))[0])
 
-    def way(self, source: int, target: int) -> list[int] | None:
+    def find_way(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest route, with both ends, or None."""
         table = self.table(source)
         if table[target] < 0:
             return None
-        way, back = [target], self.matrix.tocsc()
+        way, incoming = [target], self.matrix.tocsc()
         while way[-1] != source:
-            here = way[-1]
-            part = slice(back.indptr[here], back.indptr[here + 1])
-            before = back.indices[part]
+            node = way[-1]
+            part = slice(incoming.indptr[node], incoming.indptr[node + 1])
+            previous = incoming.indices[part]
             # Of equal lengths, traced back from the end, the node with the smallest number.
-            fits = (table[before] >= 0) & (table[before] + back.data[part] == table[here])
-            way.append(int(before[fits].min()))
+            fits = (table[previous] >= 0) & (table[previous] + incoming.data[part] == table[node])
+            way.append(int(previous[fits].min()))
         return way[::-1]
 
 
@@ -159,11 +159,11 @@ class Labels:
         undirected = graph if turned is None else graph + turned
         level = [np.arange(len(spots))]
         while level:
-            cells, deeper = [], []
+            cells, next_level = [], []
             for nodes in level:
-                between, halves = _split_cell(undirected, spots, nodes)
-                cells.append((nodes, np.searchsorted(nodes, between)))
-                deeper += halves
+                separating, halves = _split_cell(undirected, spots, nodes)
+                cells.append((nodes, np.searchsorted(nodes, separating)))
+                next_level += halves
             cell = np.full(len(spots), -1, np.int32)
             for number, (nodes, _) in enumerate(cells):
                 cell[nodes] = number
@@ -174,18 +174,18 @@ class Labels:
                 there.widen()
                 back.widen()
             self._levels.append((cell, there, back))
-            level = deeper
+            level = next_level
 
     def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between nodes; int64, −1 without a route."""
-        metres = np.full(len(start), _FARTHEST, np.int64)
+        metres = np.full(len(start), _TOO_FAR, np.int64)
         pairs = np.arange(len(start))
         for cell, there, back in self._levels:
             # A cell's separating nodes are in neither half.
             pairs = pairs[(cell[start[pairs]] == cell[end[pairs]]) & (cell[start[pairs]] >= 0)]
             for part in np.array_split(pairs, max(1, len(pairs) * there.width // _AT_ONCE)):
                 metres[part] = np.minimum(metres[part], there.to(start[part], back, end[part]))
-        metres[metres == _FARTHEST] = -1
+        metres[metres == _TOO_FAR] = -1
         return metres
 
 
@@ -196,56 +196,56 @@ class _Label:
         self, count: int, cells: list[tuple[Array, Array]], graph: Any, symmetric: bool
     ) -> None:
         parts = []
-        for nodes, between in cells:
-            far = dijkstra(graph[nodes][:, nodes], indices=between)
-            nearest = far.min(axis=0, initial=np.inf)
+        for nodes, separating in cells:
+            metres = dijkstra(graph[nodes][:, nodes], indices=separating)
+            nearest = metres.min(axis=0, initial=np.inf)
             nearest[np.isinf(nearest)] = 0
-            parts.append((nodes, nearest, far - nearest))
-        self.width = max(len(far) for *_, far in parts)
+            parts.append((nodes, nearest, metres - nearest))
+        self.width = max(len(metres) for *_, metres in parts)
         # The least sum is below `none`: within a span by the nearest, if it leads on, or else two.
-        span = max(far[np.isfinite(far)].max(initial=0) for *_, far in parts)
+        span = max(metres[np.isfinite(metres)].max(initial=0) for *_, metres in parts)
         span *= 1 if symmetric else 2
         dtype = np.uint16 if span < _no_way(np.uint16) else np.uint32
         self._nearest = np.zeros(count, np.int32)
         self._excess = np.full((count, self.width), _no_way(dtype), dtype)
-        for nodes, nearest, far in parts:
-            far[np.isinf(far)] = _no_way(dtype)
-            self._nearest[nodes], self._excess[nodes, : len(far)] = nearest, far.T
+        for nodes, nearest, metres in parts:
+            metres[np.isinf(metres)] = _no_way(dtype)
+            self._nearest[nodes], self._excess[nodes, : len(metres)] = nearest, metres.T
 
     @property
     def dtype(self) -> Any:
         return self._excess.dtype
 
     def widen(self) -> None:
-        """Hold 32 bits each, as the other label of the level: `none` must be above their sums."""
-        none = self._excess == _no_way(self.dtype)
-        self._excess = np.where(none, np.uint32(_FARTHEST), self._excess)
+        """Hold 32 bits each, as the other label of the level: no way must be above their sums."""
+        is_no_way = self._excess == _no_way(self.dtype)
+        self._excess = np.where(is_no_way, np.uint32(_TOO_FAR), self._excess)
 
     def to(self, start: Array, other: _Label, end: Array) -> Array:
         """Return the least metres over a separating node of the cells that nodes share."""
-        none = _no_way(self.dtype)
-        more = np.add(self._excess[start], other._excess[end], dtype=np.uint32)
-        least = more.min(axis=1, initial=none).astype(np.int64)
-        return np.where(least < none, least + self._nearest[start] + other._nearest[end], _FARTHEST)
+        limit = _no_way(self.dtype)
+        sums = np.add(self._excess[start], other._excess[end], dtype=np.uint32)
+        least = sums.min(axis=1, initial=limit).astype(np.int64)
+        return np.where(least < limit, least + self._nearest[start] + other._nearest[end], _TOO_FAR)
 
 
 def _no_way(dtype: Any) -> int:
     """Return what stands for no way."""
-    return min(int(np.iinfo(dtype).max), _FARTHEST)
+    return min(int(np.iinfo(dtype).max), _TOO_FAR)
 
 
 def _split_cell(graph: Any, spots: Array, nodes: Array) -> tuple[Array, list[Array]]:
     """Return the nodes that separate a cell, and its two halves without them."""
-    if len(nodes) <= _LEAF:
+    if len(nodes) <= _LEAF_NODES:
         return nodes, []
-    own = spots[nodes]
-    axis = int(np.ptp(own[:, 1]) > np.ptp(own[:, 0]))
-    order = np.lexsort((nodes, own[:, 1 - axis], own[:, axis]))
+    positions = spots[nodes]
+    axis = int(np.ptp(positions[:, 1]) > np.ptp(positions[:, 0]))
+    order = np.lexsort((nodes, positions[:, 1 - axis], positions[:, axis]))
     right_half = np.zeros(len(nodes), bool)
     right_half[order[len(nodes) // 2 :]] = True
     part = graph[nodes][:, nodes].tocoo()
-    across = ~right_half[part.row] & right_half[part.col]
-    ends = (np.unique(part.row[across]), np.unique(part.col[across]))
+    is_across = ~right_half[part.row] & right_half[part.col]
+    ends = (np.unique(part.row[is_across]), np.unique(part.col[is_across]))
     border = min(ends, key=len)
     left_half = ~right_half
     left_half[border] = False

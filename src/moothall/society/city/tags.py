@@ -10,7 +10,7 @@ from moothall import ConfigError
 from moothall.build import excerpt, nearest
 from moothall.society.clock import DAY_S
 
-KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+KINDS_BY_TAG: Final[Mapping[str, Mapping[str, str]]] = {
     "amenity": {
         **dict.fromkeys(("school", "kindergarten", "college", "university"), "school"),
         **dict.fromkeys(("hospital", "clinic", "doctors"), "hospital"),
@@ -28,7 +28,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """The kind of a place by the first tag that says one; `*` stands for any value but `no`."""
-_HOLDS: Final = {
+_CAPACITIES: Final = {
     "home": 3,
     "work": 20,
     "school": 300,
@@ -40,17 +40,17 @@ _HOLDS: Final = {
 SEATS: Final = {"work": 450, "school": 180, "shop": 120, "restaurant": 120, "park": 214}
 """The seats for 1,000 citizens that places have together at least, as in a town of `generate`."""
 _HOURS: Final = {"work": (7, 19), "school": (7, 17), "shop": (8, 20), "restaurant": (11, 22)}
-_HOURS_OF_PARKS: Final = (5, 23)
-_MOST: Final = 1_000_000_000
-_FLOOR: Final = 8  # residents of a storey of a block of flats
-_ANYONE: Final = (
+_PARK_HOURS: Final = (5, 23)
+_MAX_CAPACITY: Final = 1_000_000_000
+_FLOOR_RESIDENTS: Final = 8  # residents of a storey of a block of flats
+_ROADS_FOR_ALL: Final = (
     *("primary", "secondary", "tertiary", "unclassified", "residential", "living_street"),
     *("service", "track", "road", "primary_link", "secondary_link", "tertiary_link"),
 )
-_CARS: Final = ("motorway", "trunk", "motorway_link", "trunk_link")
-_FEET: Final = ("footway", "pedestrian", "path", "cycleway", "bridleway", "steps")
-_ROADS: Final = frozenset((*_ANYONE, *_CARS, *_FEET))
-_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+_CAR_ROADS: Final = ("motorway", "trunk", "motorway_link", "trunk_link")
+_FOOT_ROADS: Final = ("footway", "pedestrian", "path", "cycleway", "bridleway", "steps")
+_ROADS: Final = frozenset((*_ROADS_FOR_ALL, *_CAR_ROADS, *_FOOT_ROADS))
+_ACCESS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "walk": ("access", "foot"),
     "cycle": ("access", "vehicle", "bicycle"),
     "drive": ("access", "vehicle", "motor_vehicle", "motorcar"),
@@ -70,9 +70,9 @@ _TIMES: Final = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)\s*-\s*([01]?\d|2[0-4]):(
 
 def place_kind(tags: Mapping[str, object]) -> str:
     """Return the kind of a place: its tag `kind`, or what the tags of OpenStreetMap say."""
-    if isinstance(own := tags.get("kind"), str):
-        return own
-    for key, kinds in KINDS.items():
+    if isinstance(explicit := tags.get("kind"), str):
+        return explicit
+    for key, kinds in KINDS_BY_TAG.items():
         value = tags.get(key)
         if isinstance(value, str) and value != "no":
             kind = kinds.get(value) or kinds.get("*")
@@ -94,8 +94,8 @@ def usual_capacity(kind: str, tags: Mapping[str, object]) -> int:
     levels, building = _integer(tags.get("building:levels")), tags.get("building")
     flats = building in ("apartments", "dormitory") or (building == "yes" and (levels or 0) > 2)
     if kind == "home" and flats:
-        return _FLOOR * (levels or 3)
-    return _HOLDS.get(kind, 20)
+        return _FLOOR_RESIDENTS * (levels or 3)
+    return _CAPACITIES.get(kind, 20)
 
 
 def _integer(value: Any) -> int | None:
@@ -103,7 +103,7 @@ def _integer(value: Any) -> int | None:
         number = float(value)
     except (TypeError, ValueError):
         return None
-    return int(number) if 0 <= number <= _MOST else None
+    return int(number) if 0 <= number <= _MAX_CAPACITY else None
 
 
 def hours_of(kind: str, tags: Mapping[str, object]) -> tuple[int, int]:
@@ -116,7 +116,7 @@ def hours_of(kind: str, tags: Mapping[str, object]) -> tuple[int, int]:
         opens, closes = a * 3600 + b * 60, min(DAY_S, c * 3600 + d * 60)
         if opens != closes and opens < DAY_S:
             return opens, closes
-    first, last = _HOURS_OF_PARKS if kind == "park" else _HOURS.get(kind, (0, 24))
+    first, last = _PARK_HOURS if kind == "park" else _HOURS.get(kind, (0, 24))
     return first * 3600, last * 3600
 
 
@@ -124,7 +124,7 @@ def is_road(tags: Mapping[str, object]) -> bool:
     """Return whether a line may be a road: tagged as one, as a ferry, or as nothing else."""
     if "highway" in tags or "modes" in tags or tags.get("route") == "ferry":
         return True
-    return not any(key in tags for key in (*KINDS, *_OTHER_LINES))
+    return not any(key in tags for key in (*KINDS_BY_TAG, *_OTHER_LINES))
 
 
 def modes_and_directions(
@@ -132,47 +132,47 @@ def modes_and_directions(
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield which modes may use a line, and in which direction: 0 in both, 1, or −1 backwards."""
     highway = str(tags.get("highway", "road"))
-    if isinstance(own := tags.get("modes"), list | tuple):
-        if strange := [each for each in own if each not in names]:
-            near = nearest(str(strange[0]), names)
-            raise ConfigError(f"there is no mode {excerpt(strange[0])}{near}")
-        allowed = tuple(own)
+    if isinstance(explicit := tags.get("modes"), list | tuple):
+        if unknown := [each for each in explicit if each not in names]:
+            near = nearest(str(unknown[0]), names)
+            raise ConfigError(f"there is no mode {excerpt(unknown[0])}{near}")
+        allowed = tuple(explicit)
     elif highway in _ROADS and tags.get("construction") != "yes":
         usual = [name for name in names if _uses(name, highway)]
-        allowed = tuple(name for name in names if _may(name, name in usual, tags))
+        allowed = tuple(name for name in names if _is_allowed(name, name in usual, tags))
     else:
         return
     by_direction: dict[int, list[str]] = {}
     for name in allowed:
         by_direction.setdefault(_direction(name, highway, tags), []).append(name)
-    for direction, some in by_direction.items():
-        yield tuple(some), direction
+    for direction, mode_names in by_direction.items():
+        yield tuple(mode_names), direction
 
 
 def _uses(mode: str, highway: str) -> bool:
     """Return whether a mode uses a kind of road whose tags state nothing else."""
-    if highway in _CARS:
+    if highway in _CAR_ROADS:
         return mode not in ("walk", "cycle")
-    return highway in _ANYONE or mode == "walk" or (mode == "cycle" and highway != "steps")
+    return highway in _ROADS_FOR_ALL or mode == "walk" or (mode == "cycle" and highway != "steps")
 
 
-def _may(mode: str, usual: bool, tags: Mapping[str, object]) -> bool:
+def _is_allowed(mode: str, is_allowed: bool, tags: Mapping[str, object]) -> bool:
     """Return whether tags let a mode use a road; the last of its keys that states it counts."""
-    for key in _KEYS.get(mode, ("access",)):
+    for key in _ACCESS_KEYS.get(mode, ("access",)):
         value = tags.get(key)
         if value in _CLOSED:
-            usual = False
+            is_allowed = False
         elif value in _OPEN and key != "access":  # which opens no footway to cars
-            usual = True
-    return usual
+            is_allowed = True
+    return is_allowed
 
 
 def _direction(mode: str, highway: str, tags: Mapping[str, object]) -> int:
-    own = [tags.get(f"oneway:{key}") for key in _KEYS.get(mode, ())[:0:-1]]
+    values = [tags.get(f"oneway:{key}") for key in _ACCESS_KEYS.get(mode, ())[:0:-1]]
     if mode == "cycle" and str(tags.get("cycleway", "")).startswith("opposite"):
-        own.append("no")
+        values.append("no")
     if mode != "walk":
-        implied = highway == "motorway" or tags.get("junction") in ("roundabout", "circular")
-        own += [tags.get("oneway"), "yes" if implied else None]
-    value = next((str(each).lower() for each in own if each not in (None, "")), "no")
+        is_implied = highway == "motorway" or tags.get("junction") in ("roundabout", "circular")
+        values += [tags.get("oneway"), "yes" if is_implied else None]
+    value = next((str(each).lower() for each in values if each not in (None, "")), "no")
     return _DIRECTIONS.get(value, 0)

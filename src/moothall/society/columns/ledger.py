@@ -97,13 +97,13 @@ class LedgerField:
         if service.ledger is None:
             own: int = getattr(service, self.stored_name)
             return own
-        return int(service.ledger.arrays[self._name][service.at])
+        return int(service.ledger.arrays[self._name][service.index])
 
     def __set__(self, service: Any, value: int) -> None:
         if service.ledger is None:
             setattr(service, self.stored_name, value)  # `vars` would create a dict for each
         else:
-            service.ledger.arrays[self._name][service.at] = value
+            service.ledger.arrays[self._name][service.index] = value
 
 
 class ServiceLedger:
@@ -118,7 +118,7 @@ class ServiceLedger:
         self.money_index: Array = np.array([purses.index[each.id] for each in services], np.int64)
         self.place: Array = np.array([places.get(each.place, -1) for each in services], np.int64)
         for index, each in enumerate(services):
-            each.ledger, each.at = self, index
+            each.ledger, each.index = self, index
 
 
 def has_rows_rule(kind: type, rule: str, rows: str) -> bool:

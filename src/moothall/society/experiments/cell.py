@@ -29,7 +29,7 @@ from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.journal import Journal
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.measurements import (
-    ANSWERS,
+    ANSWERS_PREFIX,
     BY_RULE,
     MeasurementRow,
     Measurements,
@@ -37,7 +37,7 @@ from moothall.society.experiments.measurements import (
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.trajectory_file import TrajectoryFile
-from moothall.society.experiments.workflow import Item, RunLength, SurveyItem, steps_of
+from moothall.society.experiments.workflow import Item, RunLength, SurveyItem, count_steps
 from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.metrics import METRICS
@@ -46,9 +46,9 @@ from moothall.society.society import Society
 from moothall.society.survey import Respondent, Survey
 from moothall.society.tables import trajectories_path
 
-_FORKS: Final = sys.platform == "linux"
+_CAN_FORK: Final = sys.platform == "linux"
 """Elsewhere there is no fork, or libraries of the system do not live on in a child."""
-_SUMMED = tuple(each.name for each in METRICS if each.in_cells)
+_SUMMED_METRICS = tuple(each.name for each in METRICS if each.in_cells)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Cell:
     @property
     def steps(self) -> int:
         """How many steps it runs."""
-        return steps_of(self.workflow, seconds_of(self.step))
+        return count_steps(self.workflow, seconds_of(self.step))
 
     def as_json(self) -> bytes:
         """Return it for another process. Raises ConfigError if a function is not `file.py:…`."""
@@ -88,13 +88,13 @@ class Cell:
                 "this process, with any function"
             ) from None
 
-    async def run(self, part: Path, lived: Callable[[int], None]) -> None:
+    async def run(self, part: Path, on_steps: Callable[[int], None]) -> None:
         """Run the cell, and write its part of the results."""
         # The folder is importable during the whole run, for imports inside of functions.
         values = json.dumps(self.values, sort_keys=True)
-        same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
-        with importable(self.folder), closing(Measurements(part, **same)) as rows:
-            run, is_complete = _CellRun(self, lived, part, rows), False
+        equal_columns = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
+        with importable(self.folder), closing(Measurements(part, **equal_columns)) as rows:
+            run, is_complete = _CellRun(self, on_steps, part, rows), False
             try:
                 await run.run(self.workflow, self.condition)
                 rows.write(run.totals)
@@ -103,7 +103,7 @@ class Cell:
                 run.close(is_complete)
 
 
-def maker(cell: Cell) -> Callable[[], Society]:
+def society_maker(cell: Cell) -> Callable[[], Society]:
     """Return the function that makes the society of a cell."""
     make = function_of(cell.source, cell.folder)
     parameters = dict(cell.parameters)
@@ -133,18 +133,18 @@ class _CellRun:
     """A running cell: the rows that it measures, and totals of failures."""
 
     def __init__(
-        self, cell: Cell, lived: Callable[[int], None], part: Path, rows: Measurements
+        self, cell: Cell, on_steps: Callable[[int], None], part: Path, rows: Measurements
     ) -> None:
-        self._cell, self._lived, self._part, self.rows = cell, lived, part, rows
+        self._cell, self._on_steps, self._part, self.rows = cell, on_steps, part, rows
         self._batches = part.with_suffix(".batches")
         self._journal: Journal | None = None
         self._runs = 0
-        self._make = maker(cell)
+        self._make = society_maker(cell)
         self._metrics = [
             (name, None if by is None else function_of(by, cell.folder))
             for name, by in cell.metrics
         ]
-        self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
+        self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED_METRICS, 0), "first_failures": []}
         self.totals["first_fallback"] = []
 
     async def run(
@@ -156,17 +156,17 @@ class _CellRun:
     ) -> None:
         """Run a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
-        coming: list[Intervention] = []  # made at the next step, so that no state has them yet
+        pending: list[Intervention] = []  # made at the next step, so that no state has them yet
         async with self._make() as society, AsyncExitStack() as stack:
-            self._record(society)
+            self._record_batches(society)
             society.books.faults.is_logged = False
             trajectories = self._trajectories(society, condition)
             if trajectories is not None:
                 stack.callback(trajectories.close)
             if start:
-                state, coming = saved[start][0], [*saved[start][1]]
+                state, pending = saved[start][0], [*saved[start][1]]
                 society.load_state_dict(state)
-                for each in coming:
+                for each in pending:
                     society.intervene(each)
             self._measure(society, condition, {})
             for item in workflow:
@@ -175,7 +175,7 @@ class _CellRun:
                         seconds_of(self._cell.step)
                     )
                     await self._run_steps(society, condition, count, trajectories)
-                    coming = []
+                    pending = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
                 elif item.interview is not None:
@@ -187,10 +187,10 @@ class _CellRun:
                         MeasurementRow(condition, society.number, name, None, str(answer))
                     )
                 elif item.intervene is not None:
-                    coming.append(Intervention(society.number, **item.intervene))
-                    society.intervene(coming[-1])
+                    pending.append(Intervention(society.number, **item.intervene))
+                    society.intervene(pending[-1])
                 elif item.save is not None:
-                    saved[item.save] = society.state_dict(), [*coming]
+                    saved[item.save] = society.state_dict(), [*pending]
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.run(item.branch.workflow, name, saved, item.branch.of)
@@ -215,10 +215,10 @@ class _CellRun:
         return TrajectoryFile(society, path)
 
     async def _run_steps(
-        self, society: Society, condition: str, steps: int, where: TrajectoryFile | None
+        self, society: Society, condition: str, steps: int, trajectories: TrajectoryFile | None
     ) -> None:
         every = self._cell.every
-        add = None if where is None else where.add
+        add = None if trajectories is None else trajectories.add
         while steps > 0:
             chunk = min(steps, every - society.number % every)
             society.metrics.clear()  # a run of years takes no more memory than one of a day
@@ -230,10 +230,10 @@ class _CellRun:
                     f"condition {condition!r}: the intervention of step {number} could not be "
                     f"made: {reason}"
                 )
-            for name in _SUMMED:
+            for name in _SUMMED_METRICS:
                 self.totals[name] += sum(row.get(name, 0) for row in rows)
             self._measure(society, condition, rows[-1])
-            self._lived(chunk)
+            self._on_steps(chunk)
             steps -= chunk
 
     def _measure(self, society: Society, condition: str, row: Mapping[str, object]) -> None:
@@ -257,21 +257,21 @@ class _CellRun:
                 raise ConfigError(f"metrics: {name} {rule}")
             self.rows.append(MeasurementRow(condition, society.number, name, float(value)))
 
-    async def _survey(self, society: Society, condition: str, surveyed: SurveyItem) -> None:
+    async def _survey(self, society: Society, condition: str, item: SurveyItem) -> None:
         """Ask a survey, and record the mean answer to each question."""
         folder = self._cell.folder
-        questions = [each.question(_rule(each.by, folder)) for each in surveyed.questions]
-        citizens: Any = surveyed.citizens
+        questions = [each.question(_question_rule(each.by, folder)) for each in item.questions]
+        citizens: Any = item.citizens
         if isinstance(citizens, str):
             citizens = function_of(citizens, folder)
-        survey = Survey(surveyed.name, questions)
+        survey = Survey(item.name, questions)
         answers = await society.survey(survey, citizens, run_id=self._next_id(society, condition))
         if not answers and callable(citizens):
             return  # today it is true of nobody
-        if surveyed.keep:
+        if item.keep:
             text = json.dumps([[e.citizen, e.question, e.value, e.source] for e in answers])
             self.rows.append(
-                MeasurementRow(condition, society.number, ANSWERS + surveyed.name, None, text)
+                MeasurementRow(condition, society.number, ANSWERS_PREFIX + item.name, None, text)
             )
         values_by_name: dict[str, list[Any]] = {}
         for question in questions:
@@ -279,8 +279,8 @@ class _CellRun:
             values = [each.value for each in replies if each.source != "none"]
             if not values:
                 reason = replies[0].reason if replies else "there is not a citizen"
-                raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {reason}")
-            subject = f"survey {surveyed.name!r}"
+                raise ConfigError(f"survey {item.name!r}: no citizen answers: {reason}")
+            subject = f"survey {item.name!r}"
             silent = [f"{subject}, {e.citizen}: {e.reason}" for e in replies if e.source == "none"]
             self.totals["failures"] += len(silent)
             self.totals["first_failures"] += silent[:3]
@@ -291,9 +291,7 @@ class _CellRun:
             values_by_name["by_model"] = by_model
         for name, each in values_by_name.items():
             mean = float(sum(each)) / len(each)
-            self.rows.append(
-                MeasurementRow(condition, society.number, f"{surveyed.name}.{name}", mean)
-            )
+            self.rows.append(MeasurementRow(condition, society.number, f"{item.name}.{name}", mean))
 
     def _next_id(self, society: Society, condition: str) -> str | None:
         """Return the id of the next run in the cell's journal; None if it has none."""
@@ -302,7 +300,7 @@ class _CellRun:
         self._runs += 1
         return f"{condition}, {self._runs}"
 
-    def _record(self, society: Society) -> None:
+    def _record_batches(self, society: Society) -> None:
         """Record a society whose model is asked by batches: a cell begun anew finds them again."""
         batch = getattr(society.default_model, "batch", False)
         if not batch or society.journal is not None or self._cell.trajectories:
@@ -320,7 +318,7 @@ class _CellRun:
                 shutil.rmtree(self._batches, ignore_errors=True)
 
 
-def _rule(source: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
+def _question_rule(source: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
     """Return the rule of a question: a value of the status, or a function."""
     if source is None or not isinstance(source, str) or not source.startswith("status."):
         return None if source is None else function_of(source, folder)
@@ -343,11 +341,11 @@ def main() -> None:
     reports = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints must not mix with our reports
 
-    def say(**report: object) -> None:
+    def send_report(**report: object) -> None:
         reports.write(json.dumps(report) + "\n")
 
-    if not _FORKS:
-        sys.exit(_run_one(sys.stdin.readline(), sys.stdin.readline(), say, 0))
+    if not _CAN_FORK:
+        sys.exit(_run_cell(sys.stdin.readline(), sys.stdin.readline(), send_report, 0))
     _adapter()
     for name in ("scipy.sparse.csgraph", "pyarrow.parquet", "pandas"):  # pyarrow loads pandas
         with contextlib.suppress(ImportError):
@@ -355,36 +353,36 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # a collection in a child would copy the pages of all that is imported
     while (part := sys.stdin.readline()) and (line := sys.stdin.readline()):
-        open_while_alive, write_end = os.pipe()
+        read_end, write_end = os.pipe()
         child = os.fork()
         if not child:
             os.close(write_end)
             if (random := sys.modules.get("numpy.random")) is not None:
                 random.seed()  # as `random` does by itself: it is the same in all children
-            code = _run_one(part, line, say, open_while_alive)
+            code = _run_cell(part, line, send_report, read_end)
             atexit._run_exitfuncs()
             sys.stdout.flush()  # what a society's code printed
             os._exit(code)  # taking all modules apart would copy their pages, too
-        os.close(open_while_alive)
+        os.close(read_end)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(write_end)
-        say(code=code)
+        send_report(code=code)
 
 
-def _run_one(part: str, line: str, say: Callable[..., None], until: int) -> int:
-    """Run a cell and return the exit code; end if the parent, or what `until` reads from, ends."""
+def _run_cell(part: str, line: str, send_report: Callable[..., None], read_end: int) -> int:
+    """Run a cell and return the exit code; end if the parent or the writer to `read_end` ends."""
     cell = _adapter().validate_json(line)
 
-    def watch() -> None:
-        select.select([0, until], [], [])
+    def exit_with_parent() -> None:
+        select.select([0, read_end], [], [])
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     try:
-        asyncio.run(cell.run(Path(json.loads(part)), lambda steps: say(lived=steps)))
+        asyncio.run(cell.run(Path(json.loads(part)), lambda steps: send_report(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
         text = str(error) if isinstance(error, MoothallError) else fault_in_words(error)[0]
-        say(error=text, kind=reported_class(error).__name__)
+        send_report(error=text, kind=reported_class(error).__name__)
         return 1
     return 0
 

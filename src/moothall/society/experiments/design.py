@@ -26,7 +26,7 @@ from moothall.build import NotJSON, copy_json, nearest
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.cell import Cell
 from moothall.society.experiments.design_parts import (
-    ELEMENTS,
+    ODD_ELEMENTS,
     Chart,
     ConditionDesign,
     MetricDesign,
@@ -34,13 +34,13 @@ from moothall.society.experiments.design_parts import (
     SocietyDesign,
     metric_of,
 )
-from moothall.society.experiments.fields import faults_of, known_fields, with_field_paths
+from moothall.society.experiments.fields import faults_of, list_fields, with_field_paths
 from moothall.society.experiments.models import (
     Source,
     block_of,
     function_of,
-    in_words,
     is_of_file,
+    plain_value,
     town_parameters,
 )
 from moothall.society.experiments.workflow import (
@@ -50,14 +50,14 @@ from moothall.society.experiments.workflow import (
     Item,
     SurveyItem,
     count_asked,
-    steps_of,
+    count_steps,
     surveys_of,
 )
 from moothall.society.people.table import read_people
 
-_NONE: Final = "the society has no such parameter"
+_NO_PARAMETER: Final = "the society has no such parameter"
 _CELLS: Final = 100_000
-_DOT: Final = re.compile(r"\.(?!py:)")
+_NAME_DOT: Final = re.compile(r"\.(?!py:)")
 """What is between the names of a parameter deep inside: no dot of `file.py:Block`."""
 
 
@@ -90,8 +90,8 @@ class Design(DesignPart):
         if not isinstance(metrics, Mapping):
             return metrics
         return [
-            {**metric_of(name), **(about or {})} if isinstance(about, Mapping | None) else about
-            for name, about in metrics.items()
+            {**metric_of(name), **(fields or {})} if isinstance(fields, Mapping | None) else fields
+            for name, fields in metrics.items()
         ]
 
     _command: str | None = PrivateAttr(default=None)
@@ -102,11 +102,11 @@ class Design(DesignPart):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise self._faulty(faults_of(error, type(self)), metrics) from None
+            raise self._as_error(faults_of(error, type(self)), metrics) from None
         try:
             self._check()
         except FieldError as error:
-            raise self._faulty(error.faults, metrics) from None
+            raise self._as_error(error.faults, metrics) from None
 
     # -- what it asks for --------------------------------------------------------------------------
 
@@ -152,14 +152,14 @@ class Design(DesignPart):
 
     def _all_cells(self) -> list[Cell]:
         metrics = [(each.name, each.by) for each in self.metrics]
-        same = (self.name, self.folder, self.society.source, self.society.step)
+        common = (self.name, self.folder, self.society.source, self.society.step)
         cells: list[Cell] = []
         for name in self.conditions:
-            for at, values in enumerate(self.grid()):
-                lived = (*same, *self._resolve_condition(name, values), metrics, self.every)
+            for index, values in enumerate(self.grid()):
+                fields = (*common, *self._resolve_condition(name, values), metrics, self.every)
                 for seed in self.all_seeds:
-                    has_map = self.maps and at == 0 and seed == self.all_seeds[0]
-                    cells.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
+                    has_map = self.maps and index == 0 and seed == self.all_seeds[0]
+                    cells.append(Cell(name, seed, values, *fields, has_map, self.trajectories))
         return cells
 
     def _resolve_condition(
@@ -167,44 +167,44 @@ class Design(DesignPart):
     ) -> tuple[dict[str, Any], list[Item]]:
         """Return the society's parameters and the workflow of a condition with these values."""
         place: FieldPath = ("workflow",)
-        raw = self.workflow
+        items = self.workflow
         condition = self.conditions[name]
         if condition.workflow is not None:
-            place, raw = ("conditions", name, "workflow"), condition.workflow
+            place, items = ("conditions", name, "workflow"), condition.workflow
         settings = {**condition.parameters, **values}
         used: set[str] = set()
         try:
-            filled = _fill_values(raw, settings, used, place)
-            workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
+            filled_items = _fill_values(items, settings, used, place)
+            workflow = TypeAdapter(list[Item]).validate_python(filled_items, context=self.folder)
         except ValidationError as error:
             raise FieldError(
                 *(((*place, *at), text) for at, text in faults_of(error, list[Item]))
             ) from None
-        steps_of(workflow, seconds_of(self.society.step), place)
+        count_steps(workflow, seconds_of(self.society.step), place)
         parameters = copy_json(self.society.parameters)
         arguments = self.arguments()
         places: dict[str, FieldPath] = {}  # of parameters that are not set under `society`
-        whole_first = sorted(settings.items(), key=lambda each: each[0].count("."))
-        for key, value in whole_first:
+        by_depth = sorted(settings.items(), key=lambda each: each[0].count("."))
+        for key, value in by_depth:
             at: FieldPath = ("parameters", key)
             if key in condition.parameters:
                 at = ("conditions", name, *at)
                 if key in values:
                     raise FieldError((at, "it is swept, so no condition can set it"))
-            root, *path = _DOT.split(key)
+            root, *path = _NAME_DOT.split(key)
             if arguments is not None and root not in arguments:
                 if key not in used:
                     near = nearest(root, arguments)
-                    text = f"{_NONE}{near}, and no ${key} is in the workflow; "
-                    text += known_fields(arguments)
+                    text = f"{_NO_PARAMETER}{near}, and no ${key} is in the workflow; "
+                    text += list_fields(arguments)
                     raise FieldError((at, text))
                 continue
-            into, places[key] = parameters, at
+            target, places[key] = parameters, at
             for step, each in itertools.pairwise((root, *path)):
-                into = into.setdefault(step, {})
-                if not isinstance(into, dict):
+                target = target.setdefault(step, {})
+                if not isinstance(target, dict):
                     raise FieldError((at, f"{step!r} has no {each!r}"))
-            into[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
+            target[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
         if self.society.make is None:
             kind = self._town(parameters, places)
             try:
@@ -217,16 +217,16 @@ class Design(DesignPart):
         self, parameters: Mapping[str, object], places: Mapping[str, FieldPath]
     ) -> type[BaseModel]:
         """Return the model of a town's parameters, with the blocks of files that they name."""
-        own: list[tuple[str, type[Block]]] = []
+        file_blocks: list[tuple[str, type[Block]]] = []
         blocks = parameters.get("blocks")
         for name in blocks if isinstance(blocks, Mapping) else ():
             if is_of_file(name):
                 try:
-                    own.append((name, block_of(name, self.folder)))
+                    file_blocks.append((name, block_of(name, self.folder)))
                 except ConfigError as error:
                     fault = (("blocks", name), str(error))
                     raise FieldError(*with_field_paths([fault], places)) from None
-        return town_parameters(tuple(own))
+        return town_parameters(tuple(file_blocks))
 
     def arguments(self) -> list[str] | None:
         """Return the names of the society's parameters; None if it takes any."""
@@ -245,8 +245,8 @@ class Design(DesignPart):
     # -- checks ------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        many = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
-        count = many * len(self.conditions) * math.prod(map(len, self.parameters.values()))
+        seed_count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        count = seed_count * len(self.conditions) * math.prod(map(len, self.parameters.values()))
         if count > _CELLS:  # before a list of so many is made
             raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
         seeds = self.all_seeds
@@ -280,7 +280,7 @@ class Design(DesignPart):
         arguments = self.arguments()
         for name in self.society.parameters:
             if arguments is not None and name not in arguments:
-                text = f"{_NONE}{nearest(name, arguments)}; {known_fields(arguments)}"
+                text = f"{_NO_PARAMETER}{nearest(name, arguments)}; {list_fields(arguments)}"
                 raise FieldError((("society", name), text))
         self._cells = self._all_cells()
         surveyed = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
@@ -288,12 +288,12 @@ class Design(DesignPart):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by, "society")
             elif "." in metric.name and metric.name not in surveyed:
-                text = f"no survey measures it; {known_fields(surveyed or ['none'])}"
+                text = f"no survey measures it; {list_fields(surveyed or ['none'])}"
                 raise FieldError((("metrics", index, "name"), text))
         for name in self.about:
-            if name not in ELEMENTS:
-                text = f"it is no element of ODD{nearest(name, ELEMENTS)}; {known_fields(ELEMENTS)}"
-                raise FieldError((("about", name), text))
+            if name not in ODD_ELEMENTS:
+                text = f"it is no element of ODD{nearest(name, ODD_ELEMENTS)}"
+                raise FieldError((("about", name), f"{text}; {list_fields(ODD_ELEMENTS)}"))
         for name, chart in self.charts.items():
             self._check_chart(("charts", name), name, chart or Chart(), (*measured, *surveyed))
         for index, figure in enumerate(self.published):
@@ -315,20 +315,18 @@ class Design(DesignPart):
             raise FieldError((where, "must have metrics, or be named file.py:function"))
         for index, each in enumerate(chart.metrics):
             if each not in (names := [*measured]):
-                text = (
-                    f"no metric {each!r} is measured{nearest(each, names)}; {known_fields(names)}"
-                )
+                text = f"no metric {each!r} is measured{nearest(each, names)}; {list_fields(names)}"
                 raise FieldError(((*where, "metrics", index), text))
 
     @staticmethod
-    def _faulty(faults: Iterable[tuple[FieldPath, str]], metrics: object) -> FieldError:
+    def _as_error(faults: Iterable[tuple[FieldPath, str]], metrics: object) -> FieldError:
         """Return faults as an error; metrics by name have that name in their paths."""
         names = [*metrics] if isinstance(metrics, Mapping) else ()
         renamed: list[tuple[FieldPath, str]] = []
         for where, text in faults:
-            at = where[1] if where[:1] == ("metrics",) and len(where) > 1 else None
-            if isinstance(at, int) and at < len(names):
-                where = ("metrics", names[at], *where[2:])
+            index = where[1] if where[:1] == ("metrics",) and len(where) > 1 else None
+            if isinstance(index, int) and index < len(names):
+                where = ("metrics", names[index], *where[2:])
             renamed.append((where, text))
         return FieldError(*renamed)
 
@@ -346,22 +344,22 @@ class Design(DesignPart):
         signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
         default = getattr(signature.get("citizens"), "default", None)
         cells = self.cells()
-        rows = functools.cache(lambda name: len(read_people(self.folder / name)))
+        count_rows = functools.cache(lambda name: len(read_people(self.folder / name)))
         agent_steps = calls = 0
         for cell in cells:
-            many = cell.parameters.get("citizens", default)
-            if isinstance(many, str) and self.society.make is None:
-                many = rows(many)
-            many = many if type(many) is int else 1
-            steps = cell.steps * many
+            count = cell.parameters.get("citizens", default)
+            if isinstance(count, str) and self.society.make is None:
+                count = count_rows(count)
+            count = count if type(count) is int else 1
+            steps = cell.steps * count
             agent_steps += steps
             if cell.parameters.get("llm"):
-                calls += steps * 6 // 5 + count_asked(cell.workflow, many)
+                calls += steps * 6 // 5 + count_asked(cell.workflow, count)
         return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
 
     def as_json(self) -> dict[str, Any]:
         """Return the design as JSON data, with functions by name."""
-        data = in_words(self.model_dump(exclude_defaults=True))
+        data = plain_value(self.model_dump(exclude_defaults=True))
         return {"society": {}, **data}
 
 

@@ -65,7 +65,7 @@ class Chart(DesignPart):
     unit: str = ""
 
 
-ELEMENTS: Final = (
+ODD_ELEMENTS: Final = (
     *("purpose", "patterns", "entities", "scheduling"),
     *("principles", "emergence", "adaptation", "objectives", "learning", "prediction", "sensing"),
     *("interaction", "stochasticity", "collectives", "observation"),

@@ -11,17 +11,17 @@ from pydantic import ValidationError
 from moothall.build import FieldFault, nearest
 from moothall.society.experiments.workflow import FieldPath
 
-_TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
+_TYPE_TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
 """The names of a type's alternatives, which pydantic puts into a path."""
 
-_WORDS: Final = {
+_TEXTS_BY_TYPE: Final = {
     "model_type": "must be a mapping of fields, such as {label: all open}, or {}",
     "string_pattern_mismatch": "must be letters, digits and _, after the first also spaces, . or -",
 }
 """What is said instead of pydantic's words, by the type of its error."""
 
 
-def known_fields(names: Iterable[str]) -> str:
+def list_fields(names: Iterable[str]) -> str:
     """Return what there is, for the end of an error."""
     return f"there are: {', '.join(names)}"
 
@@ -41,18 +41,18 @@ def faults_of(error: ValidationError, kind: object) -> list[tuple[FieldPath, str
     """Return pydantic's errors of a model as (path, what is wrong), without alternatives' names."""
     texts: dict[FieldPath, str] = {}
     for each in error.errors(include_url=False, include_context=False):
-        loc = each["loc"]
-        where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
+        location = each["loc"]
+        path = tuple(itertools.takewhile(lambda part: str(part) not in _TYPE_TAGS, location))
         fault = FieldFault(each, kind)
-        text = _WORDS.get(fault.kind) or fault.in_words
+        text = _TEXTS_BY_TYPE.get(fault.kind) or fault.in_words
         if fault.kind == "extra_forbidden":
-            text = unknown(str(where[-1]), fault.names_at(where[:-1]))
-        texts.setdefault(where, text)
+            text = say_unknown_field(str(path[-1]), fault.names_at(path[:-1]))
+        texts.setdefault(path, text)
     return list(texts.items())
 
 
-def unknown(name: str, fields: Iterable[str]) -> str:
+def say_unknown_field(name: str, fields: Iterable[str]) -> str:
     """Return that there is no such field, and the nearest known name, or all of them."""
     names = [*fields]
     near = nearest(name, names)
-    return f"there is no such field{near or (f'; {known_fields(names)}' if names else '')}"
+    return f"there is no such field{near or (f'; {list_fields(names)}' if names else '')}"

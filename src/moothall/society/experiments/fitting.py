@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from moothall.society.experiments.sweep import SweepProgress
 
-_KEPT_PART: Final = 0.5  # the part of the points that a round keeps
-_TRIES: Final = 1000  # how often a point outside the prior is drawn again
+_KEPT_SHARE: Final = 0.5  # the part of the points that a round keeps
+_MAX_TRIES: Final = 1000  # how often a point outside the prior is drawn again
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Fit:
         return SafeHTML.table(("parameter", "mean", "2.5 %", "97.5 %", "nearest"), rows, len(rows))
 
 
-def targets_of(design: Design, targets: Mapping[str, Any]) -> list[Target]:
+def checked_targets(design: Design, targets: Mapping[str, Any]) -> list[Target]:
     """Return the targets, checked."""
     measured = [each.name for each in design.metrics]
     measured += [name for each in design.surveys() for name in each.metrics]
@@ -132,9 +132,9 @@ def targets_of(design: Design, targets: Mapping[str, Any]) -> list[Target]:
                 f"targets: no metric {metric!r} is measured{near}; there are: {names}"
             )
         parts = dict(target) if isinstance(target, Mapping) else {"value": target}
-        if strange := set(parts) - {"value", "condition", "step", "scale"}:
+        if unknown := set(parts) - {"value", "condition", "step", "scale"}:
             rule = "has value, condition, step and scale"
-            raise ConfigError(f"targets: {metric!r} {rule}, got {min(strange)!r:.40}")
+            raise ConfigError(f"targets: {metric!r} {rule}, got {min(unknown)!r:.40}")
         for name in ("value", "scale"):
             number: Any = parts.get(name)
             if number is None and name == "scale":
@@ -158,30 +158,30 @@ class Priors:
             raise ConfigError("priors must have one parameter or more, as {name: (low, high)}")
         uniform = import_package("scipy.stats").uniform
         self.names: list[str] = list(priors)
-        self._by_name: list[Any] = []
-        self._wholes: list[Bounds | None] = []
+        self._priors: list[Any] = []
+        self._bounds: list[Bounds | None] = []
         for name, prior in priors.items():
             if callable(getattr(prior, "ppf", None)) and callable(getattr(prior, "pdf", None)):
-                self._by_name.append(prior)
-                self._wholes.append(None)
+                self._priors.append(prior)
+                self._bounds.append(None)
                 continue
             bounds = Bounds(name, prior)
             low, high = bounds.ends
-            self._by_name.append(uniform(low, high - low))
-            self._wholes.append(bounds)
+            self._priors.append(uniform(low, high - low))
+            self._bounds.append(bounds)
 
-    def drawn(self, units: Any) -> Array:
+    def draw_points(self, units: Any) -> Array:
         """Return points for numbers from 0 to 1, a column for each parameter."""
-        columns = [each.ppf(units[:, at]) for at, each in enumerate(self._by_name)]
+        columns = [each.ppf(units[:, at]) for at, each in enumerate(self._priors)]
         return np.column_stack(columns)
 
     def density(self, points: Array) -> Any:
         """Return the density of points."""
-        return np.prod([each.pdf(points[:, at]) for at, each in enumerate(self._by_name)], axis=0)
+        return np.prod([each.pdf(points[:, at]) for at, each in enumerate(self._priors)], axis=0)
 
     def point(self, row: Any) -> Point:
         """Return a row of numbers as values of the parameters."""
-        pairs = zip(self.names, row.tolist(), self._wholes, strict=True)
+        pairs = zip(self.names, row.tolist(), self._bounds, strict=True)
         return {name: at if bounds is None else bounds.value(at) for name, at, bounds in pairs}
 
 
@@ -191,7 +191,7 @@ async def fit(
     priors: Mapping[str, object],
     points: int,
     rounds: int,
-    least: float,
+    min_accepted: float,
     seed: int,
     jobs: int,
     out: Path | None,
@@ -200,13 +200,13 @@ async def fit(
     """Return points that come near the targets; see `Experiment.fit`."""
     check_integer("points", points, 4, 100_000)
     check_integer("rounds", rounds, 1, 1000)
-    prior, goals = Priors(priors), targets_of(design, targets)
+    prior, goals = Priors(priors), checked_targets(design, targets)
     conditions = list(dict.fromkeys(each.condition for each in goals))
     random = np.random.default_rng(seed)
-    keep = max(2, int(points * _KEPT_PART))
+    kept_count = max(2, int(points * _KEPT_SHARE))
     scales: list[float] = []
 
-    async def simulated(rows: Array, number: int) -> tuple[Array, Array]:
+    async def simulate(rows: Array, number: int) -> tuple[Array, Array]:
         folder = None if out is None else out / f"round-{number}"
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -227,31 +227,31 @@ async def fit(
         .LatinHypercube(len(prior.names), rng=random)
         .random(points)
     )
-    rows = prior.drawn(units)
-    measured, distances = await simulated(rows, 1)
+    rows = prior.draw_points(units)
+    measured, distances = await simulate(rows, 1)
     weights = np.ones(points)  # of importance: the prior's density, divided by the proposal's
     history: list[dict[str, float]] = []
-    accepted, fresh = 1.0, points
+    accepted, new_count = 1.0, points
     for number in range(1, rounds + 1):
-        best = np.argsort(distances, kind="stable")[:keep]
+        best = np.argsort(distances, kind="stable")[:kept_count]
         rows, weights, distances, measured = (
             each[best] for each in (rows, weights, distances, measured)
         )
         bound = float(distances[-1])
-        history.append({"simulated": fresh, "accepted": accepted, "distance": bound})
-        if number == rounds or accepted < least or bound == 0:
+        history.append({"simulated": new_count, "accepted": accepted, "distance": bound})
+        if number == rounds or accepted < min_accepted or bound == 0:
             break
-        new, new_weights = _move_points(rows, weights, prior, points - keep, random)
-        new_measured, new_distances = await simulated(new, number + 1)
-        fresh, accepted = len(new), float(np.mean(new_distances <= bound))
-        rows = np.vstack([rows, new])
+        new_rows, new_weights = _move_points(rows, weights, prior, points - kept_count, random)
+        new_measured, new_distances = await simulate(new_rows, number + 1)
+        new_count, accepted = len(new_rows), float(np.mean(new_distances <= bound))
+        rows = np.vstack([rows, new_rows])
         weights = np.concatenate([weights, new_weights])
         distances = np.concatenate([distances, new_distances])
         measured = np.vstack([measured, new_measured])
-    at_best = {each.metric: float(mean) for each, mean in zip(goals, measured[0], strict=True)}
-    of_rows = [prior.point(row) for row in rows]
+    best_means = {each.metric: float(mean) for each, mean in zip(goals, measured[0], strict=True)}
+    row_points = [prior.point(row) for row in rows]
     weights = weights / weights.sum()
-    return Fit(of_rows, weights.tolist(), distances.tolist(), history, at_best)
+    return Fit(row_points, weights.tolist(), distances.tolist(), history, best_means)
 
 
 def _measured_targets(results: Results, targets: list[Target], number: int) -> list[float]:
@@ -270,14 +270,14 @@ def _move_points(
     floor = 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0)) ** 2
     spread = spread + np.diag(floor)  # all points may have the same value
     moved = np.empty((count, size))
-    for at in range(count):
-        for _ in range(_TRIES):
-            near = rows[random.choice(len(rows), p=weights)]
-            moved[at] = random.multivariate_normal(near, spread)
-            if prior.density(moved[at : at + 1])[0] > 0:
+    for index in range(count):
+        for _ in range(_MAX_TRIES):
+            centre = rows[random.choice(len(rows), p=weights)]
+            moved[index] = random.multivariate_normal(centre, spread)
+            if prior.density(moved[index : index + 1])[0] > 0:
                 break
         else:
-            moved[at] = near
+            moved[index] = centre
     kernel = import_package("scipy.stats").multivariate_normal(np.zeros(size), spread)
     densities = kernel.pdf((moved[:, None, :] - rows[None, :, :]).reshape(-1, size))
     proposed = densities.reshape(count, len(rows)) @ weights

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moothall.build import one_line
 
-_WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
+_GROUP_WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
 
 
 def compare(manifest: Mapping[str, Any], other: Mapping[str, object]) -> list[str]:
@@ -23,13 +23,13 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, object]) -> list[st
     """
     first, second = _values_by_name(manifest), _values_by_name(other)
     keys = [key for key in dict.fromkeys((*first, *second)) if first.get(key) != second.get(key)]
-    explained = any(group in ("settings", "versions") for group, _ in keys)
+    is_explained = any(group in ("settings", "versions") for group, _ in keys)
     lines = []
     for group, name in keys:
-        strange = not explained and name in manifest.get("deterministic", ())
-        note = " (although settings and versions agree)" if strange else ""
+        is_unexplained = not is_explained and name in manifest.get("deterministic", ())
+        note = " (although settings and versions agree)" if is_unexplained else ""
         values = (one_line(str(each.get((group, name))), 100) for each in (first, second))
-        lines.append(f"{_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
+        lines.append(f"{_GROUP_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
     return lines
 
 

@@ -16,16 +16,16 @@ from typing import Any, Final, NamedTuple
 from moothall import ConfigError
 from moothall.society.tables import arrow, write_whole, writing_errors
 
-ANSWERS: Final = "answers "
+ANSWERS_PREFIX: Final = "answers "
 """How the metric of a text begins that has each citizen's answers to the survey of that name."""
 BY_RULE: Final = "by rule: "
 """How the totals begin that say how often a rule decided instead of a model, by who asked it."""
-TOTALS: Final = b"moothall totals"
+TOTALS_KEY: Final = b"moothall totals"
 """The key of the totals in a file."""
-_AT_ONCE: Final = 1 << 16  # how many rows become one row group
+_ROWS_PER_GROUP: Final = 1 << 16  # how many rows become one row group
 
 
-def by_block(totals: Mapping[str, Any]) -> str:
+def fallbacks_in_words(totals: Mapping[str, Any]) -> str:
     """Return in brackets how often a rule decided for each block that had asked a model."""
     counts = {k.removeprefix(BY_RULE): v for k, v in totals.items() if k.startswith(BY_RULE)}
     order = sorted(counts, key=lambda block: (-counts[block], block))
@@ -47,15 +47,15 @@ def _schema() -> Any:
     name = pa.dictionary(pa.int32(), pa.string())
     texts = {"experiment": name, "condition": name, "parameters": name}
     numbers = {"seed": pa.uint64(), "step": pa.int64()}
-    measured = {"metric": name, "value": pa.float64(), "text": pa.string()}
-    return pa.schema(list((texts | numbers | measured).items()))
+    measurements = {"metric": name, "value": pa.float64(), "text": pa.string()}
+    return pa.schema(list((texts | numbers | measurements).items()))
 
 
 class Measurements:
     """A cell's measurements, with the columns `hashed`; all but the last in a nameless file."""
 
     def __init__(self, path: Path, **hashed: object) -> None:
-        self._path, self._hashed = path, hashed
+        self._path, self._cell_columns = path, hashed
         self._rows: list[MeasurementRow] = []
         with writing_errors(path):
             self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
@@ -64,11 +64,11 @@ class Measurements:
     def append(self, row: MeasurementRow) -> None:
         """Add a row. Raises FileError."""
         self._rows.append(row)
-        if len(self._rows) == _AT_ONCE:
+        if len(self._rows) == _ROWS_PER_GROUP:
             self._flush()
 
     def _flush(self) -> None:
-        rows = [self._hashed | row._asdict() for row in self._rows]
+        rows = [self._cell_columns | row._asdict() for row in self._rows]
         with writing_errors(self._path):
             self._writer.write_table(arrow()[0].Table.from_pylist(rows, schema=_schema()))
         self._rows.clear()
@@ -76,7 +76,7 @@ class Measurements:
     def write(self, totals: Mapping[str, object]) -> None:
         """Write all rows and the totals to `path`: a whole file or none."""
         self._flush()
-        self._writer.add_key_value_metadata({TOTALS: json.dumps(totals)})
+        self._writer.add_key_value_metadata({TOTALS_KEY: json.dumps(totals)})
         with writing_errors(self._path):
             self._writer.close()
             self._file.seek(0)
@@ -92,7 +92,7 @@ class Measurements:
             shutil.copyfileobj(self._file, file)
 
 
-def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
+def join_parts(parts: Iterable[Path], path: Path) -> dict[str, Any]:
     """Write one table of all parts, in order; return the sums of their totals."""
     _, parquet = arrow()
     sums: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
             for part in parts:
                 try:
                     with parquet.ParquetFile(part) as file:
-                        totals = json.loads(file.metadata.metadata[TOTALS])
+                        totals = json.loads(file.metadata.metadata[TOTALS_KEY])
                         table = file.read().cast(_schema())
                 except (ValueError, KeyError, TypeError) as error:
                     raise ConfigError(f"{part} is damaged ({error}): delete it") from error
@@ -111,7 +111,7 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
                     sums[name] = sums[name] + value if name in sums else value
                 sums["first_failures"] = sums["first_failures"][:3]
                 sums["first_fallback"] = sums.get("first_fallback", [])[:1]
-            writer.add_key_value_metadata({TOTALS: json.dumps(sums)})
+            writer.add_key_value_metadata({TOTALS_KEY: json.dumps(sums)})
 
     write_whole(path, write)
     return sums

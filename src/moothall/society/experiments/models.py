@@ -40,7 +40,7 @@ _BLOCKS: Final = [name for name in dir(known) if name.endswith("Block") and name
 _PROMPTS: Final = {"citizen": "decision_prompt", "dispatcher": "block_dispatch_prompt"}
 """The prompts that are of no block, and the parameter of a citizen that has each."""
 _Text = Annotated[str, Field(min_length=1)] | None
-_RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
+_RECORDED_MODELS: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 
 @functools.cache
@@ -55,31 +55,31 @@ def town_parameters(own_blocks: tuple[tuple[str, type[Block]], ...] = ()) -> typ
         blocks[f"own{number}"] = (kind | None, Field(None, alias=name))
         if "prompt" in kind.model_fields:
             prompts[f"own{number}"] = (_Text, Field(None, alias=name))
-    forbid = ConfigDict(extra="forbid")
+    config = ConfigDict(extra="forbid")
     kinds = get_type_hints(town, include_extras=True)
-    kinds["blocks"] = create_model("Blocks", __config__=forbid, **blocks)
-    kinds["prompts"] = create_model("Prompts", __config__=forbid, **prompts)
-    llm = Annotated[str, AfterValidator(_model_name)] | None
+    kinds["blocks"] = create_model("Blocks", __config__=config, **blocks)
+    kinds["prompts"] = create_model("Prompts", __config__=config, **prompts)
+    llm = Annotated[str, AfterValidator(_check_model_name)] | None
     parameters = inspect.signature(LabourMarket).parameters
     rates: dict[str, Any] = {
         name: (Annotated[int, Field(ge=0, strict=True)] | None, None)
         for name in parameters
         if name not in ("id", "seed")
     }
-    kinds["labour"] = create_model("Labour", __config__=forbid, **rates) | None
+    kinds["labour"] = create_model("Labour", __config__=config, **rates) | None
     kinds |= {"params": CitizenAgentParams, "people": PeopleParams, "llm": llm}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
-def _file(value: object, info: ValidationInfo) -> object:
+def _check_file(value: object, info: ValidationInfo) -> object:
     folder: Any = info.context
     if isinstance(value, str) and not (folder / value).is_file():
         raise ValueError(f"there is no file {value!r} in the folder of the experiment")
     return value
 
 
-def _model_name(name: str, info: ValidationInfo) -> str:
+def _check_model_name(name: str, info: ValidationInfo) -> str:
     try:
         if is_of_file(name):
             function_of(name, info.context or Path())
@@ -90,7 +90,7 @@ def _model_name(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def _start(value: str) -> str:
+def _check_start(value: str) -> str:
     Clock(start=value)
     return value
 
@@ -99,14 +99,14 @@ def town(
     seed: int,
     *,
     citizens: Annotated[
-        Annotated[int, Field(ge=1, strict=True)] | str, AfterValidator(_file)
+        Annotated[int, Field(ge=1, strict=True)] | str, AfterValidator(_check_file)
     ] = 100,
-    city: Annotated[str | None, AfterValidator(_file)] = None,
+    city: Annotated[str | None, AfterValidator(_check_file)] = None,
     blocks: Mapping[str, Mapping[str, Any] | None] | None = None,
     prompts: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
-    start: Annotated[str, AfterValidator(_start)] = "2026-01-05T00:00",
+    start: Annotated[str, AfterValidator(_check_start)] = "2026-01-05T00:00",
     economy: bool = True,
     labour: Mapping[str, int] | None = None,
     people: Mapping[str, Any] | None = None,
@@ -123,11 +123,11 @@ def town(
 
     Unless `columns` says so, the society itself chooses whether citizens live in columns.
     """
-    many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
+    count = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
     if city is not None:
-        place = _city_of(folder / city, many)
+        town_city = _city_of(folder / city, count)
     else:
-        place = City.generate(seed=seed, citizens=max(10, many))
+        town_city = City.generate(seed=seed, citizens=max(10, count))
     if columns and (llm is not None or params):
         raise ConfigError("columns: citizens must be without a model and params")
     texts = dict(prompts or {})
@@ -136,7 +136,7 @@ def town(
     block_params = {name: dict(each or {}) for name, each in (blocks or {}).items()}
     for name, text in texts.items():
         block_params.setdefault(name, {})["prompt"] = text
-    all_blocks = _blocks_of(block_params, folder)
+    make_blocks = _blocks_of(block_params, folder)
     budget = None
     if not (max_usd is None and max_calls is None):
         budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
@@ -144,29 +144,29 @@ def town(
         raise ConfigError("labour: there is no labour market without an economy")
     rates: dict[str, Any] = {"seed": seed, **(labour or {})}
     market = LabourMarket(**rates)
-    services = make_economy(place, seed=seed, labour=market) if economy else []
-    drawn_from = PeopleParams(**(people or {}))
-    town: Any
+    services = make_economy(town_city, seed=seed, labour=market) if economy else []
+    people_params = PeopleParams(**(people or {}))
+    inhabitants: Any
     if columns and isinstance(citizens, int):
-        town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
+        inhabitants = Population(citizens, town_city, make_blocks(), seed, people=people_params)
     elif isinstance(citizens, int) and columns is None:
-        town = generator.CitizenDraw(citizens, all_blocks, own_params)
+        inhabitants = generator.CitizenDraw(citizens, make_blocks, own_params)
     else:
-        drawing_options: Any = {"seed": seed, "params": drawn_from}
+        drawing_options: Any = {"seed": seed, "params": people_params}
         rows = (
-            generator.make_people(place, citizens, **drawing_options)
+            generator.make_people(town_city, citizens, **drawing_options)
             if isinstance(citizens, int)
             else generator.completed(
-                read_people(folder / citizens, place), place, **drawing_options
+                read_people(folder / citizens, town_city), town_city, **drawing_options
             )
         )
         if columns:
-            town = Population(rows, place, all_blocks(), seed, people=drawn_from)
+            inhabitants = Population(rows, town_city, make_blocks(), seed, people=people_params)
         else:
-            town = generator.citizens(rows, all_blocks, agent_params=own_params)
+            inhabitants = generator.citizens(rows, make_blocks, agent_params=own_params)
     return Society(
-        town,
-        place,
+        inhabitants,
+        town_city,
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers, folder),
         services=[*services, *([Feed()] if feed else [])],
@@ -174,7 +174,7 @@ def town(
         start=start,
         facts=facts,
         engine=LocalEngine(threads=threads),
-        people=drawn_from if isinstance(town, generator.CitizenDraw) else USUAL_PEOPLE,
+        people=people_params if isinstance(inhabitants, generator.CitizenDraw) else USUAL_PEOPLE,
     )
 
 
@@ -216,9 +216,9 @@ def model_of(name: object, answers: Path | None = None, folder: Path = Path()) -
     if answers is None:
         return model(source)
     # A branch has the answers that are given to its trunk, and the trunk those of its branch.
-    recorded = _RECORDED.get((name, answers))
+    recorded = _RECORDED_MODELS.get((name, answers))
     if recorded is None:
-        recorded = _RECORDED[name, answers] = RecordedModel(source, answers)
+        recorded = _RECORDED_MODELS[name, answers] = RecordedModel(source, answers)
     return recorded
 
 
@@ -227,8 +227,8 @@ def model_of(name: object, answers: Path | None = None, folder: Path = Path()) -
 Source = str | Callable[..., Any]  # a function, `file.py:function`, or `TOWN`
 TOWN: Final = "town"
 
-_LOADED: dict[tuple[Path, int], ModuleType] = {}
-_NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
+_LOADED_MODULES: dict[tuple[Path, int], ModuleType] = {}
+_FOLDER_MODULES: dict[str, dict[str, ModuleType]] = {}
 """The modules beside a folder's files, by folder: two experiments may have a `helpers.py`."""
 
 
@@ -239,15 +239,15 @@ def importable(folder: Path) -> Iterator[None]:
     if any(os.path.realpath(each) == root for each in sys.path):  # "" in a notebook
         yield
         return
-    before = set(sys.modules)
-    sys.modules.update(_NEIGHBOURS.get(root, {}))
+    modules_before = set(sys.modules)
+    sys.modules.update(_FOLDER_MODULES.get(root, {}))
     sys.path.insert(0, root)
     try:
         yield
     finally:
         sys.path.remove(root)
-        own_modules = [name for name in set(sys.modules) - before if _lies_in(root, name)]
-        _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own_modules}
+        own_modules = [name for name in set(sys.modules) - modules_before if _lies_in(root, name)]
+        _FOLDER_MODULES[root] = {name: sys.modules.pop(name) for name in own_modules}
 
 
 def _lies_in(root: str, name: str) -> bool:
@@ -275,7 +275,7 @@ def function_of(source: Source, folder: Path, *takes: str) -> Callable[..., Any]
     path, root = (folder / name).resolve(), folder.resolve()
     if not path.is_relative_to(root):
         raise ConfigError(f"{name!r} is not in the folder of the experiment, {root}")
-    function = getattr(_module(path, name, root), attribute, None)
+    function = getattr(_load_module(path, name, root), attribute, None)
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise ConfigError(f"{name!r} has no plain function {attribute!r}")
     if takes:
@@ -296,13 +296,13 @@ def block_of(source: str, folder: Path) -> type[Block]:
     return block
 
 
-def _module(path: Path, name: str, root: Path) -> ModuleType:
+def _load_module(path: Path, name: str, root: Path) -> ModuleType:
     """Return the module of a file, run once for each version of it."""
     try:
         key = (path, path.stat().st_mtime_ns)
     except OSError:
         raise ConfigError(f"there is no file {name!r} in the folder of the experiment") from None
-    if key not in _LOADED:
+    if key not in _LOADED_MODULES:
         spec: Any = importlib.util.spec_from_file_location(f"_experiment_{path.stem}", path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[module.__name__] = module  # dataclasses look there
@@ -311,20 +311,20 @@ def _module(path: Path, name: str, root: Path) -> ModuleType:
                 spec.loader.exec_module(module)
         except Exception as error:
             raise ConfigError(f"{name!r} cannot be run: {error_text(error)}") from error
-        _LOADED[key] = module
-    return _LOADED[key]
+        _LOADED_MODULES[key] = module
+    return _LOADED_MODULES[key]
 
 
-def in_words(value: object) -> Any:
+def plain_value(value: object) -> Any:
     """Return JSON data with functions replaced by their names."""
     if isinstance(value, Mapping):
-        return {key: in_words(each) for key, each in value.items()}
+        return {key: plain_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [in_words(each) for each in value]
+        return [plain_value(each) for each in value]
     return getattr(value, "__qualname__", repr(value)) if callable(value) else value
 
 
-def code_of(source: Source, folder: Path) -> bytes:
+def source_code(source: Source, folder: Path) -> bytes:
     """Return the text of a function's file and of those that it imports: it tells code apart."""
     if isinstance(source, str) and source != TOWN:
         files: dict[Path, bytes] = {}
@@ -333,7 +333,7 @@ def code_of(source: Source, folder: Path) -> bytes:
     try:
         return inspect.getsource(function_of(source, folder)).encode()
     except (OSError, TypeError):  # typed at a prompt
-        return repr(in_words(source)).encode()
+        return repr(plain_value(source)).encode()
 
 
 def _read_with_imports(path: Path, folder: Path, files: dict[Path, bytes]) -> None:
@@ -346,7 +346,7 @@ def _read_with_imports(path: Path, folder: Path, files: dict[Path, bytes]) -> No
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
         for name in names:
-            at = folder.joinpath(*name.split("."))
-            for file in (at.with_name(f"{at.name}.py"), at / "__init__.py"):
+            base = folder.joinpath(*name.split("."))
+            for file in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
                 if file not in files and file.is_file():
                     _read_with_imports(file, folder, files)

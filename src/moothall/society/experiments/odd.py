@@ -19,9 +19,9 @@ from pydantic import BaseModel
 
 from moothall.build import counted, one_line
 from moothall.society.clock import DAY_S, seconds_of
-from moothall.society.experiments.cell import Cell, maker
+from moothall.society.experiments.cell import Cell, society_maker
 from moothall.society.experiments.design import Design
-from moothall.society.experiments.models import in_words
+from moothall.society.experiments.models import plain_value
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.wants import Move, Pay, Want
 from moothall.society.society import Society
@@ -39,14 +39,14 @@ _CONCEPTS: Final = {
     "collectives": "Collectives",
     "observation": "Observation",
 }
-_UNSAID: Final = "*The study does not state this; its field `about` may.*"
-_LONGEST: Final = 100  # characters of a value
+_NOT_STATED: Final = "*The study does not state this; its field `about` may.*"
+_MAX_VALUE: Final = 100  # characters of a value
 
 
 def odd_page(design: Any) -> str:
     """Return the page, in Markdown. It makes the society of the first cell, and runs no step."""
     cell: Cell = design.cells()[0]
-    with maker(cell)() as society:
+    with society_maker(cell)() as society:
         page = _OddPage(design, cell, society)
         parts = [
             f"# {design.name}: ODD protocol",
@@ -76,7 +76,7 @@ class _OddPage:
     def _element(self, element: str, *parts: str) -> str:
         """Return the author's text of an element, then what was found; or that it is not stated."""
         texts = [each for each in (self.design.about.get(element, ""), *parts) if each]
-        return "\n\n".join(texts) or _UNSAID
+        return "\n\n".join(texts) or _NOT_STATED
 
     def purpose(self) -> str:
         """Return the question, and the known figures that results are compared with."""
@@ -99,23 +99,23 @@ class _OddPage:
             parts.append(f"**Citizens**: {len(population):,}, in columns.")
             parts.append(_table(("variable", "type", "values"), rows))
         elif self.citizens:
-            first = self.citizens[0]
+            citizen = self.citizens[0]
             rows = [
-                (name, _value_kind(value), one_line(json.dumps(value, default=str), _LONGEST))
-                for name, value in first.status.items()
+                (name, _value_kind(value), one_line(json.dumps(value, default=str), _MAX_VALUE))
+                for name, value in citizen.status.items()
             ]
-            parts.append(f"**Citizens** (`{type(first).__name__}`): {len(self.citizens):,}.")
+            parts.append(f"**Citizens** (`{type(citizen).__name__}`): {len(self.citizens):,}.")
             parts.append(_table(("variable", "type", "of the first, at the start"), rows))
         agents = Counter(
             type(each).__name__ for each in society.agents if each not in self.citizens
         )
         if agents:
-            many = ", ".join(f"{count:,} `{name}`" for name, count in sorted(agents.items()))
-            parts.append(f"**Other agents**: {many}.")
+            counts = ", ".join(f"{count:,} `{name}`" for name, count in sorted(agents.items()))
+            parts.append(f"**Other agents**: {counts}.")
         services = Counter(type(each).__name__ for each in society.services.values())
         if services:
-            many = ", ".join(f"{count:,} `{name}`" for name, count in sorted(services.items()))
-            parts.append(f"**Services**: {many}.")
+            counts = ", ".join(f"{count:,} `{name}`" for name, count in sorted(services.items()))
+            parts.append(f"**Services**: {counts}.")
         return self._element("entities", *parts, f"**Space.** {self._space()}", self._time())
 
     def _space(self) -> str:
@@ -152,7 +152,7 @@ class _OddPage:
             "senders.",
         ]
         workflow = [
-            f"- {name}: {one_line(json.dumps(in_words(self._workflow(name))), 1000)}"
+            f"- {name}: {one_line(json.dumps(plain_value(self._workflow(name))), 1000)}"
             for name in self.design.conditions
         ]
         workflows = "\n".join(["The workflow of each condition:", "", *workflow])
@@ -193,14 +193,14 @@ class _OddPage:
         design, cell = self.design, self.cell
         rows = [(name, _value(value)) for name, value in sorted(cell.parameters.items())]
         conditions = [
-            (name, one_line(json.dumps(in_words(each.parameters)), 1000))
+            (name, one_line(json.dumps(plain_value(each.parameters)), 1000))
             for name, each in design.conditions.items()
             if each.parameters
         ]
         swept = [(name, _value(values)) for name, values in design.parameters.items()]
         seeds = design.all_seeds
         parts = [
-            f"The society is made by `{in_words(cell.source)}`; it begins at "
+            f"The society is made by `{plain_value(cell.source)}`; it begins at "
             f"{self.society.clock.start.isoformat(sep=' ')}. Seeds: {one_line(str(seeds), 200)}.",
             _table(("parameter", "value in the first cell"), rows),
             _table(("condition", "other parameters"), conditions),
@@ -232,7 +232,7 @@ class _OddPage:
             parts.append(f"### {kind.__name__}\n\n{_doc(kind)}")
         for block in self.blocks:
             kind = type(block)
-            table = _table(("parameter", "value", "meaning"), _parameters(block.params))
+            table = _table(("parameter", "value", "meaning"), _parameter_rows(block.params))
             parts.append(f"### {kind.__name__}\n\n{_doc(kind)}\n\n{table}".rstrip())
         kinds = dict.fromkeys(type(each) for each in self.society.services.values())
         parts += [f"### {kind.__name__}\n\n{_doc(kind)}" for kind in kinds]
@@ -249,7 +249,7 @@ def _doc(kind: type) -> str:
     return "\n".join(lines[:end]).strip() or "*It has no docstring.*"
 
 
-def _parameters(params: object) -> Iterator[tuple[str, str, str]]:
+def _parameter_rows(params: object) -> Iterator[tuple[str, str, str]]:
     if not isinstance(params, BaseModel):
         return
     for name, field in type(params).model_fields.items():
@@ -264,7 +264,7 @@ def _value_kind(value: object) -> str:
 
 
 def _value(value: object) -> str:
-    return one_line(json.dumps(in_words(value), ensure_ascii=False, default=str), _LONGEST)
+    return one_line(json.dumps(plain_value(value), ensure_ascii=False, default=str), _MAX_VALUE)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

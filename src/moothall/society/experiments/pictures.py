@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
-_DENSE: Final = 5_000  # with more citizens than this, the map shows their density
+_MAX_SINGLE_CITIZENS: Final = 5_000  # with more citizens than this, the map shows their density
 
 
 def draw_map(
@@ -66,10 +66,10 @@ def draw_map(
     positions = society.positions()
     if positions is None:
         raise ConfigError("a map needs a city whose places have positions, such as a City")
-    if len(positions.ids) > _DENSE:
-        spots = [(x, y) for x, y in zip(positions.x, positions.y, strict=True) if x is not None]
+    if len(positions.ids) > _MAX_SINGLE_CITIZENS:
+        points = [(x, y) for x, y in zip(positions.x, positions.y, strict=True) if x is not None]
         scale = {"bins": "log", "mincnt": 1, "cmap": "viridis", "linewidths": 0}
-        cells = axes.hexbin(*zip(*spots, strict=True), gridsize=70, **scale)
+        cells = axes.hexbin(*zip(*points, strict=True), gridsize=70, **scale)
         figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
         axes.set_aspect("equal")
     else:
@@ -77,12 +77,12 @@ def draw_map(
         axes.set_aspect("equal", "datalim")
         legend_place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
         axes.legend(**legend_place, frameon=False, fontsize=9)
-    axes.set(**_axes_of(city))
+    axes.set(**_axis_labels(city))
     axes.set_title(f"{len(positions.ids):,} citizens, {society.clock}")
     return save_figure(figure, path)
 
 
-def _axes_of(city: object) -> dict[str, str]:
+def _axis_labels(city: object) -> dict[str, str]:
     if isinstance(city, Grid | Plane):
         return {"xlabel": "column", "ylabel": "row"} if isinstance(city, Grid) else {}
     return {"xlabel": "metres to the east", "ylabel": "metres to the north"}
@@ -115,7 +115,7 @@ def _coloured_map(
         axes.add_collection(line_class(ends, colors="#d9d9d9", linewidths=0.8, zorder=1))
         axes.set_axis_off()
     if layer is not None:
-        _layer(figure, axes, society, layer)
+        _draw_layer(figure, axes, society, layer)
     side = max(city.width, city.height) if isinstance(city, Grid) else 60
     style: dict[str, object] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
     style["s"] = (380 / side) ** 2
@@ -137,12 +137,12 @@ def _coloured_map(
             legend_place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
             axes.legend(**legend_place, frameon=False, fontsize=9)
     axes.set_aspect("equal")
-    axes.set(**_axes_of(city), **limits)
+    axes.set(**_axis_labels(city), **limits)
     axes.set_title(f"{len(x):,} citizens, {society.clock}")
     return figure  # type: ignore[no-any-return]
 
 
-def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
+def _draw_layer(figure: Any, axes: Any, society: Society, name: str) -> None:
     """Draw what places have, below the citizens."""
     population, city = society.population, society.city
     if population is None or name not in population.layers:
@@ -185,15 +185,15 @@ def _draw_places(axes: Any, positions: Whereabouts, city: Any) -> None:
     ]
     counts = Counter((x, y) for x, y, place in spots if place is not None)
     if counts:
-        most = max(counts.values())
-        sizes = [max(6, 600 * count / most) for count in counts.values()]
+        highest = max(counts.values())
+        sizes = [max(6, 600 * count / highest) for count in counts.values()]
         style = {"facecolors": "#33333318", "edgecolors": "#000000", "linewidths": 0.7, "zorder": 5}
-        label = f"citizens at a place, by area (at most {most:,})"
+        label = f"citizens at a place, by area (at most {highest:,})"
         axes.scatter(*zip(*counts, strict=True), s=sizes, label=label, **style)
-    absent = [(x, y) for x, y, place in spots if place is None]
-    if absent:
+    travellers = [(x, y) for x, y, place in spots if place is None]
+    if travellers:
         style = {"s": 8, "color": "#D4B106", "linewidths": 0.3, "edgecolors": "#333333"}
-        axes.scatter(*zip(*absent, strict=True), zorder=6, label="citizen on the way", **style)
+        axes.scatter(*zip(*travellers, strict=True), zorder=6, label="citizen on the way", **style)
 
 
 def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None) -> Figure:
@@ -244,12 +244,12 @@ def save_figure(figure: Figure, path: str | PathLike[str] | None) -> Figure:
 def _notebook_class(base: type[Figure]) -> type[Figure]:
     """Return the class of figures that a notebook shows: without pyplot it shows no `Figure`."""
 
-    def png(self: Any) -> bytes:
+    def as_png(self: Any) -> bytes:
         file = io.BytesIO()
         self.savefig(file, format="png")
         return file.getvalue()
 
-    return type("Figure", (base,), {"_repr_png_": png})
+    return type("Figure", (base,), {"_repr_png_": as_png})
 
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:

@@ -38,11 +38,11 @@ class Bounds:
         self.ends: tuple[float, float] = (self.low - edge, self.high + edge)
         """Between which numbers are drawn, each value as often as any other."""
 
-    def value(self, at: float) -> int | float:
+    def value(self, number: float) -> int | float:
         """Return a drawn number as the parameter has it."""
         if not self.is_whole:
-            return float(at)
-        return min(self.high, max(self.low, math.floor(at + 0.5)))
+            return float(number)
+        return min(self.high, max(self.low, math.floor(number + 0.5)))
 
 
 def checked_condition(design: Design, name: str | None) -> str:
@@ -85,8 +85,8 @@ async def run_points(
     fields = {name: getattr(design, name) for name in type(design).model_fields}
     fields |= {"conditions": variants, "parameters": {}, "published": [], "charts": {}}
     fields |= {"maps": False, "trajectories": False}
-    several = type(design)(**fields)
-    results: Results = await several.run(jobs=jobs, out=out, progress=progress, report=False)
+    variant_design = type(design)(**fields)
+    results: Results = await variant_design.run(jobs=jobs, out=out, progress=progress, report=False)
     return results
 
 

@@ -38,10 +38,10 @@ _STYLE: Final = (
 _TEXTS: Final = 12  # how many interviews are shown
 _LINES: Final = ("-", "--", "-.", ":")
 _MOST: Final = 12  # how many curves a picture has at most; more could not be told apart
-_NARROW: Final = 36  # how many letters fit into half of a picture's width
+_NARROW_LETTERS: Final = 36  # how many letters fit into half of a picture's width
 _Curve = tuple[str, tuple[str, str, str]]
 """A curve of a picture: its name; the metric, the condition and the parameters as JSON."""
-_FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
+_FEW_SEEDS: Final = 4  # with fewer seeds than this Student's t makes intervals wide
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:
@@ -72,22 +72,22 @@ def _page(
     manifest: dict[str, Any],
 ) -> str:
     totals = manifest["totals"]
-    by = "rules alone; no model was asked"
+    decided_by = "rules alone; no model was asked"
     if totals["model_calls"]:
-        by = (
+        decided_by = (
             f"rules and a model, which was to decide {totals['model_calls']:,} times; in "
             f"{totals['fallbacks']:,} of them it could not, and the rule decided{results.by_rule}"
         )
-        by += f"; the first: {results.first_fallback}" * bool(results.first_fallback)
+        decided_by += f"; the first: {results.first_fallback}" * bool(results.first_fallback)
     seeds = design.all_seeds
     days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
     setup = [
-        ("society", _in_words(manifest["experiment"]["society"])),
+        ("society", _settings_in_words(manifest["experiment"]["society"])),
         ("conditions", ", ".join(each.label or name for name, each in design.conditions.items())),
-        ("swept", _in_words(design.parameters)),
+        ("swept", _settings_in_words(design.parameters)),
         ("seeds", f"{len(seeds)}: {seeds[0]} … {seeds[-1]}" if len(seeds) > 3 else f"{seeds}"),
         ("lived", f"{days:g} simulated days in steps of {design.society.step}"),
-        ("decided by", by),
+        ("decided by", decided_by),
         ("failures", "; ".join([f"{totals['failures']:,}", *totals["first_failures"]])),
         ("versions", ", ".join(f"{name} {each}" for name, each in manifest["versions"].items())),
         ("after", design.source),
@@ -96,12 +96,12 @@ def _page(
     parts = [f"<h1>{escape(design.name)}</h1><p>{escape(design.question)}</p><h2>Set-up</h2>"]
     parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
     for metric, path in pictures.items():
-        curves = _series(design, results, metric)
-        label = _about_of(design, metric).label or metric
+        curves = _curves_of(design, results, metric)
+        label = _metric_design(design, metric).label or metric
         caption = _caption(results, metric, curves)
         parts.append(_figure(path, f"{label}: {caption}. Intervals are by Student's t."))
         head = ("", "at the end", f"above {_label_of(design, curves[0][1])!r}, seed by seed")
-        parts.append(_table(head, _last(results, metric, curves)))
+        parts.append(_table(head, _last_means(results, metric, curves)))
     parts += [_figure(path, _caption_of(design, name)) for name, path in charts.items()]
     first = f", with {json.dumps(design.grid()[0])}" if design.parameters else ""
     if design.maps:
@@ -142,7 +142,7 @@ def _page(
     )
 
 
-def _last(
+def _last_means(
     results: Results, metric: str, curves: list[tuple[str, str, str]]
 ) -> list[tuple[str, str, str]]:
     """Return each curve's last mean, and how far it is above the first with equal parameters."""
@@ -175,7 +175,7 @@ def _figure(path: Path, caption: str) -> str:
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _in_words(settings: Mapping[str, object]) -> str:
+def _settings_in_words(settings: Mapping[str, object]) -> str:
     """Return settings as a reader takes them in, a name and its value each."""
     texts = {
         k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
@@ -195,23 +195,23 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def _label_of(design: Design, condition: str) -> str:
     """Return the label of a condition, or of a branch of it."""
-    own, _, branch = condition.partition("/")
-    label = design.conditions[own].label or own
+    base, _, branch = condition.partition("/")
+    label = design.conditions[base].label or base
     return f"{label}, {branch}" if branch else label
 
 
-def _series(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
+def _curves_of(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
     """Return the curves of one picture as (label, condition, parameters)."""
     swept = [name for name, values in design.parameters.items() if len(values) > 1]
     curves = []
     for condition, values in results.measured(metric):
-        each = json.loads(values)
-        more = "".join(f", {name} = {each[name]}" for name in swept)
-        curves.append((_label_of(design, condition) + more, condition, values))
+        parameters = json.loads(values)
+        swept_values = "".join(f", {name} = {parameters[name]}" for name in swept)
+        curves.append((_label_of(design, condition) + swept_values, condition, values))
     return curves
 
 
-def _about_of(design: Design, metric: str) -> MetricDesign:
+def _metric_design(design: Design, metric: str) -> MetricDesign:
     """Return the design's entry for a metric, or one without a label."""
     entry = next((each for each in design.metrics if each.name == metric), MetricDesign(name="?"))
     is_share = not entry.unit and any(metric in each.shares for each in design.surveys())
@@ -224,7 +224,7 @@ def _caption(results: Results, metric: str, curves: list[tuple[str, str, str]]) 
     text = f"mean and 95 % interval over {counted(seeds, 'seed')}"
     if seeds == 1:
         text = "values of 1 seed, without an interval"
-    elif seeds < _FEW:
+    elif seeds < _FEW_SEEDS:
         text += " (wide because there are few seeds)"
     return text + (f"; first {_MOST} of {len(curves)} shown" if len(curves) > _MOST else "")
 
@@ -233,11 +233,11 @@ def draw_metric(
     design: Design, results: Results, metric: str, path: str | Path | None = None
 ) -> Figure:
     """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
-    about = _about_of(design, metric)
-    curves = _series(design, results, metric)
-    every: list[_Curve] = [(label, (metric, at, values)) for label, at, values in curves]
-    axis = (about.label or metric, about.unit)
-    return _draw(design, results, every, axis, _caption(results, metric, curves), path)
+    entry = _metric_design(design, metric)
+    curves = _curves_of(design, results, metric)
+    pairs: list[_Curve] = [(label, (metric, at, values)) for label, at, values in curves]
+    axis = (entry.label or metric, entry.unit)
+    return _draw(design, results, pairs, axis, _caption(results, metric, curves), path)
 
 
 def draw_chart(
@@ -253,17 +253,17 @@ def draw_chart(
             except Exception as error:
                 raise ConfigError(f"charts: {name!r} cannot draw: {error_text(error)}") from error
         return save_figure(picture, path)
-    every: list[_Curve] = []
+    pairs: list[_Curve] = []
     for metric in chart.metrics:
-        title = _about_of(design, metric).label or metric
-        many = len(curves := _series(design, results, metric)) > 1
+        title = _metric_design(design, metric).label or metric
+        many = len(curves := _curves_of(design, results, metric)) > 1
         for label, at, values in curves:
-            every.append((f"{title}, {label}" if many else title, (metric, at, values)))
-    if not every:
+            pairs.append((f"{title}, {label}" if many else title, (metric, at, values)))
+    if not pairs:
         raise ConfigError(f"charts: none of the metrics of {name!r} was measured")
-    first = every[0][1][0]
-    caption = _caption(results, first, [(label, at, values) for label, (_, at, values) in every])
-    return _draw(design, results, every, (chart.label or name, chart.unit), caption, path)
+    first = pairs[0][1][0]
+    caption = _caption(results, first, [(label, at, values) for label, (_, at, values) in pairs])
+    return _draw(design, results, pairs, (chart.label or name, chart.unit), caption, path)
 
 
 def _caption_of(design: Design, name: str) -> str:
@@ -282,29 +282,29 @@ def _draw(
 ) -> Figure:
     """Return a picture of curves, or of means if there are no curves."""
     label, unit = labels
-    axis = _wrap_text(label, _NARROW)
-    axis += f"\n({_wrap_text(unit, _NARROW)})" if unit else ""
+    axis = _wrap_text(label, _NARROW_LETTERS)
+    axis += f"\n({_wrap_text(unit, _NARROW_LETTERS)})" if unit else ""
     curves = all_curves[:_MOST]
-    is_short = all(len(name) <= _NARROW for name, _ in curves)
+    is_short = all(len(name) <= _NARROW_LETTERS for name, _ in curves)
     styles = _styles(curves)
     intervals = [
         {
-            step: _drawn_interval(Interval.of([*by.values()]), unit)
-            for step, by in results.curve(*of).items()
+            step: _drawn_interval(Interval.of([*by_seed.values()]), unit)
+            for step, by_seed in results.curve(*key).items()
         }
-        for _, of in curves
+        for _, key in curves
     ]
     has_curves = max(map(len, intervals)) > 2
-    width = _NARROW if is_short or not has_curves else 2 * _NARROW
+    width = _NARROW_LETTERS if is_short or not has_curves else 2 * _NARROW_LETTERS
     names = [_wrap_text(name, width) for name, _ in curves]
     lines = sum(text.count("\n") + 1 for text in (*names, axis))
     height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(curves))
     picture, axes = figure_of(6.5, height)
     if has_curves:
-        _curves(axes, intervals, styles, seconds_of(design.society.step))
+        _draw_curves(axes, intervals, styles, seconds_of(design.society.step))
         axes.set_ylabel(axis)
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False}
-        axes.legend(axes.lines, names, ncols=1 + is_short, **below)
+        legend_place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False}
+        axes.legend(axes.lines, names, ncols=1 + is_short, **legend_place)
     else:
         for number, (by_step, style) in enumerate(zip(intervals, styles, strict=True)):
             interval = by_step[max(by_step)]
@@ -321,11 +321,11 @@ def _draw(
 
 def _styles(curves: list[_Curve]) -> list[dict[str, Any]]:
     """Return each curve's style; a colour per metric and condition if values vary, too."""
-    conditions = list(dict.fromkeys(of[:2] for _, of in curves))
-    values = list(dict.fromkeys(of[2] for _, of in curves))
+    conditions = list(dict.fromkeys(key[:2] for _, key in curves))
+    values = list(dict.fromkeys(key[2] for _, key in curves))
     styles = []
-    for number, (_, of) in enumerate(curves):
-        condition, value = of[:2], of[2]
+    for number, (_, key) in enumerate(curves):
+        condition, value = key[:2], key[2]
         colour = line = shape = number
         if len(conditions) > 1 and len(values) > 1:
             colour, line = conditions.index(condition), values.index(value)
@@ -347,7 +347,7 @@ def _drawn_interval(interval: Interval, unit: str) -> Interval:
     return replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
 
 
-def _curves(
+def _draw_curves(
     axes: Any, intervals: list[dict[int, Interval]], styles: list[dict[str, Any]], step_s: int
 ) -> None:
     """Draw each curve, with its interval as a band."""
@@ -356,9 +356,9 @@ def _curves(
     for by_step, style in zip(intervals, styles, strict=True):
         times = [step * step_s / size for step in by_step]
         mean = [each.mean for each in by_step.values()]
-        few = max(1, len(times) // 15)
-        axes.plot(times, mean, markersize=4, markevery=few, **style)
-        low, high = ([getattr(e, end) for e in by_step.values()] for end in ("low", "high"))
+        marker_step = max(1, len(times) // 15)
+        axes.plot(times, mean, markersize=4, markevery=marker_step, **style)
+        low, high = ([getattr(e, bound) for e in by_step.values()] for bound in ("low", "high"))
         axes.fill_between(times, low, high, color=style["color"], alpha=0.18, linewidth=0)
     axes.set_xlabel(f"simulated time ({unit})")
     axes.locator_params(axis="x", integer=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moothall import ConfigError
 from moothall.build import SafeHTML, check_text, counted, error_text, one_line
 from moothall.society.arrays import import_package
-from moothall.society.experiments.measurements import ANSWERS, TOTALS, by_block
+from moothall.society.experiments.measurements import ANSWERS_PREFIX, TOTALS_KEY, fallbacks_in_words
 from moothall.society.tables import arrow, trajectories_path
 from moothall.society.trajectories import Trajectories
 
@@ -44,13 +44,13 @@ class Interval:
             return cls(mean, mean, mean, 1)
         variance = math.fsum((each - mean) ** 2 for each in values) / (n - 1)
         t = float(import_package("scipy.special").stdtrit(n - 1, 0.975))
-        half = t * math.sqrt(variance / n)
-        return cls(mean, mean - half, mean + half, n)
+        half_width = t * math.sqrt(variance / n)
+        return cls(mean, mean - half_width, mean + half_width, n)
 
     def __str__(self) -> str:
         if self.n == 1:
-            return _short(self.mean)
-        return f"{_short(self.mean)} [{_short(self.low)}, {_short(self.high)}]"
+            return _short_number(self.mean)
+        return f"{_short_number(self.mean)} [{_short_number(self.low)}, {_short_number(self.high)}]"
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -89,7 +89,7 @@ class Results:
         try:
             with parquet.ParquetFile(self.path) as file:
                 columns, metadata = file.read().to_pydict(), file.metadata.metadata or {}
-            totals = json.loads(metadata.get(TOTALS, "{}"))
+            totals = json.loads(metadata.get(TOTALS_KEY, "{}"))
             rows = zip(*(columns[each] for each in names), strict=True)
         except (OSError, ValueError, KeyError) as error:
             reason = f"{self.path} has no results of an experiment: {error_text(error)}"
@@ -98,14 +98,14 @@ class Results:
         self.first_failures: list[str] = totals.get("first_failures", [])
         self.model_calls: int = totals.get("model_calls", 0)
         self.fallbacks: int = totals.get("fallbacks", 0)
-        self.by_rule: str = by_block(totals)
+        self.by_rule: str = fallbacks_in_words(totals)
         self.first_fallback: str = "".join(totals.get("first_fallback", [])[:1])
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
         self.texts: list[tuple[str, str, int, int, str, str]] = []
         self._answers: list[tuple[str, str, int, int, str, str]] = []
         for condition, values, metric, step, seed, value, text in rows:
             if value is None:
-                texts = self._answers if metric.startswith(ANSWERS) else self.texts
+                texts = self._answers if metric.startswith(ANSWERS_PREFIX) else self.texts
                 texts.append((condition, values, seed, step, metric, text))
                 continue
             of_key = self._values.setdefault((condition, values, metric), {})
@@ -178,14 +178,14 @@ class Results:
                 "parameters": values,
                 "seed": seed,
                 "step": step,
-                "survey": metric.removeprefix(ANSWERS),
+                "survey": metric.removeprefix(ANSWERS_PREFIX),
                 "citizen": citizen,
                 "question": question,
                 "value": value,
                 "source": source,
             }
             for condition, values, seed, step, metric, text in self._answers
-            if survey is None or metric == ANSWERS + survey
+            if survey is None or metric == ANSWERS_PREFIX + survey
             for citizen, question, value, source in json.loads(text)
         ]
 
@@ -270,10 +270,10 @@ class Results:
             ConfigError: there is no such value
         """
         steps = self.curve(metric, condition, parameters)
-        at = max(steps) if step is None else step
-        if at not in steps:
-            raise ConfigError(f"{metric!r} was not measured after {at} steps")
-        return steps[at]
+        step_number = max(steps) if step is None else step
+        if step_number not in steps:
+            raise ConfigError(f"{metric!r} was not measured after {step_number} steps")
+        return steps[step_number]
 
     def interval(
         self,
@@ -299,7 +299,7 @@ class Results:
         return Interval.of([first[seed] - second[seed] for seed in first if seed in second])
 
 
-def _short(value: float) -> str:
+def _short_number(value: float) -> str:
     """Return a number as text with four significant digits."""
     size = abs(value)
     if size >= 1000 or size == int(size):

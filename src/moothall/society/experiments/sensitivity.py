@@ -31,7 +31,7 @@ METHODS: Final = {
     "morris": ("mu", "mu_star", "mu_star_conf", "sigma"),
 }
 """The indices of each method, as SALib calls them."""
-_LEVELS: Final = 4  # of the grid of Morris's method
+_MORRIS_LEVELS: Final = 4  # of the grid of Morris's method
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Sensitivity:
 
     def _repr_html_(self) -> str:
         heads = ("metric", "parameter", *METHODS[self.method])
-        cells = [[_short(row[name]) for name in heads] for row in self.rows]
+        cells = [[_cell_text(row[name]) for name in heads] for row in self.rows]
         return SafeHTML.table(heads, cells, len(cells))
 
 
@@ -84,13 +84,13 @@ def bounds_of(design: Design, bounds: Mapping[str, object] | None) -> dict[str, 
     """Return bounds by parameter; without any, those of the values that the design sweeps."""
     if bounds is None:
         swept = {name: values for name, values in design.parameters.items() if len(values) > 1}
-        wrong = [
+        not_numbers = [
             name
             for name, values in swept.items()
             if not all(type(each) in (int, float) for each in values)
         ]
-        if wrong or not swept:
-            reason = f"{wrong[0]!r} has other values" if wrong else "nothing is swept"
+        if not_numbers or not swept:
+            reason = f"{not_numbers[0]!r} has other values" if not_numbers else "nothing is swept"
             raise ConfigError(f"bounds= must be given, as {{name: (low, high)}}: {reason}")
         bounds = {name: (min(values), max(values)) for name, values in swept.items()}
     if not bounds:
@@ -117,42 +117,42 @@ async def analyse(
         raise ConfigError(f"samples must be a power of 2 for sobol, got {samples}")
     name = checked_condition(design, condition)
     ranges = bounds_of(design, bounds)
-    sampled = import_package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
-    analysed = import_package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
+    sampler = import_package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
+    analyser = import_package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
     # The levels of Morris's grid are equally likely as they are.
     bounds_drawn = [
         each.ends if method == "sobol" else (each.low, each.high) for each in ranges.values()
     ]
     problem = {"num_vars": len(ranges), "names": list(ranges), "bounds": bounds_drawn}
     if method == "sobol":
-        drawn = sampled.sample(problem, samples, calc_second_order=False, seed=seed)
+        sample = sampler.sample(problem, samples, calc_second_order=False, seed=seed)
     else:
-        drawn = sampled.sample(problem, samples, num_levels=_LEVELS, seed=seed)
+        sample = sampler.sample(problem, samples, num_levels=_MORRIS_LEVELS, seed=seed)
     points: list[Point] = [
-        {key: ranges[key].value(at) for key, at in zip(ranges, row, strict=True)}
-        for row in drawn.tolist()
+        {key: ranges[key].value(value) for key, value in zip(ranges, row, strict=True)}
+        for row in sample.tolist()
     ]
     results = await run_points(design, points, [name], jobs=jobs, out=out, progress=progress)
     rows = []
     for metric in results.metrics:
-        at_points = (condition_at(number, name) for number in range(len(points)))
-        values = np.array([results.interval(metric, each).mean for each in at_points])
+        point_conditions = (condition_at(number, name) for number in range(len(points)))
+        values = np.array([results.interval(metric, each).mean for each in point_conditions])
         indices = METHODS[method]
         if np.ptp(values) == 0:
             result = {index: [None] * len(ranges) for index in indices}
         elif method == "sobol":
-            result = analysed.analyze(problem, values, calc_second_order=False, seed=seed)
+            result = analyser.analyze(problem, values, calc_second_order=False, seed=seed)
         else:
-            result = analysed.analyze(problem, drawn, values, num_levels=_LEVELS, seed=seed)
-        for at, parameter in enumerate(ranges):
+            result = analyser.analyze(problem, sample, values, num_levels=_MORRIS_LEVELS, seed=seed)
+        for value, parameter in enumerate(ranges):
             row = {"metric": metric, "parameter": parameter}
-            rows.append(row | {index: _number(result[index][at]) for index in indices})
+            rows.append(row | {index: _finite_or_none(result[index][value]) for index in indices})
     return Sensitivity(method, rows, results, points)
 
 
-def _number(value: Any) -> float | None:
+def _finite_or_none(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _short(value: object) -> str:
+def _cell_text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else f"{value:.4g}"

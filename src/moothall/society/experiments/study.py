@@ -21,7 +21,7 @@ from moothall.society.experiments.design_parts import (
 )
 from moothall.society.experiments.results import Results
 from moothall.society.experiments.sweep import SweepProgress, sweep
-from moothall.society.experiments.workflow import FieldError, shown_faults
+from moothall.society.experiments.workflow import FieldError, first_faults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,7 +112,7 @@ class Experiment(Design):
             return experiment
         except FieldError as error:
             messages = [lines.at(*each) for each in error.faults]
-            raise ConfigError(shown_faults(messages)) from None
+            raise ConfigError(first_faults(messages)) from None
 
     async def run(
         self,
@@ -145,12 +145,12 @@ class Experiment(Design):
                 return Results(path, self._draw)
         if report:  # before cells run that take hours
             MissingExtra.unless("a report (report=False leaves it out)", "pictures", "matplotlib")
-        folder_ = Path(out)
-        results = Results(await sweep(self, folder_, jobs=jobs, progress=progress), self._draw)
+        out_folder = Path(out)
+        results = Results(await sweep(self, out_folder, jobs=jobs, progress=progress), self._draw)
         if report:
             from moothall.society.experiments.report import write_report
 
-            await asyncio.to_thread(write_report, self, results, folder_)
+            await asyncio.to_thread(write_report, self, results, out_folder)
         return results
 
     def _draw(self, results: Results, metric: str, path: str | Path | None) -> Figure:

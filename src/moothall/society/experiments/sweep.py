@@ -29,13 +29,13 @@ from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.build import check_function, check_integer, side_by_side, to_its_end
 from moothall.society.experiments.cell import Cell, reported_class
 from moothall.society.experiments.design import Design
-from moothall.society.experiments.measurements import join
-from moothall.society.experiments.models import code_of, in_words, is_of_file
+from moothall.society.experiments.measurements import join_parts
+from moothall.society.experiments.models import is_of_file, plain_value, source_code
 from moothall.society.tables import arrow, file_name, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("moothall", "numpy", "scipy")
-_KINDS: Final = {each.__name__: each for each in (ConfigError, FileError, StateError)}
+_ERROR_CLASSES: Final = {each.__name__: each for each in (ConfigError, FileError, StateError)}
 """The classes that `kind_of` returns, by their names."""
 
 
@@ -79,11 +79,11 @@ async def sweep(
         cells[0].as_json()  # report what no process can import before any cell runs
     shared = _design_hashes(design)
     with _exclusive_folder(folder):
-        _claim(design, folder, shared)
-        return await _swept(design, cells, folder, shared, jobs, progress)
+        _check_folder(design, folder, shared)
+        return await _run_sweep(design, cells, folder, shared, jobs, progress)
 
 
-async def _swept(
+async def _run_sweep(
     design: Design,
     cells: list[Cell],
     folder: Path,
@@ -96,30 +96,30 @@ async def _swept(
     file_hash = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
     parts = [folder / "parts" / f"{_key(shared_hash, cell, file_hash)}.parquet" for cell in cells]
     pending = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
-    far = SweepProgress(
+    state = SweepProgress(
         len(cells), len(cells) - len(pending), sum(cell.steps for cell, _ in pending)
     )
     start = time.perf_counter()
 
     def count_steps(steps: int, ended_cells: int = 0) -> None:
-        far.lived += steps
-        far.ended += ended_cells
-        far.seconds = time.perf_counter() - start
+        state.lived += steps
+        state.ended += ended_cells
+        state.seconds = time.perf_counter() - start
         if progress is not None:
-            progress(far)
+            progress(state)
 
     count_steps(0)
-    gate = asyncio.Semaphore(max(1, jobs))
-    turns: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
+    slots = asyncio.Semaphore(max(1, jobs))
+    file_locks: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
     processes = _Processes()
 
     async def run_cell(cell: Cell, part: Path) -> None:
         # Only one process at a time may use a file of recorded answers.
         file = cell.parameters.get("answers")
-        async with turns[str(file)] if file else contextlib.nullcontext(), gate:
+        async with file_locks[str(file)] if file else contextlib.nullcontext(), slots:
             try:
                 if jobs:
-                    await _in_process(cell, part, count_steps, processes)
+                    await _run_in_process(cell, part, count_steps, processes)
                 else:
                     await cell.run(part, count_steps)
             except MoothallError as error:
@@ -132,13 +132,13 @@ async def _swept(
         processes.kill()
         await to_its_end(processes.wait())
     path = folder / "results.parquet"
-    totals = join(parts, path)
+    totals = join_parts(parts, path)
     for cell, part in zip(cells, parts, strict=True):
         if cell.has_map:
             picture = folder / file_name(f"map-{cell.condition}", ".png")
             picture.unlink(missing_ok=True)  # it may be that of another first seed
-            if (drawn := part.with_suffix(".png")).exists():
-                write_whole(picture, functools.partial(shutil.copyfile, drawn))
+            if (cell_picture := part.with_suffix(".png")).exists():
+                write_whole(picture, functools.partial(shutil.copyfile, cell_picture))
     _write_manifest(design, folder, shared, totals)
     return path
 
@@ -151,8 +151,8 @@ def _design_hashes(design: Design) -> dict[str, str]:
         for each in question_rules
         if not (isinstance(each, str) and each.startswith("status."))
     ]
-    surveyed = [survey.citizens for survey in design.surveys()]
-    rules += [each for each in surveyed if isinstance(each, str) or callable(each)]
+    asked_citizens = [survey.citizens for survey in design.surveys()]
+    rules += [each for each in asked_citizens if isinstance(each, str) or callable(each)]
     functions = (*(each.by for each in design.metrics), *rules)
     parts = (
         [*(cell.parameters.get("blocks") or ()), cell.parameters.get("llm")]
@@ -166,9 +166,9 @@ def _design_hashes(design: Design) -> dict[str, str]:
         design.society.source,
         *dict.fromkeys(each for each in functions if each is not None),
     ]
-    code = [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources]
+    code = [hashlib.sha256(source_code(each, design.folder)).hexdigest() for each in sources]
     shared = {**design.shared(), "code": code}
-    return {name: _hash(in_words(each)) for name, each in shared.items()}
+    return {name: _hash(plain_value(each)) for name, each in shared.items()}
 
 
 def _hash(data: object) -> str:
@@ -179,8 +179,8 @@ def _key(fingerprint: str, cell: Cell, file_hash: Callable[[Path], str]) -> str:
     """Return the name of a cell's part; a town's table and city count by their bytes."""
     inputs = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
     files = [file_hash(cell.folder / each) for each in inputs if isinstance(each, str)]
-    more = ["trajectories"] if cell.trajectories else []
-    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files, *more])[:24]
+    extras = ["trajectories"] if cell.trajectories else []
+    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files, *extras])[:24]
 
 
 @contextlib.contextmanager
@@ -205,7 +205,7 @@ def _exclusive_folder(folder: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
+def _check_folder(design: Design, folder: Path, shared: dict[str, str]) -> None:
     """Check that a folder is empty, or has results of this experiment from an earlier call."""
     path = folder / _MANIFEST
     try:
@@ -247,7 +247,7 @@ def _write_manifest(
         "versions": {"python": platform.python_version()} | versions,
         "determined_by": shared,
     }
-    text = json.dumps(in_words(manifest), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(plain_value(manifest), indent=2, ensure_ascii=False) + "\n"
     write_whole(folder / _MANIFEST, lambda to: Path(to).write_text(text, encoding="utf-8"))
 
 
@@ -294,8 +294,8 @@ class _Processes:
             await process.wait()
 
 
-async def _in_process(
-    cell: Cell, part: Path, lived: Callable[[int], None], processes: _Processes
+async def _run_in_process(
+    cell: Cell, part: Path, count_steps: Callable[[int], None], processes: _Processes
 ) -> None:
     """Run a cell in a process of its own; a process that is killed is replaced once."""
     for _ in range(2):
@@ -307,18 +307,18 @@ async def _in_process(
         async for line in process.stdout:
             message = json.loads(line)
             if "error" in message:
-                raise _KINDS[message["kind"]](message["error"])
+                raise _ERROR_CLASSES[message["kind"]](message["error"])
             if "code" in message:
                 code: int = message["code"]
                 break
             steps += message["lived"]
-            lived(message["lived"])
+            count_steps(message["lived"])
         else:
             code = await process.wait()
         processes.put_back(process)
         if code == 0:
             return
-        lived(-steps)
+        count_steps(-steps)
     manner = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     raise StateError(
         f"its process {manner}, twice; cells that have ended are kept, and the same call continues"

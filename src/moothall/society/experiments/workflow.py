@@ -23,7 +23,7 @@ from moothall.society.kernel.intervention import CHANGE_FIELDS, Intervention
 from moothall.society.survey import Question, Respondent, Survey
 
 FieldPath = tuple[str | int, ...]
-_MOST_SHOWN: Final = 5  # faults of an error's text
+_MAX_FAULTS: Final = 5  # faults of an error's text
 
 
 class FieldError(ConfigError):
@@ -31,12 +31,12 @@ class FieldError(ConfigError):
 
     def __init__(self, *faults: tuple[FieldPath, str]) -> None:
         self.faults: tuple[tuple[FieldPath, str], ...] = faults
-        super().__init__(shown_faults([f"{field_path(at)}: {text}" for at, text in faults]))
+        super().__init__(first_faults([f"{field_path(path)}: {text}" for path, text in faults]))
 
 
-def shown_faults(lines: list[str]) -> str:
+def first_faults(lines: list[str]) -> str:
     """Return the lines of the first faults, and how many more there are."""
-    first_lines, more_count = lines[:_MOST_SHOWN], len(lines[_MOST_SHOWN:])
+    first_lines, more_count = lines[:_MAX_FAULTS], len(lines[_MAX_FAULTS:])
     if more_count:
         first_lines.append(f"and {counted(more_count, 'more fault')}")
     return "\n".join(first_lines)
@@ -214,15 +214,15 @@ def count_asked(workflow: Iterable[Item], citizens: int) -> int:
     count = 0
     for item in workflow:
         if item.survey is not None:
-            whom = item.survey.citizens
-            count += min(len({*map(str, whom)}), citizens) if isinstance(whom, list) else citizens
+            ids = item.survey.citizens
+            count += min(len({*map(str, ids)}), citizens) if isinstance(ids, list) else citizens
         if item.branch is not None:
             count += count_asked(item.branch.workflow, citizens)
         count += item.interview is not None
     return count
 
 
-def steps_of(
+def count_steps(
     workflow: Iterable[Item], step_s: int, where: FieldPath = (), before: Iterable[str] = ()
 ) -> int:
     """Return how many steps it runs, branches too; FieldError if an item is not possible there."""
@@ -230,30 +230,30 @@ def steps_of(
     branches: set[str] = set()
     pending_intervention: FieldPath = ()
     for index, item in enumerate(workflow):
-        at = (*where, index)
+        path = (*where, index)
         if item.run is not None:
             try:
                 steps += item.run.count(step_s)
             except ConfigError as error:
-                raise FieldError(((*at, "run"), str(error))) from None
+                raise FieldError(((*path, "run"), str(error))) from None
         steps += item.step or 0
         if item.intervene is not None:
-            pending_intervention = (*at, "intervene")
+            pending_intervention = (*path, "intervene")
         elif item.run is not None or item.step is not None or item.save is not None:
             pending_intervention = ()
         if item.save is not None:
             if item.save in saved:
-                raise FieldError(((*at, "save"), f"{item.save!r} is saved twice"))
+                raise FieldError(((*path, "save"), f"{item.save!r} is saved twice"))
             saved.add(item.save)
         if item.branch is not None:
             if item.branch.of not in saved:
                 text = f"no state {item.branch.of!r} is saved before it"
-                raise FieldError(((*at, "branch", "of"), text))
+                raise FieldError(((*path, "branch", "of"), text))
             if item.branch.name in branches or "/" in item.branch.name:
                 text = f"{item.branch.name!r} must have no /, and be of one branch alone"
-                raise FieldError(((*at, "branch", "name"), text))
+                raise FieldError(((*path, "branch", "name"), text))
             branches.add(item.branch.name)
-            steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
+            steps += count_steps(item.branch.workflow, step_s, (*path, "branch", "workflow"), saved)
     if steps == 0:
         raise FieldError((where, "the workflow runs no step: it needs a run"))
     if pending_intervention:

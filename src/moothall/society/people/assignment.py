@@ -29,16 +29,16 @@ from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import choices_by, draw_below, integers
-from moothall.society.people.household import LARGEST
+from moothall.society.people.household import MAX_HOUSEHOLD
 from moothall.society.people.params import PeopleParams
 from moothall.society.services.firm import STAFF
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_FINE: Final = 10**8  # the weight of no distance: 40 of them have fewer than 32 bits
+_MAX_WEIGHT: Final = 10**8  # the weight of no distance: 40 of them have fewer than 32 bits
 _REACH: Final = 20
 _ROUNDS: Final = 10
-_AT_ONCE: Final = 1 << 12
+_CHUNK: Final = 1 << 12
 _TEN: Final = 10  # the seats of households of 1, 2, 3 and 4 in a large home
 
 
@@ -53,14 +53,14 @@ def homes_taken(population: Register, home: Array) -> Array:
     return occupied
 
 
-def warn_of_small(population: Register, *columns: Array) -> None:
+def warn_of_small_places(population: Register, *columns: Array) -> None:
     """Log which places hold fewer than a table gives them: its columns of work and of school."""
     count = max(1, len(population.places))
     pairs = [np.flatnonzero(each >= 0) * count + each[each >= 0] for each in columns]
     if not sum(map(len, pairs)):
         return
-    many = np.bincount(np.unique(np.concatenate(pairs)) % count, minlength=count)
-    if small := _too_small(population, many, "work or school"):
+    needed = np.bincount(np.unique(np.concatenate(pairs)) % count, minlength=count)
+    if small := _too_small(population, needed, "work or school"):
         _warn_once(small)
 
 
@@ -70,13 +70,14 @@ def _warn_once(small: str) -> None:
     logger.warning("%s; who comes when it is full is turned away: %s", small, advice)
 
 
-def _too_small(population: Register, many: Array, of: str) -> str:
+def _too_small(population: Register, needed: Array, noun: str) -> str:
     """Return in words which places hold fewer than so many; empty for none."""
-    room = city_queries.capacities_of(population, slice(None), -1)
-    overfull = np.flatnonzero((room >= 0) & (many > room)).tolist()
+    capacities = city_queries.capacities_of(population, slice(None), -1)
+    overfull = np.flatnonzero((capacities >= 0) & (needed > capacities)).tolist()
     some = [
-        f"{population.places[at]!r} holds {room[at]:,}, and is the {of} of {many[at]:,} citizens"
-        for at in overfull[:3]
+        f"{population.places[number]!r} holds {capacities[number]:,}, and is the {noun} of "
+        f"{needed[number]:,} citizens"
+        for number in overfull[:3]
     ]
     return "; ".join(some) + (f"; {len(overfull) - 3:,} more are too small" if overfull[3:] else "")
 
@@ -88,17 +89,17 @@ def homes_of(
     places, room = _rooms(population, occupied)
     no_limit = places[room[places] < 0]
     room = np.where(room < 0, 1, room)
-    units, sizes = _units(room[places])
+    unit_homes, sizes = _units(room[places])
     if count < room[places].sum():
-        order = _spread(population, len(units))
+        order = _spread_order(population, len(unit_homes))
         sums = sizes[order].cumsum()
         last = int(sums.searchsorted(count))
         sizes[order[last]] -= sums[last] - count
         sizes[order[last + 1 :]] = 0
-    once = places[units].repeat(sizes)
-    if len(once) == count or not len(no_limit):
-        return once
-    return np.r_[once, no_limit[np.arange(count - len(once)) % len(no_limit)]]
+    homes = places[unit_homes].repeat(sizes)
+    if len(homes) == count or not len(no_limit):
+        return homes
+    return np.r_[homes, no_limit[np.arange(count - len(homes)) % len(no_limit)]]
 
 
 def homes_of_households(
@@ -109,59 +110,59 @@ def homes_of_households(
     `occupied`, by place, is counted up. Raises ConfigError: no home has room for a household.
     """
     homes = np.array(home, np.int64)
-    has = np.flatnonzero((household >= 0) & (homes >= 0))[::-1]
-    of_group = np.full(household.max(initial=-1) + 1, -1)
-    of_group[household[has]] = homes[has]
-    lacks = np.flatnonzero((household >= 0) & (homes < 0))
-    sizes = np.bincount(household[lacks], minlength=len(of_group))
-    joins = np.flatnonzero((of_group >= 0) & (sizes > 0))
-    np.add.at(occupied, of_group[joins], sizes[joins])
-    new = np.flatnonzero((of_group < 0) & (sizes > 0))
-    new_homes = np.array(_homes_together(population, sizes[new], occupied), np.int64)
-    without = new[new_homes < 0]
-    if len(without):
-        most = without[np.argmax(sizes[without])]
-        row = lacks[household[lacks] == most][0] + 1
+    housed = np.flatnonzero((household >= 0) & (homes >= 0))[::-1]
+    household_homes = np.full(household.max(initial=-1) + 1, -1)
+    household_homes[household[housed]] = homes[housed]
+    homeless = np.flatnonzero((household >= 0) & (homes < 0))
+    sizes = np.bincount(household[homeless], minlength=len(household_homes))
+    to_join = np.flatnonzero((household_homes >= 0) & (sizes > 0))
+    np.add.at(occupied, household_homes[to_join], sizes[to_join])
+    unhoused = np.flatnonzero((household_homes < 0) & (sizes > 0))
+    new_homes = np.array(_homes_together(population, sizes[unhoused], occupied), np.int64)
+    left_out = unhoused[new_homes < 0]
+    if len(left_out):
+        largest = left_out[np.argmax(sizes[left_out])]
+        row = homeless[household[homeless] == largest][0] + 1
         raise ConfigError(
-            f"the household of row {row} finds no home with room for {sizes[most]}: "
-            f"{len(without):,} of {len(of_group):,} households find none; give the city larger "
-            "homes, such as City.generate(…, households=[the size of each])"
+            f"the household of row {row} finds no home with room for {sizes[largest]}: "
+            f"{len(left_out):,} of {len(household_homes):,} households find none; give the city "
+            "larger homes, such as City.generate(…, households=[the size of each])"
         )
-    of_group[new] = new_homes
-    np.add.at(occupied, new_homes, sizes[new])
-    homes[lacks] = of_group[household[lacks]]
+    household_homes[unhoused] = new_homes
+    np.add.at(occupied, new_homes, sizes[unhoused])
+    homes[homeless] = household_homes[household[homeless]]
     return homes
 
 
 def _homes_together(population: Register, sizes: Array, occupied: Array) -> list[int]:
     """Return a home for each household of so many persons; −1 for one without."""
     places, room = _rooms(population, occupied)
-    places = places[_spread(population, len(places))]
+    places = places[_spread_order(population, len(places))]
     room_left: list[int] = np.where(room < 0, np.iinfo(np.int64).max, room)[places].tolist()
-    large = [at for at, each in enumerate(room_left) if each > LARGEST]
-    by_room: list[deque[int]] = [deque() for _ in range(LARGEST + 1)]
-    for at, each in enumerate(room_left):
-        if each <= LARGEST:
-            by_room[each].append(at)
+    large = [index for index, each in enumerate(room_left) if each > MAX_HOUSEHOLD]
+    by_room: list[deque[int]] = [deque() for _ in range(MAX_HOUSEHOLD + 1)]
+    for index, each in enumerate(room_left):
+        if each <= MAX_HOUSEHOLD:
+            by_room[each].append(index)
     # A large home's turn comes in proportion to its room.
-    sums = np.cumsum([min(room_left[at], (1 << 31) // len(large)) for at in large])
+    sums = np.cumsum([min(room_left[index], (1 << 31) // len(large)) for index in large])
     words = _spread_words(population, len(sizes)) >> np.uint64(32)
     turns = words * np.uint64(sums[-1] if large else 0) >> np.uint64(32)
     homes = [-1] * len(sizes)
     for turn, number in enumerate(np.argsort(-np.asarray(sizes), kind="stable").tolist()):
         size = int(sizes[number])
-        chosen = by_room[size].popleft() if size <= LARGEST and by_room[size] else -1
+        chosen = by_room[size].popleft() if size <= MAX_HOUSEHOLD and by_room[size] else -1
         if chosen < 0 and large:
-            begins = int(sums.searchsorted(int(turns[turn]), side="right"))
-            order = (large[(begins + each) % len(large)] for each in range(len(large)))
-            chosen = next((at for at in order if room_left[at] >= size), -1)
+            first = int(sums.searchsorted(int(turns[turn]), side="right"))
+            order = (large[(first + each) % len(large)] for each in range(len(large)))
+            chosen = next((index for index in order if room_left[index] >= size), -1)
         if chosen < 0:
-            roomy = next((each for each in range(size, LARGEST + 1) if by_room[each]), -1)
-            chosen = by_room[roomy].popleft() if roomy >= 0 else -1
+            larger = next((each for each in range(size, MAX_HOUSEHOLD + 1) if by_room[each]), -1)
+            chosen = by_room[larger].popleft() if larger >= 0 else -1
         if chosen >= 0:
             homes[number] = int(places[chosen])
-            before, room_left[chosen] = room_left[chosen], room_left[chosen] - size
-            if before <= LARGEST:
+            old_room, room_left[chosen] = room_left[chosen], room_left[chosen] - size
+            if old_room <= MAX_HOUSEHOLD:
                 by_room[room_left[chosen]].append(chosen)
     return homes
 
@@ -180,14 +181,14 @@ def _units(room: Array) -> tuple[Array, Array]:
 
     Fewer than ten in a large home would be one family, or only the smaller of its households.
     """
-    many = np.where(room > LARGEST, np.maximum(room // _TEN, 1), 1)
-    units = np.arange(len(room)).repeat(many)
-    turn = occurrence_of(units)
-    rest = room[units] - turn * _TEN
-    return units, np.where(turn + 1 < many[units], _TEN, rest)
+    unit_counts = np.where(room > MAX_HOUSEHOLD, np.maximum(room // _TEN, 1), 1)
+    unit_homes = np.arange(len(room)).repeat(unit_counts)
+    turn = occurrence_of(unit_homes)
+    rest_units = room[unit_homes] - turn * _TEN
+    return unit_homes, np.where(turn + 1 < unit_counts[unit_homes], _TEN, rest_units)
 
 
-def _spread(population: Register, count: int) -> Array:
+def _spread_order(population: Register, count: int) -> Array:
     """Return an order of so many neighbours whose first ones lie evenly among all."""
     return np.argsort(_spread_words(population, count), kind="stable")
 
@@ -209,36 +210,36 @@ def employ(rows: Rows, free: Array, params: PeopleParams, income: Array | None =
     for kind, staff in STAFF.items():
         places = population.of_kind(kind)
         # 10 jobs where there is no limit.
-        holds = city_queries.capacities_of(population, places, 10_000 // staff)
-        jobs[places] = np.maximum(1, holds * staff // 1000)
+        capacities = city_queries.capacities_of(population, places, 10_000 // staff)
+        jobs[places] = np.maximum(1, capacities * staff // 1000)
     filled = arrays["work"][arrays["work"] >= 0]
     jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
-    seeks = free & (age >= 18) & (age < 67) & (arrays["home"] >= 0)
-    seeks &= _wants_work(seed, ids, params, income)
-    unplaced = np.flatnonzero(seeks)
-    spots = _spots(population)
+    is_seeking = free & (age >= 18) & (age < 67) & (arrays["home"] >= 0)
+    is_seeking &= _wants_work(seed, ids, params, income)
+    unplaced = np.flatnonzero(is_seeking)
+    positions = _place_positions(population)
     for turn in range(_ROUNDS):
         sums = jobs.cumsum()
         if not len(unplaced) or not len(sums) or not sums[-1]:
             break
         requested = np.full(len(unplaced), -1, np.int64)
-        for first in range(0, len(unplaced), _AT_ONCE):
-            some = unplaced[first : first + _AT_ONCE]
-            person_ids, total = ids[some], int(sums[-1])
+        for first in range(0, len(unplaced), _CHUNK):
+            part = unplaced[first : first + _CHUNK]
+            person_ids, total = ids[part], int(sums[-1])
             each = range(turn * params.offers, (turn + 1) * params.offers)
             offers = (draw_below(total, seed, person_ids, 0, "people.offer", k) for k in each)
-            reach = sums.searchsorted(np.stack([*offers], axis=1), side="right")
-            apart = spots[reach] - spots[arrays["home"][some]][:, None]
-            metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
-            weights = (_FINE * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
-            at = choices_by(weights, seed, person_ids, 0, "people.work", turn)
-            requested[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
+            offered = sums.searchsorted(np.stack([*offers], axis=1), side="right")
+            offsets = positions[offered] - positions[arrays["home"][part]][:, None]
+            metres = np.sqrt((offsets.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
+            weights = (_MAX_WEIGHT * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
+            choice = choices_by(weights, seed, person_ids, 0, "people.work", turn)
+            requested[first : first + _CHUNK] = offered[np.arange(len(part)), choice]
         turns = integers(seed, ids[unplaced], 0, "people.turn", turn)
         unplaced = unplaced[~_assign_places(arrays["work"], unplaced, requested, jobs, turns)]
-    remain = np.repeat(np.arange(len(jobs)), jobs)[: len(unplaced)]
+    jobs_left = np.repeat(np.arange(len(jobs)), jobs)[: len(unplaced)]
     order = np.argsort(integers(seed, ids[unplaced], 0, "people.turn", _ROUNDS), kind="stable")
-    arrays["work"][unplaced[order[: len(remain)]]] = remain
+    arrays["work"][unplaced[order[: len(jobs_left)]]] = jobs_left
 
 
 def seeks_work(seed: int, ids: Array, params: PeopleParams, income: Array | None) -> Any:
@@ -261,9 +262,9 @@ def enrol(rows: Rows, free: Array) -> None:
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
-    holds = city_queries.capacities_of(population, schools, 2 * len(population))
-    staff = np.maximum(1, holds * STAFF["school"] // 1000)
-    seats[schools] = holds - staff
+    capacities = city_queries.capacities_of(population, schools, 2 * len(population))
+    staff = np.maximum(1, capacities * STAFF["school"] // 1000)
+    seats[schools] = capacities - staff
     age = arrays["age"]
     unplaced = np.flatnonzero(free & (age >= 5) & (age < 18) & (arrays["home"] >= 0))
     near, _ = city_queries.nearest_places(rows, arrays["home"][unplaced], "school", _REACH, None)
@@ -274,12 +275,12 @@ def enrol(rows: Rows, free: Array) -> None:
             fits.any(axis=1), near[np.arange(len(unplaced)), fits.argmax(axis=1)], -1
         )
         turns = integers(population.seed, population.ids[unplaced], 0, "people.turn", turn)
-        gets = _assign_places(arrays["school"], unplaced, requested, seats, turns)
-        stays, turn = ~gets & (requested >= 0), turn + 1
-        unplaced, near = unplaced[stays], near[stays]
+        has_seat = _assign_places(arrays["school"], unplaced, requested, seats, turns)
+        asks_again, turn = ~has_seat & (requested >= 0), turn + 1
+        unplaced, near = unplaced[asks_again], near[asks_again]
 
 
-def _spots(population: Register) -> Array:
+def _place_positions(population: Register) -> Array:
     """Return the places' positions in metres, (places, 2); zeros where they have none."""
     city = population.city
     if hasattr(getattr(city, "places", None), "x"):
@@ -294,10 +295,10 @@ def _assign_places(
 ) -> Array:
     """Assign limited places, the lowest turn first; return who got one."""
     order = np.lexsort((turns, requested))
-    own = requested[order]
-    gets = (own >= 0) & (occurrence_of(own) < room[own])
-    column[rows[order[gets]]] = own[gets]
-    np.subtract.at(room, own[gets], 1)
+    in_order = requested[order]
+    is_taken = (in_order >= 0) & (occurrence_of(in_order) < room[in_order])
+    column[rows[order[is_taken]]] = in_order[is_taken]
+    np.subtract.at(room, in_order[is_taken], 1)
     has_place = np.zeros(len(rows), bool)
-    has_place[order[gets]] = True
+    has_place[order[is_taken]] = True
     return has_place

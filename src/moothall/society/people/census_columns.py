@@ -67,13 +67,13 @@ def _by_word(words: Sequence[str | None], spellings: Mapping[str, str]) -> _Mean
     return meaning
 
 
-_NONE, _SECONDARY, _VOCATIONAL, _BACHELOR, _MASTER = EDUCATION
+_NO_SCHOOL, _SECONDARY, _VOCATIONAL, _BACHELOR, _MASTER = EDUCATION
 _OFFICE, _SERVICE, _SALES, _CONSTRUCTION, _PRODUCTION, _OTHER = OCCUPATIONS
-_SCHL: Final = {1: _NONE, 16: _SECONDARY, 20: _VOCATIONAL, 21: _BACHELOR, 22: _MASTER, 25: ...}
-_EDUC: Final = {0: _NONE, 6: _SECONDARY, 8: _VOCATIONAL, 10: _BACHELOR, 11: _MASTER, 12: ...}
+_SCHL: Final = {1: _NO_SCHOOL, 16: _SECONDARY, 20: _VOCATIONAL, 21: _BACHELOR, 22: _MASTER, 25: ...}
+_EDUC: Final = {0: _NO_SCHOOL, 6: _SECONDARY, 8: _VOCATIONAL, 10: _BACHELOR, 11: _MASTER, 12: ...}
 _EDUC_MISSING: Final = {99: None, 100: ...}
 _EDUCD: Final = {
-    0: _NONE,
+    0: _NO_SCHOOL,
     62: _SECONDARY,
     80: _VOCATIONAL,
     100: _BACHELOR,
@@ -107,10 +107,10 @@ _SOCP: Final = {
 _VEHICLES: Final = {0: None, **{cars: cars for cars in range(1, 8)}, 8: ..., 9: 0, 10: ...}
 _SEX: Final = {1: "male", 2: "female", 3: ..., 9: None, 10: ...}
 _UNKNOWN: Final = {-9: None, 0: ...}
-_NHTS_EDUC: Final = {1: _NONE, 2: _SECONDARY, 4: _BACHELOR, 5: _MASTER, 6: ...}
+_NHTS_EDUC: Final = {1: _NO_SCHOOL, 2: _SECONDARY, 4: _BACHELOR, 5: _MASTER, 6: ...}
 _CPS_EDUC: Final = {
     0: None,
-    2: _NONE,
+    2: _NO_SCHOOL,
     72: _SECONDARY,
     90: _VOCATIONAL,
     110: _BACHELOR,
@@ -124,7 +124,7 @@ _GENDER_SPELLINGS: Final = {
     **dict.fromkeys(("m", "man", "men", "boy", "males"), "male"),
 }
 _EDUCATION_SPELLINGS: Final = {
-    **dict.fromkeys(("no schooling", "primary", "less than high school"), _NONE),
+    **dict.fromkeys(("no schooling", "primary", "less than high school"), _NO_SCHOOL),
     **dict.fromkeys(("high school", "high school diploma", "ged", "some college"), _SECONDARY),
     **dict.fromkeys(("associate", "associate's degree", "apprenticeship"), _VOCATIONAL),
     **dict.fromkeys(("bachelor's degree", "bachelors", "ba", "bsc", "college"), _BACHELOR),
@@ -142,7 +142,7 @@ def _sex(value: object) -> object:
     return _by_code("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
 
 
-def _flag(value: object) -> bool:
+def _yes_or_no(value: object) -> bool:
     text = str(value).strip().lower().removesuffix(".0")
     if text not in _FLAGS:
         raise ConfigError(f"must be yes or no, got {excerpt(value)}")
@@ -207,8 +207,8 @@ _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
         "veh": _same_value,
         "vehicles": _by_code("VEHICLES of IPUMS", _VEHICLES),
     },
-    "licence": {"licence": _flag},
-    "rents": {"rents": _flag},
+    "licence": {"licence": _yes_or_no},
+    "rents": {"rents": _yes_or_no},
     "weight": dict.fromkeys(
         ("weight", "pwgtp", "perwt", "asecwt", "wtsupp", "wtfinl", "hhwt"), _same_value
     ),
@@ -258,8 +258,8 @@ def standard_columns(
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
     meanings: dict[str, tuple[str, _Meaning]] = {}
-    is_of_cps = any(_has(columns, name) for name in ("cpsid", "asecwt", "wtsupp", "wtfinl"))
-    survey_parsers = _NHTS if _has(columns, "houseid") else _CPS if is_of_cps else {}
+    is_of_cps = any(_has_columns(columns, name) for name in ("cpsid", "asecwt", "wtsupp", "wtfinl"))
+    survey_parsers = _NHTS if _has_columns(columns, "houseid") else _CPS if is_of_cps else {}
     for name, parsers in _MEANINGS.items():
         parsers = parsers | survey_parsers.get(name, {})
         by_lower_name: dict[str, str] = {}
@@ -281,7 +281,7 @@ def standard_columns(
         result[name] = _cell_meanings(cells, meaning, f"{source}, row %s, column {column!r}")
         if column.lower() == "serial" and name == "household_id":
             result[name] = _within_samples(columns, result[name])
-    if "id" not in result and any(_has(columns, *pair) for pair in _PERSON_ID_COLUMNS):
+    if "id" not in result and any(_has_columns(columns, *pair) for pair in _PERSON_ID_COLUMNS):
         result["id"] = range(1, len(next(iter(columns.values()))) + 1)
     return result
 
@@ -299,11 +299,11 @@ def _is_numeric(cells: object) -> bool:
     return getattr(getattr(cells, "dtype", None), "kind", "") in ("b", "i", "u", "f")
 
 
-def _has(columns: Iterable[str], *names: str) -> bool:
+def _has_columns(columns: Iterable[str], *names: str) -> bool:
     return {*names} <= {each.lower() for each in columns}
 
 
-def _cell_meanings(cells: Sequence[object], meaning: _Meaning, at: str) -> Sequence[object]:
+def _cell_meanings(cells: Sequence[object], meaning: _Meaning, title: str) -> Sequence[object]:
     """Return the meaning of each cell; an empty one has none."""
     if meaning is _same_value:
         return cells
@@ -316,7 +316,7 @@ def _cell_meanings(cells: Sequence[object], meaning: _Meaning, at: str) -> Seque
             try:
                 meanings[cell] = meaning(cell)
             except ConfigError as error:
-                raise ConfigError(f"{at % number} {error}") from None
+                raise ConfigError(f"{title % number} {error}") from None
         values.append(meanings[cell])
     return values
 
@@ -333,43 +333,43 @@ def plain_numbers(cells: Sequence[object], at: str = "", *, comma: bool = False)
     if _is_numeric(cells):
         return cells
     texts = {cell for cell in cells if isinstance(cell, str) and cell.strip()}
-    bare = {text: _GAPS.sub("", _MONEY.sub("", text.strip())) for text in texts}
-    numbers = set(bare.values())
+    stripped = {text: _GAPS.sub("", _MONEY.sub("", text.strip())) for text in texts}
+    numbers = set(stripped.values())
     marks = ",." if comma else ","
     is_plain = not any(mark in each for each in numbers for mark in marks)
-    is_plain &= all(text == number for text, number in bare.items())
+    is_plain &= all(text == number for text, number in stripped.items())
     if is_plain or not all(_NUMBER.fullmatch(each) for each in numbers):
         return cells
     is_money = any(_MONEY.search(text) for text in texts)  # cents have two digits
-    mark = _mark(numbers, comma=comma, is_money=is_money)
+    mark = _decimal_mark(numbers, comma=comma, is_money=is_money)
     if not mark:
         return cells
     other = "." if mark == "," else ","
-    plain = {text: n.replace(other, "").replace(mark, ".") for text, n in bare.items()}
+    plain = {text: n.replace(other, "").replace(mark, ".") for text, n in stripped.items()}
     return [plain.get(cell, cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def _mark(numbers: Iterable[str], *, comma: bool, is_money: bool) -> str:
+def _decimal_mark(numbers: Iterable[str], *, comma: bool, is_money: bool) -> str:
     """Return the decimal mark of some numbers; empty if they contradict each other."""
     certain: set[str] = set()
     ambiguous: set[str] = set()  # marks before three digits, which may be either
     for each in numbers:
         marks = [mark for mark in ",." if mark in each]
         if len(marks) == 2:
-            last = max(marks, key=each.rindex)
-            certain.add(last)
-            if each.count(last) > 1:
+            last_mark = max(marks, key=each.rindex)
+            certain.add(last_mark)
+            if each.count(last_mark) > 1:
                 return ""
         elif marks:
             (mark,) = marks
-            grouped = (_COMMAS if mark == "," else _DOTS).fullmatch(each)
+            is_grouped = (_COMMAS if mark == "," else _DOTS).fullmatch(each)
             if each.count(mark) > 1:
-                if not grouped:
+                if not is_grouped:
                     return ""
                 certain.add("." if mark == "," else ",")
-            elif grouped and is_money:
+            elif is_grouped and is_money:
                 certain.add("." if mark == "," else ",")
-            elif grouped:
+            elif is_grouped:
                 ambiguous.add(mark)
             else:
                 certain.add(mark)

@@ -53,17 +53,17 @@ from moothall.society.people.means import (
 )
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.sample import sample_persons
-from moothall.society.people.table import IN_PROFILE
+from moothall.society.people.table import PROFILE_COLUMNS
 
-_WOMEN = (
+_WOMEN_NAMES = (
     *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
     *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
 )
-_MEN = (
+_MEN_NAMES = (
     *("Amir", "Boris", "Chen", "David", "Emil", "Felix"),
     *("Ivan", "John", "Kofi", "Luis", "Noah", "Samir"),
 )
-_NAMES: Final = {"female": _WOMEN, "male": _MEN}
+_NAMES: Final = {"female": _WOMEN_NAMES, "male": _MEN_NAMES}
 Persons = list[dict[str, Any]]
 
 
@@ -134,22 +134,22 @@ def completed(
             profile.setdefault("household_id", int(profile.pop("household")))
     if count is not None:
         persons, targets = sample_persons(persons, count, seed, targets)
-    if flat := [name for row in persons for name in row if name in IN_PROFILE]:
+    if flat := [name for row in persons for name in row if name in PROFILE_COLUMNS]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
         register = Register(id_words(each["id"] for each in persons), city, (), seed, None)
-        _house(persons, register)
+        _give_homes(persons, register)
     if persons:
         if targets is None:
             households = _gather(persons, seed, params)
         else:
             households = households_within(persons, targets, seed, partial(_gather, params=params))
         for person in persons:
-            _draw(person, seed, params)
+            _draw_rest(person, seed, params)
         if city is not None:
             _employ(persons, city, register, params)
-            _seek(persons, seed, params)
+            _mark_jobless(persons, seed, params)
         set_incomes(persons, params)
         _befriend(persons, households, seed, params)
     return persons
@@ -218,29 +218,29 @@ def _copy_of(value: object) -> Any:
 
 def _gather(persons: Persons, seed: int, params: PeopleParams) -> Households:
     """Draw what depends on the household; return each household's members and their roles."""
-    head, second, rank, size, order = _lives(persons)
+    head, second, rank, size, order = _living_together(persons)
     ids = id_words(person["id"] for person in persons)
     profiles = [person.setdefault("profile", {}) for person in persons]
     age = np.array([int(each.get("age", -1)) for each in profiles])
     gender_codes = {name: code for code, name in enumerate(GENDERS)}
     gender = np.array([gender_codes.get(each.get("gender"), 0) for each in profiles])
-    two = second != head  # alone, one has no partner whose age is known
-    ages = (age, age[head], np.where(two, age[second], -1))
-    genders = (gender, gender[head], np.where(two, gender[second], 0))
+    has_partner = second != head  # alone, one has no partner whose age is known
+    ages = (age, age[head], np.where(has_partner, age[second], -1))
+    genders = (gender, gender[head], np.where(has_partner, gender[second], 0))
     household_args = (seed, ids, ids[head], rank, size)
     drawn_age, drawn_gender = home_of.household_members(params, *household_args, ages, genders)
     kind, role = home_of.roles(params, seed, ids[head], rank, size)
     given_ids = _household_numbers(persons)
     if given_ids is not None:
-        lives = home_of.households(_homes(persons), given_ids, drawn_age)
-        home_of.by_age(lives, given_ids, drawn_age, drawn_gender, kind, role)
-        rank, order = lives[2], lives[4]
-    level = choices(params.education, seed, ids, 0, "people.education")
-    for at, profile in enumerate(profiles):
-        profile.setdefault("age", int(drawn_age[at]))
-        profile.setdefault("gender", GENDERS[int(drawn_gender[at])])
-        profile.setdefault("education", EDUCATION[level[at] if profile["age"] >= 18 else 0])
-        profile.setdefault("household", HOUSEHOLDS[int(kind[at])])
+        living = home_of.households(_homes(persons), given_ids, drawn_age)
+        home_of.set_roles_by_age(living, given_ids, drawn_age, drawn_gender, kind, role)
+        rank, order = living[2], living[4]
+    levels = choices(params.education, seed, ids, 0, "people.education")
+    for index, profile in enumerate(profiles):
+        profile.setdefault("age", int(drawn_age[index]))
+        profile.setdefault("gender", GENDERS[int(drawn_gender[index])])
+        profile.setdefault("education", EDUCATION[levels[index] if profile["age"] >= 18 else 0])
+        profile.setdefault("household", HOUSEHOLDS[int(kind[index])])
     taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
     ages_now, educated = np.array([p["age"] for p in profiles]), np.maximum(taught, 0)
     skill = np.where(np.array(taught) >= 0, skills(params, seed, ids, educated), 1000)
@@ -250,21 +250,21 @@ def _gather(persons: Persons, seed: int, params: PeopleParams) -> Households:
         (name, each.words, each.draw(params, seed, members).tolist())
         for name, each in ATTRIBUTES.items()
     ]
-    for at, profile in enumerate(profiles):
-        profile.setdefault("skill", int(skill[at]))
+    for index, profile in enumerate(profiles):
+        profile.setdefault("skill", int(skill[index]))
         for name, words, codes in attributes:
-            value = words[codes[at]] if words else codes[at]
+            value = words[codes[index]] if words else codes[index]
             if value is not None:
                 profile.setdefault(name, value)
-    gathered: Households = []
-    for at in order.tolist():
-        if rank[at] == 0:
-            gathered.append([])
-        gathered[-1].append((persons[at], int(role[at])))
-    return gathered
+    households: Households = []
+    for index in order.tolist():
+        if rank[index] == 0:
+            households.append([])
+        households[-1].append((persons[index], int(role[index])))
+    return households
 
 
-def _lives(persons: Persons) -> tuple[Array, Array, Array, Array, Array]:
+def _living_together(persons: Persons) -> tuple[Array, Array, Array, Array, Array]:
     """Return who belongs to whose household, as `household.households`."""
     if (household := _household_numbers(persons)) is None:
         return home_of.households(_homes(persons))
@@ -287,24 +287,24 @@ def _as_numbers(values: list[Any]) -> Array:
     return np.array([numbers.setdefault(each, len(numbers) - 1) for each in values], np.int64)
 
 
-def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
+def _draw_rest(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
     """Draw what else a person lacks."""
     draws, profile = Draws(seed, person["id"], 0), person["profile"]
     if "interests" not in profile:
-        some = 2 + draws.below(2, "people.interests")
+        interest_count = 2 + draws.below(2, "people.interests")
         profile["interests"] = {
             TOPICS[draws.below(len(TOPICS), "people.topic", each)]: 500
             + draws.below(501, "people.interest", each)
-            for each in range(some)
+            for each in range(interest_count)
         }
     person.setdefault("name", name_of(draws, profile["gender"]))
     person.setdefault("home", None)
     person.setdefault("work", None)
     money = money_of(draws.uniform("people.u"), draws.uniform("people.v"), params)
     person.setdefault("money", money * (profile["age"] >= 18))
-    levels = person.setdefault("needs", {})
+    needs = person.setdefault("needs", {})
     for need in NEEDS:
-        levels.setdefault(need, 600 + draws.below(401, f"people.{need}"))
+        needs.setdefault(need, 600 + draws.below(401, f"people.{need}"))
     if "opinions" not in person:
         person["opinions"] = {
             topic: draws.below(2001, f"people.opinion.{topic}") - 1000 for topic in TOPICS
@@ -313,18 +313,18 @@ def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
 
 def name_of(draws: Draws, gender: str | None) -> str:
     """Return a first name; any if there is no gender."""
-    names = _NAMES.get(gender or "", _WOMEN + _MEN)
+    names = _NAMES.get(gender or "", _WOMEN_NAMES + _MEN_NAMES)
     return names[draws.below(len(names), "people.name")]
 
 
-def _house(persons: Persons, register: Register) -> None:
+def _give_homes(persons: Persons, register: Register) -> None:
     """Give homes to persons without one."""
-    number: Any = register.place_numbers
-    has = np.array([number.get(each.get("home"), -1) for each in persons], np.int64)
-    occupied = assignment.homes_taken(register, has)
+    place_numbers: Any = register.place_numbers
+    homes_given = np.array([place_numbers.get(each.get("home"), -1) for each in persons], np.int64)
+    occupied = assignment.homes_taken(register, homes_given)
     household = _household_numbers(persons)
     if household is not None:
-        _house_together(persons, household, occupied, register)
+        _give_household_homes(persons, household, occupied, register)
     homeless = [person for person in persons if person.get("home") is None]
     if not homeless:
         return
@@ -336,14 +336,14 @@ def _house(persons: Persons, register: Register) -> None:
         person["home"] = register.places[home]
 
 
-def _house_together(
+def _give_household_homes(
     persons: Persons, household: Array, occupied: Array, register: Register
 ) -> None:
     """Give each household of a table one home: that of a member who has one, else a free one."""
-    has = np.array([register.place_number(each.get("home")) for each in persons])
-    homes = assignment.homes_of_households(register, household, has, occupied)
-    for at in np.flatnonzero((has < 0) & (household >= 0)).tolist():
-        persons[at]["home"] = register.places[homes[at]]
+    homes_given = np.array([register.place_number(each.get("home")) for each in persons])
+    homes = assignment.homes_of_households(register, household, homes_given, occupied)
+    for index in np.flatnonzero((homes_given < 0) & (household >= 0)).tolist():
+        persons[index]["home"] = register.places[homes[index]]
 
 
 def _employ(persons: Persons, city: Any, register: Register, params: PeopleParams) -> None:
@@ -351,27 +351,27 @@ def _employ(persons: Persons, city: Any, register: Register, params: PeopleParam
     if not hasattr(city, "near"):
         return
     places = register.places
-    number: Any = register.place_numbers
+    place_numbers: Any = register.place_numbers
     arrays = register.arrays
     arrays["age"] = np.array([int(person["profile"]["age"]) for person in persons])
     for name in ("home", "work", "school"):
-        numbers = (number.get(person.get(name), -1) for person in persons)
+        numbers = (place_numbers.get(person.get(name), -1) for person in persons)
         arrays[name] = np.array([*numbers], np.int32)
-    jobless = np.array([person["work"] is None for person in persons])
+    is_jobless = np.array([person["work"] is None for person in persons])
     untaught = np.array(["school" not in person for person in persons])
     rows = Rows(register, Moment(View(city=city)), 0, len(persons), {})
-    assignment.warn_of_small(register, arrays["work"], arrays["school"])
-    assignment.employ(rows, jobless, params, incomes_of(persons))
+    assignment.warn_of_small_places(register, arrays["work"], arrays["school"])
+    assignment.employ(rows, is_jobless, params, incomes_of(persons))
     assignment.enrol(rows, untaught)
     pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))
-    for at in np.flatnonzero(jobless & (arrays["work"] >= 0)).tolist():
-        persons[at]["work"] = places[arrays["work"][at]]
-    for at in np.flatnonzero(pupils).tolist():
-        school = int(arrays["school"][at])
-        persons[at]["school"] = None if school < 0 else places[school]
+    for index in np.flatnonzero(is_jobless & (arrays["work"] >= 0)).tolist():
+        persons[index]["work"] = places[arrays["work"][index]]
+    for index in np.flatnonzero(pupils).tolist():
+        school = int(arrays["school"][index])
+        persons[index]["school"] = None if school < 0 else places[school]
 
 
-def _seek(persons: Persons, seed: int, params: PeopleParams) -> None:
+def _mark_jobless(persons: Persons, seed: int, params: PeopleParams) -> None:
     """Mark who seeks work, and since when: all who found none, and some others."""
     ids = id_words(person["id"] for person in persons)
     since = sought_since(params, seed, ids).tolist()
@@ -383,17 +383,17 @@ def _seek(persons: Persons, seed: int, params: PeopleParams) -> None:
 
 def _befriend(persons: Persons, households: Any, seed: int, params: PeopleParams) -> None:
     """Draw relations and kin for persons without given relations."""
-    lives, role = _lives(persons), np.zeros(len(persons), np.int64)
-    role[lives[-1]] = [role for household in households for _, role in household]
+    living, role = _living_together(persons), np.zeros(len(persons), np.int64)
+    role[living[-1]] = [role for household in households for _, role in household]
     ids = id_words(person["id"] for person in persons)
     age = np.array([int(person["profile"]["age"]) for person in persons])
-    lacks = ["relations" not in person for person in persons]
+    has_none = ["relations" not in person for person in persons]
     for person in persons:
         person.setdefault("relations", {})
-    for parts in home_of.links(params, seed, ids, lives, role, age, _household_numbers(persons)):
-        for first, other, tie, back in zip(*(each.tolist() for each in parts), strict=True):
-            for index, friend, bond in ((first, other, tie), (other, first, back)):
-                if lacks[index]:
+    for parts in home_of.links(params, seed, ids, living, role, age, _household_numbers(persons)):
+        for first, other, there, back in zip(*(each.tolist() for each in parts), strict=True):
+            for index, friend, bond in ((first, other, there), (other, first, back)):
+                if has_none[index]:
                     person, id = persons[index], str(persons[friend]["id"])
                     person["relations"].setdefault(id, bond & STRENGTH)
                     if bond > STRENGTH:

@@ -40,8 +40,8 @@ _RESERVED: Final = {*COLUMNS, *ATTRIBUTES, *NUMBERS, "household_id", ""} - {*_HO
 _RANGE: Final = re.compile(r"\s*([0-9]{1,3})\s*(?:[-–]\s*([0-9]{1,3})|(\+))?\s*")
 _DRAWS_PER_HOME: Final = 12
 """How many households are drawn for each home."""
-_PASSES: Final = 60
-_SWEEPS: Final = 40
+_MAX_PASSES: Final = 60
+_MAX_SWEEPS: Final = 40
 _WEIGHT_SCALE: Final = 1 << 20
 _PERSONS_PER_ERROR: Final = 100
 """A category may be off by one of so many persons, or else the margins cannot be met."""
@@ -70,7 +70,7 @@ class Margin(NamedTuple):
 def checked_margins(margins: object) -> list[Margin]:
     """Return margins: a mapping by attribute, or the path of a table; raises ConfigError."""
     if isinstance(margins, str | PathLike):
-        margins = _of_table(margins)
+        margins = _read_margins(margins)
     if not isinstance(margins, Mapping) or not margins:
         text = "a dict such as {'age': {'0-17': 22, '18+': 78}}, or the path of a table"
         raise ConfigError(f"margins must be {text}, got {margins!r:.80}")
@@ -113,7 +113,7 @@ def own_attributes(parts: Iterable[str]) -> list[str]:
     return [part for part in parts if part not in _HOUSEHOLD_ATTRIBUTES]
 
 
-def _of_table(path: str | PathLike[str]) -> dict[str, dict[object, float]]:
+def _read_margins(path: str | PathLike[str]) -> dict[str, dict[object, float]]:
     """Return the margins of a table with the columns `attribute`, `value` and `count`."""
     file, columns, rows, comma = read_table(path)
     if sorted(columns) != ["attribute", "count", "value"]:
@@ -157,11 +157,11 @@ def _cell(parts: list[str], value: object) -> tuple[object, ...]:
 def _check_overlaps(name: str, values: list[object], cells: list[tuple[object, ...]]) -> None:
     for at, cell in enumerate(cells):
         for other in range(at):
-            if all(_meets(a, b) for a, b in zip(cell, cells[other], strict=True)):
+            if all(_overlaps(a, b) for a, b in zip(cell, cells[other], strict=True)):
                 raise ConfigError(f"margins: {name}: {values[other]!r} and {values[at]!r} overlap")
 
 
-def _meets(first: Any, other: Any) -> bool:
+def _overlaps(first: Any, other: Any) -> bool:
     if isinstance(first, str):
         return bool(first == other)
     return bool(first[0] <= other[1] and other[0] <= first[1])
@@ -176,7 +176,7 @@ def households_within(
     """Draw the households of persons so that together they meet margins; return them."""
     drawn_margins = [each for margin in margins for each in _drawn_part(margin)]
     homes = (
-        _chosen_households(people, drawn_margins, seed, gather)
+        _choose_households(people, drawn_margins, seed, gather)
         if drawn_margins
         else gather(people, seed)
     )
@@ -185,7 +185,7 @@ def households_within(
             for cell, part in _by_cell(margin, name):
                 if not sum(part.shares):
                     continue
-                some = [each for each in people if _is_in_cell(_has(each, margin, name), cell)]
+                some = [each for each in people if _is_in_cell(_rest(each, margin, name), cell)]
                 _assign(some, part, seed, name)
     return homes
 
@@ -209,10 +209,10 @@ def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[object, ...], Margin]
     cells: dict[tuple[object, ...], list[tuple[str, float]]] = {}
     for value, share in zip(margin.values, margin.shares, strict=True):
         cells.setdefault((*value[:at], *value[at + 1 :]), []).append((value[at], share))
-    return [(cell, Margin(margin.name, *zip(*some, strict=True))) for cell, some in cells.items()]
+    return [(cell, Margin(margin.name, *zip(*pairs, strict=True))) for cell, pairs in cells.items()]
 
 
-def _has(person: dict[str, Any], margin: Margin, own: str) -> list[object]:
+def _rest(person: dict[str, Any], margin: Margin, own: str) -> list[object]:
     return [person["profile"].get(part) for part in margin_attributes(margin.name) if part != own]
 
 
@@ -245,7 +245,7 @@ def _tolerance(total: int) -> int:
     return max(1, total // _PERSONS_PER_ERROR)
 
 
-def _chosen_households(
+def _choose_households(
     people: list[dict[str, Any]], margins: list[Margin], seed: int, gather: Any
 ) -> Households:
     """Choose one of several drawn households for each home."""
@@ -259,13 +259,13 @@ def _chosen_households(
     weights = (_fitted_weights(counts, target) * _WEIGHT_SCALE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _DRAWS_PER_HOME)
     choices = improved_choices(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
-    now = counts[np.arange(len(choices)), choices].sum(axis=0)
-    check_met(margins, target, now, len(people))
+    totals = counts[np.arange(len(choices)), choices].sum(axis=0)
+    check_met(margins, target, totals, len(people))
     persons = {person["id"]: person for person in people}
     homes: Households = []
-    for at, choice in enumerate(choices.tolist()):
+    for home_number, choice in enumerate(choices.tolist()):
         homes.append([])
-        for chosen, role in drawn[choice][at]:
+        for chosen, role in drawn[choice][home_number]:
             person = persons[chosen["id"]]
             person["profile"] = chosen["profile"]
             homes[-1].append((person, role))
@@ -281,58 +281,58 @@ def category_counts(homes: Households, margins: Sequence[Margin]) -> Array:
         cells = [each if isinstance(each, tuple) else (str(each),) for each in margin.values]
         for at, home in enumerate(homes):
             for person, _ in home:
-                has = [person["profile"].get(part) for part in parts]
-                cell = next((n for n, v in enumerate(cells) if _is_in_cell(has, v)), -1)
+                values = [person["profile"].get(part) for part in parts]
+                cell = next((n for n, v in enumerate(cells) if _is_in_cell(values, v)), -1)
                 counts[at, first + cell % (len(margin.values) + 1)] += 1
         first += len(margin.values) + 1
     return counts
 
 
-def _is_in_cell(has: list[Any], cell: tuple[Any, ...]) -> bool:
+def _is_in_cell(values: list[Any], cell: tuple[Any, ...]) -> bool:
     return all(
-        str(each) == want if isinstance(want, str) else want[0] <= each <= want[1]
-        for each, want in zip(has, cell, strict=True)
+        str(each) == category if isinstance(category, str) else category[0] <= each <= category[1]
+        for each, category in zip(values, cell, strict=True)
     )
 
 
 def _fitted_weights(counts: Array, target: Array) -> Array:
     """Return the weights of each home's households, of sum 1, fitted in turn to each category."""
     weights = np.full(counts.shape[:2], 1 / counts.shape[1])
-    for _ in range(_PASSES):
-        for at, goal in enumerate(target.tolist()):
-            column = counts[:, :, at]
-            now = (weights * column).ravel().cumsum()[-1]  # in order: the same on every platform
-            if now > 0:
-                weights = np.where(column > 0, weights * max(goal / now, 1e-6), weights)
+    for _ in range(_MAX_PASSES):
+        for category, goal in enumerate(target.tolist()):
+            column = counts[:, :, category]
+            total = (weights * column).ravel().cumsum()[-1]  # in order: the same on every platform
+            if total > 0:
+                weights = np.where(column > 0, weights * max(goal / total, 1e-6), weights)
         weights = weights / weights.cumsum(axis=1)[:, -1:]
     return weights
 
 
 def improved_choices(counts: Array, target: Array, choices: Array) -> Array:
     """Change the chosen household of homes while that brings the counts nearer to the target."""
-    now = counts[np.arange(len(choices)), choices].sum(axis=0)
-    for _ in range(_SWEEPS):
-        before = abs(now - target).sum()
+    totals = counts[np.arange(len(choices)), choices].sum(axis=0)
+    for _ in range(_MAX_SWEEPS):
+        old_error = abs(totals - target).sum()
         for home in range(len(choices)):
-            totals = now - counts[home, choices[home]] + counts[home]
-            off = abs(totals - target).sum(axis=1)
-            best = int(off.argmin())
-            if off[best] < off[choices[home]]:
-                choices[home], now = best, totals[best]
-        if abs(now - target).sum() in (0, before):
+            new_totals = totals - counts[home, choices[home]] + counts[home]
+            errors = abs(new_totals - target).sum(axis=1)
+            best = int(errors.argmin())
+            if errors[best] < errors[choices[home]]:
+                choices[home], totals = best, new_totals[best]
+        if abs(totals - target).sum() in (0, old_error):
             break
     return choices
 
 
-def check_met(margins: Sequence[Margin], target: Array, now: Array, total: int) -> None:
+def check_met(margins: Sequence[Margin], target: Array, totals: Array, total: int) -> None:
     """Raise ConfigError if a category is off by more than one of `_PERSONS_PER_ERROR` persons."""
     names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, "other")]
-    off = abs(now - target)
-    worst = int(off.argmax())
-    if off[worst] > _tolerance(total):
+    errors = abs(totals - target)
+    worst = int(errors.argmax())
+    if errors[worst] > _tolerance(total):
         raise ConfigError(
             f"the homes have no people of these margins: {names[worst]}: asked for "
-            f"{target[worst]}, found {now[worst]} of {total}"
+            f"{target[worst]}, found {totals[worst]} of {total}"
         )
 
 

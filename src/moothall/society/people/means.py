@@ -58,8 +58,8 @@ def _occupations(params: PeopleParams, seed: int, members: Members) -> Array:
 
 
 def _licences(params: PeopleParams, seed: int, members: Members) -> Any:
-    since, share = np.array(params.licences).T
-    has = share[np.searchsorted(since, members.age, side="right") - 1]
+    from_age, share = np.array(params.licences).T
+    has = share[np.searchsorted(from_age, members.age, side="right") - 1]
     return (draw_below(1000, seed, members.ids, 0, "people.licence") < has).astype(np.int64)
 
 
@@ -91,12 +91,12 @@ def _values(params: PeopleParams, seed: int, members: Members) -> Any:
     scores[first, rows] = np.iinfo(np.int64).min
     second = scores.argmax(axis=0)
     code = 1 + first * (len(VALUES) - 1) + second - (second > first)
-    return code * (members.age >= _HAS_VALUES)
+    return code * (members.age >= _MIN_VALUES_AGE)
 
 
 _EVEN: Final = (1 << 21) - 1
 _MOST_SKILL: Final = 100_000
-_HAS_VALUES: Final = 12  # who is younger is asked by no questionnaire
+_MIN_VALUES_AGE: Final = 12  # who is younger is asked by no questionnaire
 
 
 ATTRIBUTES: Final = {
@@ -110,23 +110,23 @@ ATTRIBUTES: Final = {
 """The attributes that depend on age, education and household alone, in the order of a profile."""
 
 
-_SEARCHES: Final = ((2, 35), (35, 105), (105, 189), (189, 847))
+_SEARCH_DAYS: Final = ((2, 35), (35, 105), (105, 189), (189, 847))
 """From how many days on, and below how many, one has sought work, by the groups of `searches`."""
 
 
 def sought_since(params: PeopleParams, seed: int, ids: Array) -> Any:
     """Return the day since when the jobless seek work; below −1: so many days before the start."""
     group = choices(params.searches, seed, ids, 0, "people.searches")
-    least, until = np.array(_SEARCHES).T[:, group]
-    return -least - draw_below(until - least, seed, ids, 0, "people.sought")
+    lowest, until = np.array(_SEARCH_DAYS).T[:, group]
+    return -lowest - draw_below(until - lowest, seed, ids, 0, "people.sought")
 
 
 def usual_income(
     params: PeopleParams, pay: Array, skill: Array, is_pensioner: Array, rents: Array
 ) -> Any:
     """Return the cents a day that one expects, by the dollars of a year or a pension, less rent."""
-    of_work = np.maximum(pay * params.usual // 365, 0).astype(np.int64)
-    income = of_work + pension_of(skill, params.wage * 100_000 // 2080) * is_pensioner
+    work_income = np.maximum(pay * params.usual // 365, 0).astype(np.int64)
+    income = work_income + pension_of(skill, params.wage * 100_000 // 2080) * is_pensioner
     return np.where(rents, income * 1000 // (1000 + RENT), income)
 
 

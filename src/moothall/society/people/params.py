@@ -10,31 +10,31 @@ Row = tuple[int, ...]
 Rows = tuple[Row, ...]
 Share = Annotated[int, Field(ge=0, le=100)]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
-_MOST: Final = 1_000_000
+_MAX_WEIGHT: Final = 1_000_000
 
 
-def _numbers(length: int, least: int, most: int) -> AfterValidator:
+def _check_numbers(length: int, low: int, high: int) -> AfterValidator:
     """Check that there are so many numbers, each within limits."""
 
     def checked(numbers: Row) -> Row:
-        if len(numbers) != length or not all(least <= each <= most for each in numbers):
-            expected = f"{length} whole numbers from {least:,} to {most:,}"
+        if len(numbers) != length or not all(low <= each <= high for each in numbers):
+            expected = f"{length} whole numbers from {low:,} to {high:,}"
             raise ValueError(f"must be {expected}, got {numbers!r}")
-        if not any(numbers) and most == _MOST:
+        if not any(numbers) and high == _MAX_WEIGHT:
             raise ValueError("one of the weights must be above 0")
         return numbers
 
     return AfterValidator(checked)
 
 
-def _row(length: int) -> AfterValidator:
+def _check_weights(length: int) -> AfterValidator:
     """Check that there are so many weights, one at least of them above 0."""
-    return _numbers(length, 0, _MOST)
+    return _check_numbers(length, 0, _MAX_WEIGHT)
 
 
-def _rows(count: int, length: int) -> AfterValidator:
+def _check_weight_rows(count: int, length: int) -> AfterValidator:
     """Check that there are so many rows of so many weights."""
-    row = _row(length).func
+    row = _check_weights(length).func
 
     def checked(rows: Rows) -> Rows:
         if len(rows) != count:
@@ -44,7 +44,7 @@ def _rows(count: int, length: int) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _rising_pairs(first: int = 0) -> AfterValidator:
+def _check_rising_pairs(first: int = 0) -> AfterValidator:
     """Check pairs of an age and a share, the first of which is at least `first`."""
 
     def checked(pairs: Rows) -> Rows:
@@ -53,8 +53,8 @@ def _rising_pairs(first: int = 0) -> AfterValidator:
             expected = "pairs of an age and a share, rising from age 0"
             raise ValueError(f"must be {expected}, got {pairs!r}")
         if not all(0 <= share <= 1000 for _, share in pairs) or pairs[0][1] < first:
-            above = ", at age 0 above 0" if first else ""
-            raise ValueError(f"shares must be from 0 to 1000{above}, got {pairs!r}")
+            more = ", at age 0 above 0" if first else ""
+            raise ValueError(f"shares must be from 0 to 1000{more}, got {pairs!r}")
         return pairs
 
     return AfterValidator(checked)
@@ -136,14 +136,14 @@ class PeopleParams(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    household_kinds: Annotated[Rows, _rows(5, 5)] = (
+    household_kinds: Annotated[Rows, _check_weight_rows(5, 5)] = (
         (1000, 0, 0, 0, 0),
         (0, 700, 220, 0, 80),
         (0, 620, 230, 100, 50),
         (0, 760, 100, 120, 20),
         (0, 770, 80, 150, 0),
     )
-    head_ages: Annotated[Rows, _rows(6, 8)] = (
+    head_ages: Annotated[Rows, _check_weight_rows(6, 8)] = (
         (4, 13, 10, 12, 20, 22, 14, 5),
         (5, 14, 7, 9, 23, 26, 13, 3),
         (4, 20, 28, 25, 14, 6, 3, 0),
@@ -151,25 +151,25 @@ class PeopleParams(BaseModel):
         (50, 34, 6, 4, 3, 3, 0, 0),
         (3, 24, 36, 26, 9, 2, 0, 0),
     )
-    couple_gaps: Annotated[Row, _row(31)] = (
+    couple_gaps: Annotated[Row, _check_weights(31)] = (
         *(40, 40, 50, 70, 100, 140, 210, 350, 600, 900),  # the wife is 10 … 1 years older
         *(1250, 1200, 1050, 850, 700, 550, 420, 330, 260, 200),  # the husband 0 … 9
         *(160, 120, 100, 80, 60, 50, 40, 30, 25, 15, 10),  # 10 … 20
     )
     same_gender: PerMille = 17
-    women_heads: Annotated[Row, _numbers(6, 0, 100)] = (55, 50, 78, 50, 50, 50)
-    births: Annotated[Row, _row(28)] = (
+    women_heads: Annotated[Row, _check_numbers(6, 0, 100)] = (55, 50, 78, 50, 50, 50)
+    births: Annotated[Row, _check_weights(28)] = (
         *(15, 15, *[36] * 5, *[56] * 5, *[60] * 5, *[34] * 5, *[7] * 5),
         1,
     )
-    stays: Annotated[Rows, _rising_pairs(1)] = ((0, 1000), (18, 640), (25, 150), (35, 50))
-    education: Annotated[Row, _row(5)] = (9, 28, 25, 24, 14)
-    skill: Annotated[Row, _numbers(5, 1, 30_000)] = (592, 765, 880, 1262, 1550)
-    skill_spread: Annotated[Row, _numbers(20, 1, 30_000)] = (
+    stays: Annotated[Rows, _check_rising_pairs(1)] = ((0, 1000), (18, 640), (25, 150), (35, 50))
+    education: Annotated[Row, _check_weights(5)] = (9, 28, 25, 24, 14)
+    skill: Annotated[Row, _check_numbers(5, 1, 30_000)] = (592, 765, 880, 1262, 1550)
+    skill_spread: Annotated[Row, _check_numbers(20, 1, 30_000)] = (
         *(375, 487, 563, 627, 686, 742, 797, 853, 910, 969),
         *(1032, 1099, 1173, 1255, 1348, 1459, 1596, 1777, 2054, 2664),
     )
-    occupations: Annotated[Rows, _rows(5, 5)] = (
+    occupations: Annotated[Rows, _check_weight_rows(5, 5)] = (
         (8, 34, 14, 20, 24),
         (16, 24, 24, 14, 22),
         (34, 19, 25, 9, 13),
@@ -183,27 +183,27 @@ class PeopleParams(BaseModel):
     money_most: Annotated[int, Field(ge=0, le=10**15)] = 100_000_000
     employed: Share = 75
     jobless: PerMille = 100
-    searches: Annotated[Row, _row(4)] = (370, 285, 126, 219)
-    cars: Annotated[Rows, _rows(5, 4)] = (
+    searches: Annotated[Row, _check_weights(4)] = (370, 285, 126, 219)
+    cars: Annotated[Rows, _check_weight_rows(5, 4)] = (
         (18, 68, 11, 3),
         (5, 22, 52, 21),
         (5, 20, 39, 36),
         (4, 15, 43, 38),
         (4, 14, 40, 42),
     )
-    bicycles: Annotated[Row, _numbers(5, 0, 100)] = (35, 50, 60, 70, 70)
-    licences: Annotated[Rows, _rising_pairs()] = (
+    bicycles: Annotated[Row, _check_numbers(5, 0, 100)] = (35, 50, 60, 70, 70)
+    licences: Annotated[Rows, _check_rising_pairs()] = (
         *((0, 0), (16, 311), (17, 500), (18, 654), (19, 755), (20, 820), (25, 863), (30, 906)),
         *((35, 917), (45, 930), (50, 942), (60, 959), (65, 940), (70, 894), (75, 850), (85, 650)),
     )
-    values: Annotated[Row, _numbers(10, -100, 700)] = (
+    values: Annotated[Row, _check_numbers(10, -100, 700)] = (
         *(235, 385, 373, 308, 442),
         *(442, 472, 285, 419, 438),
     )
     renters: Share = 35
     offers: Annotated[int, Field(ge=1, le=40)] = 12
     near: Annotated[int, Field(ge=10, le=50_000)] = 1000
-    friends: Annotated[Row, _numbers(6, 1, 800)] = (720, 620, 450, 400, 350, 350)
+    friends: Annotated[Row, _check_numbers(6, 1, 800)] = (720, 620, 450, 400, 350, 350)
     rewired: Annotated[int, Field(ge=1, le=1_000_000)] = 10
 
 

@@ -18,10 +18,10 @@ from moothall.society.people.margins import (
     margin_attributes,
 )
 
-_PASSES: Final = 60
+_MAX_PASSES: Final = 60
 _CANDIDATES: Final = 24
 """How many households may take the place of each."""
-_TRIES: Final = 100  # draws of a household that is small enough for those who are left
+_MAX_TRIES: Final = 100  # draws of a household that is small enough for those who are left
 
 
 def sample_persons(
@@ -32,13 +32,13 @@ def sample_persons(
     for profile in profiles:
         if profile.get("age", 18) < 18:
             profile.setdefault("education", EDUCATION[0])
-    of_rows, rest = list[Margin](), list[Margin]()
+    row_margins, other_margins = list[Margin](), list[Margin]()
     for each in margins or ():
-        is_held = all(
+        have_all = all(
             part in profile for part in margin_attributes(each.name) for profile in profiles
         )
-        (of_rows if is_held else rest).append(each)
-    return _expand_sample(rows, count, seed, of_rows), rest or None
+        (row_margins if have_all else other_margins).append(each)
+    return _expand_sample(rows, count, seed, row_margins), other_margins or None
 
 
 def _expand_sample(
@@ -75,8 +75,8 @@ def _expand_sample(
     else:
         chosen = _draw_households(sizes.tolist(), weights.cumsum(), count, seed)
     persons: list[dict[str, object]] = []
-    for number, at in enumerate(chosen, 1):
-        persons += _copies_of(households[at], len(persons) + 1, number)
+    for number, index in enumerate(chosen, 1):
+        persons += _copies_of(households[index], len(persons) + 1, number)
     return persons
 
 
@@ -84,14 +84,14 @@ def _draw_households(sizes: list[int], sums: Array, count: int, seed: int) -> li
     """Return households of `count` persons, each drawn for itself."""
     chosen: list[int] = []
     number = tries = persons = 0
-    while persons < count and tries < _TRIES:
-        drawn = uniforms(seed, np.array([number], np.uint64), 0, "people.sample")[0] * sums[-1]
-        at = int(sums.searchsorted(drawn, side="right"))
+    while persons < count and tries < _MAX_TRIES:
+        share = uniforms(seed, np.array([number], np.uint64), 0, "people.sample")[0] * sums[-1]
+        index = int(sums.searchsorted(share, side="right"))
         number += 1
-        tries = tries + 1 if persons + sizes[at] > count else 0
+        tries = tries + 1 if persons + sizes[index] > count else 0
         if not tries:
-            chosen.append(at)
-            persons += sizes[at]
+            chosen.append(index)
+            persons += sizes[index]
     return chosen
 
 
@@ -103,20 +103,20 @@ def _fit_households(
     They are drawn at equal steps of the fitted weights, then give way to others that fit better.
     """
     goals = np.array([each for m in margins for each in (*m.counts(count), 0)])
-    for _ in range(_PASSES):
-        for at, goal in enumerate(goals.tolist()):
-            column = counts[:, at]
-            now = (weights * column).cumsum()[-1]  # in order: the same on every platform
-            if now > 0:
-                weights = np.where(column > 0, weights * max(goal / now, 1e-6), weights)
+    for _ in range(_MAX_PASSES):
+        for category, goal in enumerate(goals.tolist()):
+            column = counts[:, category]
+            total = (weights * column).cumsum()[-1]  # in order: the same on every platform
+            if total > 0:
+                weights = np.where(column > 0, weights * max(goal / total, 1e-6), weights)
     order = np.argsort(uniforms(seed, np.arange(len(sizes), dtype=np.uint64), 0, "people.sample"))
     sums = weights[order].cumsum()
     homes = max(1, round(sums[-1]))
     steps = (np.arange(homes) + 0.5) * sums[-1] / homes
     words = np.arange(homes * _CANDIDATES, dtype=np.uint64)
-    drawn = uniforms(seed, words, 0, "people.sample.other").reshape(homes, _CANDIDATES) * sums[-1]
-    drawn = sums.searchsorted(np.column_stack([steps, drawn]), side="right")
-    candidates = order[np.minimum(drawn, len(order) - 1)]
+    points = uniforms(seed, words, 0, "people.sample.other").reshape(homes, _CANDIDATES) * sums[-1]
+    points = sums.searchsorted(np.column_stack([steps, points]), side="right")
+    candidates = order[np.minimum(points, len(order) - 1)]
     best = improved_choices(counts[candidates], goals, np.zeros(homes, np.int64))
     chosen = candidates[np.arange(homes), best]
     while sizes[chosen].sum() > count:
@@ -139,14 +139,14 @@ def _copies_of(
     household: Sequence[Mapping[str, Any]], first: int, number: int
 ) -> list[dict[str, Any]]:
     """Return new persons like those of a household; they know each other alone."""
-    ids = {str(each["id"]): first + at for at, each in enumerate(household)}
+    ids = {str(each["id"]): first + index for index, each in enumerate(household)}
     persons = []
     for person in household:
         profile = {**(person.get("profile") or {}), "household_id": number}
-        new = {**person, "id": ids[str(person["id"])], "profile": profile}
+        copied = {**person, "id": ids[str(person["id"])], "profile": profile}
         for name in ("relations", "kin"):
-            if name in new:
-                own_values = new[name].items()
-                new[name] = {str(ids[id]): each for id, each in own_values if id in ids}
-        persons.append(new)
+            if name in copied:
+                own_values = copied[name].items()
+                copied[name] = {str(ids[id]): each for id, each in own_values if id in ids}
+        persons.append(copied)
     return persons

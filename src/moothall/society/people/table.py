@@ -20,25 +20,25 @@ from moothall.society.city.places import Places
 from moothall.society.people.census_columns import CENSUS_COLUMN_NAMES, NUMBERS, standard_columns
 
 logger: logging.Logger = logging.getLogger("moothall.society")
-IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
+PROFILE_COLUMNS: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
-_MOST_MONEY = 10**15
+_MAX_MONEY = 10**15
 _INTEGER: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
 _CODE: Final = re.compile(r"0[0-9]+")
 _PERSON_IDS: Final = ("person_id", "perid")  # of ActivitySim and PopulationSim
 _ID: Final = re.compile("0|[1-9][0-9]{,18}")
-_NUMBERS: Final = {
+_NUMBER_RANGES: Final = {
     "age": (0, 120),
     "skill": (0, 100_000),
-    "money": (0, _MOST_MONEY),
+    "money": (0, _MAX_MONEY),
     **dict.fromkeys(NEEDS, (0, 1000)),
 }
-_WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
-_TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
-COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
+_WEIGHT_RANGES: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
+_TEXT_COLUMNS: Final = ("name", "home", "work", "school", "gender", "education")
+COLUMNS: Final = ("id", *_TEXT_COLUMNS, *_NUMBER_RANGES, *_WEIGHT_RANGES)
 """The columns that have a meaning of their own; all others are attributes of the profile."""
 NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{,17})(\.[0-9]+)?")  # `007` is a text
-_LONGEST: Final = 2000  # the characters of an attribute, at most
+_MAX_TEXT: Final = 2000  # the characters of an attribute, at most
 
 
 def read_people(
@@ -80,7 +80,7 @@ def read_people(
     table = read_table(path)
     people = checked_people(table.rows, table.columns, city, table.name, comma=table.comma)
     if households is not None:
-        _join(people, read_table(households), city)
+        _join_households(people, read_table(households), city)
     return people
 
 
@@ -119,7 +119,7 @@ def checked_people(
 ) -> list[dict[str, Any]]:
     """Return the citizens of rows, checked; see `read_people`."""
     rows = list(rows)
-    table = _standard(rows, columns, source, comma=comma)
+    table = _standard_table(rows, columns, source, comma=comma)
     names = [*table]
     for column in names:
         if column not in COLUMNS:
@@ -134,12 +134,12 @@ def checked_people(
             ", ".join(attributes[:20]),
         )
     people: list[dict[str, object]] = []
-    at: dict[int | str, int] = {}
+    row_by_id: dict[int | str, int] = {}
     for number, cells in enumerate(zip(*table.values(), strict=True), 1):
         row = dict(zip(names, cells, strict=True))
         label = f"{source}, row {number}"
-        person = _person(row, label, city, attributes)
-        first_row = at.setdefault(person["id"], number)
+        person = _read_person(row, label, city, attributes)
+        first_row = row_by_id.setdefault(person["id"], number)
         if first_row != number:
             raise ConfigError(
                 f"{label}, column 'id': {person['id']!r} is the id of row {first_row} too"
@@ -152,7 +152,7 @@ def checked_people(
     return people
 
 
-def _standard(
+def _standard_table(
     rows: list[Mapping[str, Any]], columns: Iterable[str], source: str, *, comma: bool
 ) -> dict[str, Any]:
     """Return rows as columns of moothall's names. ConfigError: one appears twice."""
@@ -167,12 +167,12 @@ def _standard(
     if "id" not in cells and id_column in cells:
         cells["id"] = cells.pop(id_column)
     standard = dict(standard_columns(cells, source, comma=comma))
-    return {n: each if n in COLUMNS else _numbers(each) for n, each in standard.items()}
+    return {n: each if n in COLUMNS else _read_numbers(each) for n, each in standard.items()}
 
 
-def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
+def _join_households(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
     """Give persons what a table has of their households."""
-    columns = _standard([*table.rows], table.columns, table.name, comma=table.comma)
+    columns = _standard_table([*table.rows], table.columns, table.name, comma=table.comma)
     if "income" in columns:  # all of a household have it together
         columns.setdefault("household_income", columns.pop("income"))
     key = next((name for name in ("household_id", "id") if name in columns), None)
@@ -210,7 +210,7 @@ def _household(id: object) -> str:
     return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
-def _person(
+def _read_person(
     row: Mapping[str, Any], label: str, city: Any, attributes: Iterable[str]
 ) -> dict[str, Any]:
     person: dict[str, Any] = {}
@@ -222,17 +222,17 @@ def _person(
             continue
         at = f"{label}, column {column!r}"
         if column == "id":
-            value = _id(value, at)
-        elif column in _NUMBERS:
-            value = _number(value, *_NUMBERS[column], at)
-        elif column in _WEIGHTS:
-            value = dict(_weights(value, *_WEIGHTS[column], at))
+            value = _read_id(value, at)
+        elif column in _NUMBER_RANGES:
+            value = _read_number(value, *_NUMBER_RANGES[column], at)
+        elif column in _WEIGHT_RANGES:
+            value = dict(_read_weights(value, *_WEIGHT_RANGES[column], at))
         elif not isinstance(value, str) or not value.isprintable() or len(value) > 255:
             raise ConfigError(f"{at} must be a text of up to 255 characters, got {excerpt(value)}")
         elif column in ("home", "work", "school") and city is not None and value not in city:
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
-        part = "needs" if column in NEEDS else "profile" if column in IN_PROFILE else ""
-        (person.setdefault(part, {}) if part else person)[column] = value
+        group = "needs" if column in NEEDS else "profile" if column in PROFILE_COLUMNS else ""
+        (person.setdefault(group, {}) if group else person)[column] = value
     for name in attributes:
         value = row.get(name)
         if value is not None and value != "":
@@ -270,7 +270,7 @@ def _check_attribute(name: str, source: str) -> None:
         )
 
 
-def _numbers(cells: Sequence[object]) -> Sequence[Any]:
+def _read_numbers(cells: Sequence[object]) -> Sequence[Any]:
     """Return texts that are numbers as such; where codes begin with 0, as `01`, all are texts."""
     texts = {cell: cell.strip() for cell in cells if isinstance(cell, str)}
     if any(_CODE.fullmatch(text) for text in texts.values()):
@@ -287,15 +287,15 @@ def _attribute(value: object, at: str) -> str | int | float:
     """Return an attribute: a number, a boolean, or a text."""
     if isinstance(value, str):
         value = value.strip()
-        if len(value) <= _LONGEST and value.isprintable():
+        if len(value) <= _MAX_TEXT and value.isprintable():
             return value
     elif isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    expected = f"a number, or a printable text of up to {_LONGEST:,} characters"
+    expected = f"a number, or a printable text of up to {_MAX_TEXT:,} characters"
     raise ConfigError(f"{at} must be {expected}, got {excerpt(value)}")
 
 
-def _id(value: Any, at: str) -> int | str:
+def _read_id(value: Any, at: str) -> int | str:
     if isinstance(value, str) and _ID.fullmatch(value):
         value = int(value)
     try:
@@ -305,7 +305,7 @@ def _id(value: Any, at: str) -> int | str:
     return value  # type: ignore[no-any-return]
 
 
-def _number(value: Any, low: int, high: int, at: str) -> int:
+def _read_number(value: Any, low: int, high: int, at: str) -> int:
     number = value
     if isinstance(value, str) and (match := _INTEGER.fullmatch(value.strip())):
         number = int(match[1])
@@ -315,14 +315,14 @@ def _number(value: Any, low: int, high: int, at: str) -> int:
     return number  # type: ignore[no-any-return]
 
 
-def _weights(value: object, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
+def _read_weights(value: object, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
     if not isinstance(value, str):
         raise ConfigError(f"{at} must be text such as 'music:800;sport:500', got {excerpt(value)}")
     for part in filter(None, map(str.strip, value.split(";"))):
         name, colon, number = part.rpartition(":")
         if not colon or not name.strip():
             raise ConfigError(f"{at} must be name:number;…, got {excerpt(part)}")
-        yield name.strip(), _number(number.strip(), low, high, f"{at}, {name.strip()!r}")
+        yield name.strip(), _read_number(number.strip(), low, high, f"{at}, {name.strip()!r}")
 
 
 def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:

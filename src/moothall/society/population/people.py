@@ -33,7 +33,7 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
         return
     missing = {name for name in arrays if name not in set(filled)}
-    assignment.warn_of_small(
+    assignment.warn_of_small_places(
         population, *(arrays[e] for e in ("work", "school") if e not in missing)
     )
     household = _household_numbers(arrays) if "household_id" in filled else None
@@ -48,7 +48,7 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         living = _living_together(arrays, household, arrays["age"])
         role, kind = (np.zeros(len(population), np.int8) for _ in "rk")
         age, gender = (arrays[name].astype(np.int64) for name in ("age", "gender"))
-        home_of.by_age(living, household, age, gender, kind, role)
+        home_of.set_roles_by_age(living, household, age, gender, kind, role)
         if "household" in missing:
             arrays["household"][household >= 0] = 1 + kind[household >= 0]
     table_income = arrays["pay"] if "pay" in arrays and "pay" not in missing else None
@@ -118,7 +118,7 @@ def _draw_profiles(
     living: tuple[Array, Array, Array, Array, Array],
     missing: set[str],
 ) -> None:
-    """Draw profiles for some rows, as `generator._gather` and `generator._draw` do."""
+    """Draw profiles for some rows, as `generator._gather` and `generator._draw_rest` do."""
     seed, arrays, all_ids = population.seed, population.arrays, population.ids
     ids = all_ids[part]
     head, second, rank, size = (each[part] for each in living[:4])

@@ -48,7 +48,9 @@ class Settlers:
             ],
             np.int32,
         )
-        self.indices: Array = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
+        self.indices: Array = np.array(
+            [getattr(each, "index", 0) for each in self.services], np.int32
+        )
 
     def _ledger_of(self, service: Any) -> ServiceLedger | None:
         is_firm = isinstance(service, Firm) and self._takes_rows[type(service)]

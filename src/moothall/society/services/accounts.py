@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moothall.society.arrays import Array, np
 
-_NONE: Final = {
+_DEFAULTS: Final = {
     "work": -1,
     "age": 18,
     "jobless": -1,
@@ -19,31 +19,31 @@ _NONE: Final = {
 """What stands for nothing in what is read."""
 
 
-def citizens_of(books: Any, read: Iterable[str]) -> tuple[Array, dict[str, Array]]:
+def citizens_of(books: Any, names: Iterable[str]) -> tuple[Array, dict[str, Array]]:
     """Return all citizens in order of id: ids as numbers, and what is read of them."""
     population = books.population
     rows = np.arange(len(population))
-    columns = {name: books.column(name, rows, _NONE[name]) for name in read}
+    columns = {name: books.column(name, rows, _DEFAULTS[name]) for name in names}
     return population.ids, columns
 
 
 def pay_citizens(
-    books: Any, some: Array, cents: Array, service: str, *, is_income: bool = True
+    books: Any, rows: Array, cents: Array, service: str, *, is_income: bool = True
 ) -> None:
     """Let a service pay citizens cents, or be paid those below 0; who pays must have the money.
 
     What is income of the day, as wages are, counts in what citizens spend.
     """
     population, arrays = books.population, books.population.arrays
-    arrays["money"][some] += cents
+    arrays["money"][rows] += cents
     books.balances[service] -= int(cents.sum())
     if not is_income:
         return
-    agents = population.full[some]
+    is_agent = population.full[rows]
     if "earned" in arrays:
-        population.pull_column("earned")[some[~agents]] += cents[~agents]
+        population.pull_column("earned")[rows[~is_agent]] += cents[~is_agent]
         population.note_written("earned")
-    for at, each in zip(some[agents].tolist(), cents[agents].tolist(), strict=True):
-        status = population.status_of(at)
+    for row, amount in zip(rows[is_agent].tolist(), cents[is_agent].tolist(), strict=True):
+        status = population.status_of(row)
         if "paid_day" in status:  # of those with an `EconomyBlock`
-            status["earned"] = status.get("earned", 0) + each
+            status["earned"] = status.get("earned", 0) + amount

@@ -38,18 +38,18 @@ from moothall.society.services.firm import STAFF, Firm
 from moothall.society.services.labour import LabourMarket
 from moothall.society.services.transfers import Transfers
 
-_ADULT: Final = 18
-SELLS: Final = ("restaurant", "shop")
-PUBLIC: Final = ("hospital", "school")
+_ADULT_AGE: Final = 18
+SELLING_KINDS: Final = ("restaurant", "shop")
+PUBLIC_KINDS: Final = ("hospital", "school")
 
 
 # `most` and the random `share` are in thousandths; the change is rounded towards 0.
-def adapted_price(value: int, demand: int, supply: int, most: int, share: int) -> int:
+def adapted_price(value: int, demand: int, supply: int, max_change: int, share: int) -> int:
     """Return a price or wage after a month: changed by excess demand (EconAgent, section 3)."""
     larger = max(demand, supply)
     if larger == 0:
         return value
-    change = value * abs(demand - supply) * most * share // (larger * 1_000_000)
+    change = value * abs(demand - supply) * max_change * share // (larger * 1_000_000)
     return max(1, value + change if demand > supply else value - change)
 
 
@@ -87,11 +87,11 @@ class Bank(Service):
     def refusal(self, books: Books, sender: str, want: Want) -> str:
         """Return why a deposit (cents above 0) or a withdrawal (below 0) is refused."""
         assert type(want) is Save
-        cents, has = want.cents, self.deposits.get(sender, 0)
+        cents, saved = want.cents, self.deposits.get(sender, 0)
         if type(cents) is not int or cents == 0:
             return f"cents must be a whole number other than 0, got {cents!r:.40}"
-        if cents < 0 and has < -cents:
-            return f"{sender} has saved {has} cents, not {-cents}"
+        if cents < 0 and saved < -cents:
+            return f"{sender} has saved {saved} cents, not {-cents}"
         payer = sender if cents > 0 else self.id
         return f"{payer} has {books.balances.get(payer, 0)} cents, not {abs(cents)}"
 
@@ -100,21 +100,21 @@ class Bank(Service):
         deposits = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]
         money = books.population.arrays["money"]
-        fine = (cents > 0) & (cents <= money[sender])
-        fine |= (cents < 0) & (deposits.array[sender] + cents >= 0)
+        is_done = (cents > 0) & (cents <= money[sender])
+        is_done |= (cents < 0) & (deposits.array[sender] + cents >= 0)
         if (sender[1:] == sender[:-1]).any():
             books.one_by_one(self, table, entries)
             return
-        moved, cash = cents * fine, books.balances[self.id]
+        moved, cash = cents * is_done, books.balances[self.id]
         if -moved[moved < 0].sum() > cash:
-            for at, more in enumerate(moved.tolist()):
-                fine[at] &= cash + more >= 0
-                cash += more if fine[at] else 0
-            moved *= fine
+            for index, amount in enumerate(moved.tolist()):
+                is_done[index] &= cash + amount >= 0
+                cash += amount if is_done[index] else 0
+            moved *= is_done
         money[sender] -= moved
         deposits.array[sender] += moved
         books.balances[self.id] += int(moved.sum())
-        table.done(entries, fine, deposits.array[sender])
+        table.done(entries, is_done, deposits.array[sender])
 
     def credit(self, books: Any) -> None:
         """Credit a day's interest, in the order of `turn_key`, as far as the own capital lasts."""
@@ -203,7 +203,7 @@ class Government(Service):
         income, paid = self.taxed.array.T
         return tax_to_withhold(gross, income[rows], paid[rows], self.brackets, self.wage_days)
 
-    def collected(self, rows: Array, gross: Array, tax: Array) -> None:
+    def record_tax(self, rows: Array, gross: Array, tax: Array) -> None:
         """Record wages of citizens, each once, and the taxes withheld from them."""
         income, paid = self.taxed.array.T
         income[rows] += gross
@@ -237,20 +237,20 @@ def close_day(books: Books, government: Government) -> None:
     firms = [each for each in books.services.values() if isinstance(each, Firm)]
     sellers = [firm for firm in firms if firm.sells]
     makers = [firm for firm in firms if not firm.sells and not firm.public]
-    paid = [firm.paid for firm in makers]
+    wages_paid = [firm.paid for firm in makers]
     product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
-    turns, makers_turns = (
-        [turn_key(government.seed, firm.id, books.step) for firm in some]
-        for some in (sellers, makers)
+    turns, maker_turns = (
+        [turn_key(government.seed, firm.id, books.step) for firm in firms_of_kind]
+        for firms_of_kind in (sellers, makers)
     )
     demands = [seller.asked for seller in sellers]
     for seller, units in zip(sellers, divide(product, demands, turns), strict=True):
         seller.stock += units
-    if any(paid):
+    if any(wages_paid):
         spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
         for seller, cents in zip(sellers, spare, strict=True):
             books.balances[seller.id] -= cents
-        for maker, cents in zip(makers, divide(sum(spare), paid, makers_turns), strict=True):
+        for maker, cents in zip(makers, divide(sum(spare), wages_paid, maker_turns), strict=True):
             books.balances[maker.id] += cents
     _share_out(books, {maker.id: maker.money for maker in makers})
     for service in [*books.services.values()] * books.days_ended:
@@ -267,12 +267,12 @@ def _adapt_each_day(firms: list[Firm], government: Government, books: Books) -> 
     for day in range(days):
         for firm, units in zip(firms, counts, strict=True):
             firm.set_sales(*(n * (day + 1) // days - n * day // days for n in units))
-        _reprice(firms, government, books.step, day)
+        _adapt_daily_prices(firms, government, books.step, day)
         for firm in firms:
             firm.end_day()
         government.days += 1
         if government.days % government.month == 0:
-            _adapt(firms, government, books.step, day)
+            _adapt_monthly(firms, government, books.step, day)
 
 
 def _share_out(books: Any, buffers: dict[str, int]) -> None:
@@ -280,7 +280,7 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
     if all(books.balances[id] <= buffer for id, buffer in buffers.items()):
         return
     _, columns = citizens_of(books, ("age",))
-    adults = np.flatnonzero(columns["age"] >= _ADULT)
+    adults = np.flatnonzero(columns["age"] >= _ADULT_AGE)
     for payer, buffer in buffers.items():
         cents = max(0, books.balances[payer] - buffer) // max(1, len(adults))
         if cents:
@@ -288,16 +288,16 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
             pay_citizens(books, adults, each, payer, is_income=False)
 
 
-def _reprice(firms: list[Firm], government: Government, step: int, day: int) -> None:
+def _adapt_daily_prices(firms: list[Firm], government: Government, step: int, day: int) -> None:
     """Raise the price of a seller whose stock is short of `cover` days' sales, and lower others."""
     # That firms set prices by their inventories is assumed, as in Lengnick 2013, by the month.
     for firm in (each for each in firms if each.sells and government.daily):
         share = Draws(government.seed, firm.id, step).below(1001, "economy.price", day)
-        demand, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
-        firm.price = adapted_price(firm.price, demand, has, government.daily, share)
+        demand, supply = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
+        firm.price = adapted_price(firm.price, demand, supply, government.daily, share)
 
 
-def _adapt(firms: list[Firm], government: Government, step: int, day: int) -> None:
+def _adapt_monthly(firms: list[Firm], government: Government, step: int, day: int) -> None:
     """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
     demand = sum(firm.month_asked for firm in firms)
     offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
@@ -343,29 +343,29 @@ def make_economy(
     if not isinstance(labour, LabourMarket | None):
         raise ConfigError(f"labour= must be a LabourMarket(…), got {labour!r:.80}")
     firms: list[Service] = []
-    public = 0
+    public_money = 0
     for place in sorted(place for kind in STAFF for place in city.by_kind(kind)):
         kind = city.kind(place)
-        holds = city.capacity(place) if hasattr(city, "capacity") else 10
-        staff = 10 if holds is None else max(1, holds * STAFF[kind] // 1000)
+        capacity = city.capacity(place) if hasattr(city, "capacity") else 10
+        staff = 10 if capacity is None else max(1, capacity * STAFF[kind] // 1000)
         money = staff * 8 * wage * days
-        if kind in PUBLIC:
-            public += money
+        if kind in PUBLIC_KINDS:
+            public_money += money
         firms.append(
             Firm(
                 f"firm-{len(firms) + 1}",
                 place,
-                0 if kind in PUBLIC else money,
+                0 if kind in PUBLIC_KINDS else money,
                 wage=wage,
-                sells=kind in SELLS,
-                public=kind in PUBLIC,
-                stock=money // 100 if kind in SELLS else 0,
+                sells=kind in SELLING_KINDS,
+                public=kind in PUBLIC_KINDS,
+                stock=money // 100 if kind in SELLING_KINDS else 0,
             )
         )
     if not firms:
         raise ConfigError(f"make_economy needs a place of kind {', '.join(STAFF)}")
     market = LabourMarket(seed=seed, wage=wage) if labour is None else labour
-    government = Government(money=public, seed=seed, contribution=CONTRIBUTION)
+    government = Government(money=public_money, seed=seed, contribution=CONTRIBUTION)
     return [Bank(money=wage * 100), government, *firms, market, Transfers(wage=wage)]
 
 

@@ -22,32 +22,32 @@ from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, 
 from moothall.society.services.feed_rows import RowFeed
 from moothall.society.services.posts import Posted
 
-LONGEST: Final = 280  # the characters of a post at most
+MAX_POST: Final = 280  # the characters of a post at most
 
 
 def _publish(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, Array]:
     text, topic = want["text"], want["topic"]
     length = feed.length(text)
-    done = (length > 0) & (length <= LONGEST)
+    done = (length > 0) & (length <= MAX_POST)
     value = done.astype(np.int64)
     value[done] = feed.publish(sender[done], text[done], topic[done], now)
     return done, value
 
 
 def _follow(feed: RowFeed, now: int, sender: Array, want: Any) -> tuple[Array, Array | None]:
-    whom = want["id"]
-    done = (whom >= 0) & (whom != sender)
-    feed.follow(sender[done], whom[done])
+    followed = want["id"]
+    done = (followed >= 0) & (followed != sender)
+    feed.follow(sender[done], followed[done])
     return done, None
 
 
 _RULES: Final[dict[type[Want], tuple[Callable[..., tuple[Array, Array | None]], str]]] = {
     Follow: (_follow, "{by} cannot follow {want.id!r:.80}, who is not a citizen or is itself"),
     Unfollow: (
-        lambda feed, _, by, want: (feed.follows.remove(feed.place(by), want["id"]), None),
+        lambda feed, _, by, want: (feed.follows.remove(feed.list_index(by), want["id"]), None),
         "{by} does not follow {want.id!r:.80}",
     ),
-    Post: (_publish, f"a post has 1 to {LONGEST} characters"),
+    Post: (_publish, f"a post has 1 to {MAX_POST} characters"),
     Like: (
         lambda feed, _, by, want: feed.like(by, want["post"]),
         "there is no post {want.post!r:.40}, or it is its own, or was liked before",
@@ -88,13 +88,13 @@ class Feed(Service):
     @property
     def follows(self) -> Mapping[str, Mapping[str, None]]:
         """The ids that each citizen follows."""
-        return {id: dict.fromkeys(whom) for id, whom in self._posts.followed().items()}
+        return {id: dict.fromkeys(whom) for id, whom in self._posts.follows_by_id().items()}
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Settle a want, as `settle_rows` does those of many."""
         posts, (rule, refusal) = self._posts, _RULES[type(want)]
-        by, fields = posts.numbers((sender,)), posts.encoded(want, books.where)
-        (done,), value = rule(posts, books.clock.elapsed, by, fields)
+        senders, fields = posts.numbers((sender,)), posts.encode(want, books.where)
+        (done,), value = rule(posts, books.clock.elapsed, senders, fields)
         if done:
             return Answer(want, True, value=None if value is None else value.item(0))
         posts.forget(fields)

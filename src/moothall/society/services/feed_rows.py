@@ -14,16 +14,16 @@ from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds, id_
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,
-    OF_AN_AUTHOR,
+    PER_AUTHOR,
     Posted,
     authors_of,
     heat,
     shown_rank,
 )
 
-_PARTS: Final = ("author", "text", "topic", "posted", "likes", "heat")
-_MIDDLE: Final = 1 << 31
-_AT_ONCE: Final = 1 << 13
+_COLUMNS: Final = ("author", "text", "topic", "posted", "likes", "heat")
+_AGENT_OFFSET: Final = 1 << 31
+_CHUNK: Final = 1 << 13
 
 
 class RowFeed:
@@ -47,27 +47,27 @@ class RowFeed:
         self._texts: dict[int, str] = {}
         self._last_text = -1
         self._lengths: Array = np.zeros(0, np.int64)
-        self._hot: Any = None
-        self._author: Any = None
+        self._hottest_cache: Any = None
+        self._index: Any = None
         self._shown_posts: dict[int, Posted] = {}  # posts that were shown, as they are
 
     @property
-    def next(self) -> int:
+    def next_number(self) -> int:
         """The number of the next post."""
         return self.first + len(self.author)
 
     # -- agents and texts --------------------------------------------------------------------------
 
-    def place(self, agents: Array) -> Array:
+    def list_index(self, agents: Array) -> Array:
         """Return agents' indices in the arrays: strangers follow all citizens."""
-        place = np.where(agents >= 0, agents, len(self.population) + FIRST_STRANGER - agents)
-        most = int(place.max(initial=0)) + 1
-        if most > len(self.follows.count):
-            self.follows = self.follows.extend(most + 16 - len(self.follows.count))
-            self._hot = None
-        return place
+        index = np.where(agents >= 0, agents, len(self.population) + FIRST_STRANGER - agents)
+        size = int(index.max(initial=0)) + 1
+        if size > len(self.follows.count):
+            self.follows = self.follows.extend(size + 16 - len(self.follows.count))
+            self._hottest_cache = None
+        return index
 
-    def encoded(self, want: Want, citizens: Mapping[str, object]) -> dict[str, Any]:
+    def encode(self, want: Want, citizens: Mapping[str, object]) -> dict[str, Any]:
         """Return the fields of a want in arrays of a number, −1 where none stands for a value."""
         fields = {}
         for name, content in field_kinds(type(want)).items():
@@ -92,8 +92,8 @@ class RowFeed:
         if len(self._lengths) < len(words):  # agents bring texts of their own
             self._lengths = np.array([len(word) for word in words])
         length = np.where(texts < 0, 0, self._lengths[np.maximum(texts, 0)])
-        for at in np.flatnonzero(texts < -1).tolist():
-            length[at] = len(self._texts.get(texts.item(at), ""))
+        for position in np.flatnonzero(texts < -1).tolist():
+            length[position] = len(self._texts.get(texts.item(position), ""))
         return length
 
     def numbers(self, ids: Iterable[str]) -> Array:
@@ -121,19 +121,19 @@ class RowFeed:
         return str(self.population.decode(AGENT_ID, number))
 
     def _ids(self, numbers: Array) -> list[str]:
-        each, at = np.unique(numbers, return_inverse=True)
-        return np.array([*map(self._id, each.tolist())], object)[at].tolist()  # type: ignore[no-any-return]
+        distinct, positions = np.unique(numbers, return_inverse=True)
+        return np.array([*map(self._id, distinct.tolist())], object)[positions].tolist()  # type: ignore[no-any-return]
 
     # -- settling ----------------------------------------------------------------------------------
 
     def publish(self, author: Array, text: Array, topic: Array, now: int) -> Array:
         """Publish posts; return their numbers."""
         count = len(author)
-        numbers = self.next + np.arange(count)
+        numbers = self.next_number + np.arange(count)
         if not count:
             return numbers
-        same = (np.full(count, now), np.zeros(count, np.int64), np.full(count, heat(0, now)))
-        for name, values in zip(_PARTS, (author, text, topic, *same), strict=True):
+        rest = (np.full(count, now), np.zeros(count, np.int64), np.full(count, heat(0, now)))
+        for name, values in zip(_COLUMNS, (author, text, topic, *rest), strict=True):
             setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
         dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
         for number in range(self.first, self.first + dropped):
@@ -143,104 +143,104 @@ class RowFeed:
             self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
             in_use = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
             self._texts = {number: t for number, t in self._texts.items() if number in in_use}
-        self._hot = None
+        self._hottest_cache = None
         return numbers
 
-    def follow(self, followers: Array, whom: Array) -> None:
+    def follow(self, followers: Array, followed: Array) -> None:
         """Add follows that are new, in this order."""
-        pairs = followers * (1 << 32) + whom
+        pairs = followers * (1 << 32) + followed
         first = np.sort(np.unique(pairs, return_index=True)[1])
-        place = self.place(followers[first])
-        new = ~self.follows.contains(place, whom[first])
-        self.follows.append(place[new], whom[first][new])
+        lists = self.list_index(followers[first])
+        is_new = ~self.follows.contains(lists, followed[first])
+        self.follows.append(lists[is_new], followed[first][is_new])
 
     def like(self, agents: Array, numbers: Array) -> tuple[Array, Array]:
         """Like posts; return which likes were accepted, and the post's likes after each."""
-        valid = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
-        keys = _key(numbers[valid], agents[valid])
+        valid = np.flatnonzero((numbers >= self.first) & (numbers < self.next_number))
+        keys = _like_keys(numbers[valid], agents[valid])
         order = np.argsort(keys, kind="stable")
         valid, keys = valid[order], keys[order]
-        at = numbers[valid] - self.first
-        fine = (self.author[at] != agents[valid]) & ~self._has(keys)
-        fine[1:] &= keys[1:] != keys[:-1]  # drop repeated likes
-        valid, keys, at = valid[fine], keys[fine], at[fine]
-        many = np.bincount(at, minlength=len(self.likes))
-        order = np.lexsort((valid, at))  # of a post, as they were given
-        valid, at = valid[order], at[order]
-        turn = np.arange(len(at)) - (np.cumsum(many) - many)[at]
+        post_index = numbers[valid] - self.first
+        is_accepted = (self.author[post_index] != agents[valid]) & ~self._is_liked(keys)
+        is_accepted[1:] &= keys[1:] != keys[:-1]  # drop repeated likes
+        valid, keys, post_index = valid[is_accepted], keys[is_accepted], post_index[is_accepted]
+        new_likes = np.bincount(post_index, minlength=len(self.likes))
+        order = np.lexsort((valid, post_index))  # of a post, as they were given
+        valid, post_index = valid[order], post_index[order]
+        turn = np.arange(len(post_index)) - (np.cumsum(new_likes) - new_likes)[post_index]
         done, count = np.zeros(len(agents), bool), np.zeros(len(agents), np.int64)
-        done[valid], count[valid] = True, self.likes[at] + turn + 1
-        self.likes = self.likes + many
-        posts = np.flatnonzero(many)
+        done[valid], count[valid] = True, self.likes[post_index] + turn + 1
+        self.likes = self.likes + new_likes
+        posts = np.flatnonzero(new_likes)
         self.heat[posts] = heat(self.likes[posts], self.posted[posts])
         for number in (posts + self.first).tolist():
             self._shown_posts.pop(number, None)
         self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
-        self._hot = None
+        self._hottest_cache = None
         return done, count
 
     def liked(self, numbers: Array, agents: Array) -> Array:
         """Return whether agents liked posts."""
-        return self._has(_key(numbers, agents))
+        return self._is_liked(_like_keys(numbers, agents))
 
-    def _has(self, keys: Array) -> Array:
-        at = np.searchsorted(self._liked, keys)
-        there = at < len(self._liked)
-        there[there] = self._liked[at[there]] == keys[there]
-        return there
+    def _is_liked(self, keys: Array) -> Array:
+        positions = np.searchsorted(self._liked, keys)
+        is_there = positions < len(self._liked)
+        is_there[is_there] = self._liked[positions[is_there]] == keys[is_there]
+        return is_there
 
     def likers(self, number: int) -> list[str]:
         """Return the ids of the agents who liked a post."""
         low, high = np.searchsorted(self._liked, [number << 32, (number + 1) << 32])
-        return [self._id(each) for each in _agents(self._liked[low:high]).tolist()]
+        return [self._id(each) for each in _agents_of(self._liked[low:high]).tolist()]
 
     # -- showing -----------------------------------------------------------------------------------
 
     def hottest(self) -> tuple[Array, Array]:
         """Return the indices of the hottest posts, rising, and their authors: 0, 1 and so on."""
-        if self._hot is None:
+        if self._hottest_cache is None:
             count = len(self.heat)
             hot = np.arange(count)
             if count > HOTTEST:
                 hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
                 hot.sort()
-            place = self.place(self.author)
-            authors, which = np.unique(place[hot], return_inverse=True)
-            self._author = authors_of(place, authors, len(self.follows.count))
-            self._hot = hot, which.reshape(-1)
-        hottest: tuple[Array, Array] = self._hot
+            author_lists = self.list_index(self.author)
+            authors, author_index = np.unique(author_lists[hot], return_inverse=True)
+            self._index = authors_of(author_lists, authors, len(self.follows.count))
+            self._hottest_cache = hot, author_index.reshape(-1)
+        hottest: tuple[Array, Array] = self._hottest_cache
         return hottest
 
     # `about` has the column of `interest` for the topic of each post, the last for no topic.
-    def shown_rows(self, agents: Array, interest: Array, about: Array, limit: int) -> Array:
+    def shown_rows(self, agents: Array, interest: Array, topics: Array, limit: int) -> Array:
         """Return the numbers of `Feed.shown` for rising rows, then 0."""
-        at = self.place(agents)
+        lists = self.list_index(agents)
         hot, of_author = self.hottest()
         numbers = np.zeros((len(agents), limit), np.int64)
         if not len(hot):
             return numbers
-        if len(agents) > _AT_ONCE:  # the arrays of a part fit the processor's cache
-            parts = [slice(each, each + _AT_ONCE) for each in range(0, len(agents), _AT_ONCE)]
+        if len(agents) > _CHUNK:  # the arrays of a part fit the processor's cache
+            parts = [slice(each, each + _CHUNK) for each in range(0, len(agents), _CHUNK)]
             parts_shown = [
-                self.shown_rows(agents[each], interest[each], about, limit) for each in parts
+                self.shown_rows(agents[each], interest[each], topics, limit) for each in parts
             ]
             return np.concatenate(parts_shown)
-        follow, readers, post = self._by_follows(at)
-        # A hot post's key: (its rank − `least`) · 64 + its index among the hot posts.
-        least = int(self.heat[hot].min())
-        highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
-        kind = np.int32 if (highest + 1) * 64 < 1 << 31 else np.int64
-        bonus = (shown_rank(0, interest, 0) * 64).astype(kind)
-        base = ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
-        more: Any = kind(shown_rank(0, 0, 1) * 64)
+        follow, readers, post = self._by_follows(lists)
+        # A hot post's key: (its rank − `lowest`) · 64 + its index among the hot posts.
+        lowest = int(self.heat[hot].min())
+        highest = shown_rank(int(self.heat[hot].max()) - lowest, int(interest.max(initial=0)), 1)
+        dtype = np.int32 if (highest + 1) * 64 < 1 << 31 else np.int64
+        bonus = (shown_rank(0, interest, 0) * 64).astype(dtype)
+        base = ((self.heat[hot] - lowest) * 64 + np.arange(len(hot))).astype(dtype)
+        more: Any = dtype(shown_rank(0, 0, 1) * 64)
         bit = of_author.astype(np.uint64)
-        author = self.place(self.author[hot])
-        row = np.minimum(np.searchsorted(at, author), len(at) - 1)
-        key = np.take(bonus, about[hot], axis=1)
+        author = self.list_index(self.author[hot])
+        row = np.minimum(np.searchsorted(lists, author), len(lists) - 1)
+        key = np.take(bonus, topics[hot], axis=1)
         key += base
-        some = np.flatnonzero(follow)
-        key[some] += ((follow[some, None] >> bit) & np.uint64(1)).astype(kind) * more
-        own = np.flatnonzero(at[row] == author)
+        selected = np.flatnonzero(follow)
+        key[selected] += ((follow[selected, None] >> bit) & np.uint64(1)).astype(dtype) * more
+        own = np.flatnonzero(lists[row] == author)
         key[row[own], own] = -1
         if len(hot) > limit:
             key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
@@ -248,11 +248,11 @@ class RowFeed:
         number = np.maximum(key, 0) & 63
         best = slice(0, key.shape[1])
         numbers[:, best] = np.where(key < 0, 0, hot[number] + self.first)
-        rank = key // 64 + least
-        more = shown_rank(self.heat[post], interest[readers, about[post]], 1)
+        rank = key // 64 + lowest
+        more = shown_rank(self.heat[post], interest[readers, topics[post]], 1)
         if rank.shape[1] == limit:  # drop others below all shown posts
-            some = (more >= rank[readers, -1]) | (numbers[readers, -1] == 0)
-            readers, post, more = readers[some], post[some], more[some]
+            selected = (more >= rank[readers, -1]) | (numbers[readers, -1] == 0)
+            readers, post, more = readers[selected], post[selected], more[selected]
         if len(readers):
             self._with_others(numbers, rank, (readers, post, more))
         return numbers
@@ -261,52 +261,52 @@ class RowFeed:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
         follow = np.zeros(len(agents), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
-        count, (of, last, of_hot) = self.follows.count[agents], self._author
+        count, (of, last, hot_of) = self.follows.count[agents], self._index
         for slot, row, numbers in self.follows.parts(agents):
-            author = of[self.place(numbers.astype(np.int64))]
-            hot = of_hot[author]
-            some = np.flatnonzero(hot >= 0)  # a row is once in a slot
-            follow[row[some]] |= np.uint64(1) << hot[some].astype(np.uint64)
+            author = of[self.list_index(numbers.astype(np.int64))]
+            hot = hot_of[author]
+            is_hot_author = np.flatnonzero(hot >= 0)  # a row is once in a slot
+            follow[row[is_hot_author]] |= np.uint64(1) << hot[is_hot_author].astype(np.uint64)
             recent = (slot >= count[row] - AUTHORS) & (author >= 0)
             pairs.append(np.stack([row[recent], author[recent]]))
         row, author = np.concatenate(pairs, 1)
         post = last[author].reshape(-1)
-        row = np.repeat(row, OF_AN_AUTHOR)
+        row = np.repeat(row, PER_AUTHOR)
         is_hot = np.zeros(len(self.author), bool)
         is_hot[self.hottest()[0]] = True
-        new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
-        return follow, row[new], post[new]
+        is_new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
+        return follow, row[is_new], post[is_new]
 
     def _with_others(self, numbers: Array, rank: Array, candidates: tuple[Array, ...]) -> None:
         """Merge other posts of followed authors into the hot posts shown."""
-        readers, post, more = candidates  # the row, the post and its rank
+        readers, post, post_ranks = candidates  # the row, the post and its rank
         shift, limit = 1 << len(self.author).bit_length(), numbers.shape[1]
-        mine = np.unique(readers)
-        old = numbers[mine, : rank.shape[1]]
-        row = np.concatenate([np.repeat(mine, old.shape[1]), readers])
-        ranked = rank[mine].astype(np.int64) * shift + old - self.first
-        key = np.where(old > 0, ranked, -1).reshape(-1)
-        key = np.concatenate([key, more * shift + post])
+        rows = np.unique(readers)
+        hot = numbers[rows, : rank.shape[1]]
+        row = np.concatenate([np.repeat(rows, hot.shape[1]), readers])
+        ranked = rank[rows].astype(np.int64) * shift + hot - self.first
+        key = np.where(hot > 0, ranked, -1).reshape(-1)
+        key = np.concatenate([key, post_ranks * shift + post])
         order = np.lexsort((-key, row))
         row, key = row[order], key[order]
         slot = np.arange(len(row)) - np.searchsorted(row, row)
         best = (slot < limit) & (key >= 0)
         row, slot = row[best], slot[best]
-        numbers[mine] = 0
+        numbers[rows] = 0
         numbers[row, slot] = key[best] % shift + self.first
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
-        reader = self.place(self.numbers((id,)))  # first: it may add a list of follows
+        reader = self.list_index(self.numbers((id,)))  # first: it may add a list of follows
         candidates = dict.fromkeys(self.hottest()[0].tolist())
-        by, last, _ = self._author
+        numbers, last, _ = self._index
         follows = self.follows.numbers_of(int(reader[0]))
         for author in follows[-AUTHORS:]:
             index = author if author >= 0 else len(self.population) + FIRST_STRANGER - author
-            at = by[index] if index < len(by) else -1
+            at = numbers[index] if index < len(numbers) else -1
             candidates |= dict.fromkeys(last[at][last[at] >= 0].tolist() if at >= 0 else ())
         followed = {self._id(each) for each in follows}
-        posts = (self._post(at + self.first) for at in candidates)
+        posts = (self._post(number + self.first) for number in candidates)
         return heapq.nlargest(
             limit,
             (post for post in posts if post.author != id),
@@ -324,35 +324,35 @@ class RowFeed:
 
     def post(self, number: int) -> Posted:
         """Return a post by its number."""
-        at = number - self.first
+        index = number - self.first
         return Posted(
             number,
-            self._id(int(self.author[at])),
-            self._text(int(self.text[at])) or "",
-            self._text(int(self.topic[at])),  # type: ignore[arg-type]
-            int(self.posted[at]),
+            self._id(int(self.author[index])),
+            self._text(int(self.text[index])) or "",
+            self._text(int(self.topic[index])),  # type: ignore[arg-type]
+            int(self.posted[index]),
             dict.fromkeys(self.likers(number)),
-            int(self.heat[at]),
+            int(self.heat[index]),
         )
 
     # -- state -------------------------------------------------------------------------------------
 
     def posts(self) -> dict[int, Posted]:
         """Return all posts by number."""
-        return {number: self.post(number) for number in range(self.first, self.next)}
+        return {number: self.post(number) for number in range(self.first, self.next_number)}
 
-    def followed(self) -> dict[str, list[str]]:
+    def follows_by_id(self) -> dict[str, list[str]]:
         """Return the ids that each agent follows."""
-        some = np.flatnonzero(self.follows.count)
+        followers = np.flatnonzero(self.follows.count)
         count = len(self.population)
-        ids = self._ids(np.where(some < count, some, FIRST_STRANGER + count - some))
-        lists = map(self.follows.numbers_of, some.tolist())
+        ids = self._ids(np.where(followers < count, followers, FIRST_STRANGER + count - followers))
+        lists = map(self.follows.numbers_of, followers.tolist())
         return {id: [*map(self._id, each)] for id, each in zip(ids, lists, strict=True)}
 
     def state(self) -> dict[str, Any]:
         """Return the state of `Feed.state_dict`."""
-        likers, follows = self._ids(_agents(self._liked)), self.followed()
-        numbers = np.arange(self.first, self.next + 1)
+        likers, follows = self._ids(_agents_of(self._liked)), self.follows_by_id()
+        numbers = np.arange(self.first, self.next_number + 1)
         ends = np.searchsorted(self._liked, numbers << 32).tolist()
         posts = zip(
             *(numbers[:-1].tolist(), self._ids(self.author)),
@@ -362,7 +362,7 @@ class RowFeed:
             strict=True,
         )
         return {
-            "next": self.next,
+            "next": self.next_number,
             "posts": [[*post] for post in posts],
             "follows": {id: follows[id] for id in sorted(follows, key=id_order)},
         }
@@ -380,21 +380,21 @@ class RowFeed:
         self.likes = np.array([len(each) for each in liked], np.int64)
         self.heat = heat(self.likes, self.posted)
         likers = self.numbers(id for each in liked for id in each)
-        self._liked = np.sort(_key(np.array(number, np.int64).repeat(self.likes), likers))
-        many = np.array([len(whom) for whom in follows.values()], np.int64)
-        whom = self.numbers(id for each in follows.values() for id in each)
-        self.follow(self.numbers(follows).repeat(many), whom)
+        self._liked = np.sort(_like_keys(np.array(number, np.int64).repeat(self.likes), likers))
+        counts = np.array([len(followed) for followed in follows.values()], np.int64)
+        followed = self.numbers(id for each in follows.values() for id in each)
+        self.follow(self.numbers(follows).repeat(counts), followed)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it has only the population's length."""
         return {**vars(self), "population": range(len(self.population))}
 
 
-def _agents(likes: Array) -> Array:
+def _agents_of(likes: Array) -> Array:
     """Return the agents of likes, as numbered in wants."""
-    return (likes & 0xFFFFFFFF) - _MIDDLE
+    return (likes & 0xFFFFFFFF) - _AGENT_OFFSET
 
 
-def _key(numbers: Array, agents: Array) -> Array:
+def _like_keys(numbers: Array, agents: Array) -> Array:
     """Return likes as one number each, which sort by post."""
-    return (numbers << 32) + agents + _MIDDLE
+    return (numbers << 32) + agents + _AGENT_OFFSET

@@ -16,11 +16,11 @@ from moothall.society.kernel.wants import Buy, Want, Work
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
 """The kinds of places that employ, with their staff in thousandths of the capacity."""
 
-MOST: Final = 10**12
+MAX_AMOUNT: Final = 10**12
 """The largest wage, price, stock and output of a firm: columns have room for what it comes to."""
 
 
-def wage_for(cents_an_hour: WholeNumber, skill: WholeNumber, seconds: WholeNumber) -> Any:
+def gross_wage(cents_an_hour: WholeNumber, skill: WholeNumber, seconds: WholeNumber) -> Any:
     """Return the gross wage of `seconds` of work, in cents; 1000 is the usual skill."""
     return cents_an_hour * skill * seconds // 3_600_000
 
@@ -59,7 +59,7 @@ class Firm(Service):
     month_asked: LedgerField = LedgerField()
     month_sold: LedgerField = LedgerField()
     ledger: ServiceLedger | None = None
-    at: int = 0
+    index: int = 0
     state_names: ClassVar[tuple[str, ...]]
 
     def __init__(
@@ -77,10 +77,10 @@ class Firm(Service):
     ) -> None:
         super().__init__(id, place, money)
         self.ledger = None  # first, so that firms share the keys of their `__dict__`
-        self.at = 0
+        self.index = 0
         for name, value in (("wage", wage), ("stock", stock), ("output", output)):
-            check_integer(f"{id}: {name}", value, 0, MOST)
-        check_integer(f"{id}: price", price, 1, MOST)
+            check_integer(f"{id}: {name}", value, 0, MAX_AMOUNT)
+        check_integer(f"{id}: price", price, 1, MAX_AMOUNT)
         self.wage = wage
         self.price = price
         self.stock = stock
@@ -92,7 +92,7 @@ class Firm(Service):
 
     def settle_rows(self, books: Any, table: Table, entries: Array) -> None:
         """Pay wages, or sell goods."""
-        self.settle_together(books, table, entries, self.ledger, np.full(len(entries), self.at))
+        self.settle_together(books, table, entries, self.ledger, np.full(len(entries), self.index))
 
     def refusal(self, books: Books, sender: str, want: Want) -> str:
         """Return why a wage is not paid, or nothing sold."""
@@ -109,11 +109,10 @@ class Firm(Service):
         return self._unpaid(books, sender, want) if works else self._unsold(books, sender, want)
 
     def _unpaid(self, books: Any, sender: str, want: Any) -> str:
-        spare = books.seconds - books.worked.item(books.population.row_of(sender))
-        if type(want.seconds) is not int or not 1 <= want.seconds <= spare:
-            return (
-                f"seconds must be from 1 to the {spare} left of this step, got {want.seconds!r:.40}"
-            )
+        seconds_left = books.seconds - books.worked.item(books.population.row_of(sender))
+        if type(want.seconds) is not int or not 1 <= want.seconds <= seconds_left:
+            rule = f"seconds must be from 1 to the {seconds_left} left of this step"
+            return f"{rule}, got {want.seconds!r:.40}"
         payer = "government" if self.public and "government" in books.services else self.id
         return f"{payer} has {books.balances[payer]} cents, and the wage is more"
 
@@ -134,22 +133,22 @@ class Firm(Service):
             ledger.arrays[name] = np.array([getattr(each, name) for each in firms], bool)
 
     @staticmethod
-    def settle_together(books: Any, table: Table, entries: Array, ledger: Any, of: Array) -> None:
-        """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
-        sender, place = table.sender[entries], ledger.place[of]
-        here = np.ones(len(sender), bool)
+    def settle_together(books: Any, table: Table, entries: Array, ledger: Any, firm: Array) -> None:
+        """Do `settle` for many wants, entry k with the firm `firm[k]` of the ledger."""
+        sender, place = table.sender[entries], ledger.place[firm]
+        is_here = np.ones(len(sender), bool)
         if books.city is not None:
             arrays = books.population.arrays
-            at = arrays["place"][sender]
-            here &= at == place
+            location = arrays["place"][sender]
+            is_here &= location == place
             if table.kind is Work and "home" in arrays:  # one may work from home
-                here |= (at >= 0) & (at == books.column("home", sender, -1))
-        here &= city_queries.open_at(books, ledger.place, books.clock.time)[of]
+                is_here |= (location >= 0) & (location == books.column("home", sender, -1))
+        is_here &= city_queries.open_at(books, ledger.place, books.clock.time)[firm]
         rule = _work_rows if table.kind is Work else _sell_rows
-        again = bool((sender[1:] == sender[:-1]).any())
-        if (again or not rule(books, table, entries, ledger, of, here)) and len(sender) > 1:
-            firms = [ledger.services[number] for number in of.tolist()]
-            books.one_by_one(firms, table, entries)
+        repeats = bool((sender[1:] == sender[:-1]).any())
+        if (repeats or not rule(books, table, entries, ledger, firm, is_here)) and len(sender) > 1:
+            services = [ledger.services[number] for number in firm.tolist()]
+            books.one_by_one(services, table, entries)
 
     def set_sales(self, demand: int, sales: int) -> None:
         """Set the units that are asked for and sold today."""
@@ -172,82 +171,82 @@ class Firm(Service):
 
 
 def _work_rows(
-    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, here: Array
+    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, is_here: Array
 ) -> bool:
     """Pay wages; return False, without effect, if columns cannot compute them."""
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
-    taxes = hasattr(government, "due")
-    if taxes:
+    has_taxes = hasattr(government, "due")
+    if has_taxes:
         government.wage_days = max(1, books.days_ended)
     wages, purses = ledger.arrays["wage"], books.balances.cents
 
-    def earned(first: int, until: int) -> tuple[Array, ...]:
+    def wages_of_part(first: int, until: int) -> tuple[Array, ...]:
         """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
         part = slice(first, until)
         workers, place = sender[part], ledger.place[of[part]]
-        fine = here[part] & (books.column("work", workers, -1) == place)
-        fine &= (seconds[part] >= 1) & (seconds[part] <= books.seconds - books.worked[workers])
-        at = np.flatnonzero(fine)
-        workers = workers[at]
+        can_work = is_here[part] & (books.column("work", workers, -1) == place)
+        can_work &= (seconds[part] >= 1) & (seconds[part] <= books.seconds - books.worked[workers])
+        entry = np.flatnonzero(can_work)
+        workers = workers[entry]
         skill = books.column("skill", workers, 1000)
         np.putmask(skill, skill < 0, 1000)
-        gross = wage_for(wages[of[part][at]], skill, seconds[part][at])
-        tax = government.due(workers, gross) if taxes else np.zeros(len(at), np.int64)
-        return at + first, gross, tax, skill.max(initial=0, keepdims=True)
+        gross = gross_wage(wages[of[part][entry]], skill, seconds[part][entry])
+        tax = government.due(workers, gross) if has_taxes else np.zeros(len(entry), np.int64)
+        return entry + first, gross, tax, skill.max(initial=0, keepdims=True)
 
-    parts = books.population.apply(earned, len(sender))
-    at, gross, tax, skills = (np.concatenate(each) for each in zip(*parts, strict=True))
+    parts = books.population.apply(wages_of_part, len(sender))
+    entry, gross, tax, skills = (np.concatenate(each) for each in zip(*parts, strict=True))
     del parts
-    most = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(at) + 1)
-    if most >= MAX_SUM:
+    largest_sum = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(entry) + 1)
+    if largest_sum >= MAX_SUM:
         return False
-    sender, seconds, firm = sender[at], seconds[at], of[at]
-    public = ledger.arrays["public"][firm] & (government is not None)
-    able = public | affordable(
-        np.where(public, 0, gross),
+    sender, seconds, firm = sender[entry], seconds[entry], of[entry]
+    is_public = ledger.arrays["public"][firm] & (government is not None)
+    is_paid = is_public | affordable(
+        np.where(is_public, 0, gross),
         firm,
         purses[ledger.money_index],
-        lambda at: books.hearing_order(sender[at]),
+        lambda entry: books.hearing_order(sender[entry]),
     )
-    if public.any() and gross[public].sum() > books.balances["government"]:
+    if is_public.any() and gross[is_public].sum() > books.balances["government"]:
         cash = books.balances["government"]
-        _pay_in_turn(able, cash, public, gross, tax, books.hearing_order(sender))
-    if not able.all():
-        paid = np.flatnonzero(able)
-        at, sender, firm, seconds = at[paid], sender[paid], firm[paid], seconds[paid]
-        gross, tax, public = gross[paid], tax[paid], public[paid]
+        _pay_in_turn(is_paid, cash, is_public, gross, tax, books.hearing_order(sender))
+    if not is_paid.all():
+        paid = np.flatnonzero(is_paid)
+        entry, sender, firm, seconds = entry[paid], sender[paid], firm[paid], seconds[paid]
+        gross, tax, is_public = gross[paid], tax[paid], is_public[paid]
     books.worked[sender] += seconds
     books.population.arrays["money"][sender] += gross - tax
-    np.subtract.at(purses, ledger.money_index[firm], np.where(public, 0, gross))
+    np.subtract.at(purses, ledger.money_index[firm], np.where(is_public, 0, gross))
     np.add.at(ledger.arrays["worked"], firm, seconds)
     np.add.at(ledger.arrays["paid"], firm, gross)
     if government is not None:
-        books.balances["government"] += int(tax.sum() - gross[public].sum())
-    if taxes:
-        government.collected(sender, gross, tax)
-    done, net = np.zeros(len(entries), bool), np.zeros(len(entries), np.int64)
-    done[at], net[at] = True, gross - tax
-    table.done(entries, done, net)
+        books.balances["government"] += int(tax.sum() - gross[is_public].sum())
+    if has_taxes:
+        government.record_tax(sender, gross, tax)
+    is_done, net = np.zeros(len(entries), bool), np.zeros(len(entries), np.int64)
+    is_done[entry], net[entry] = True, gross - tax
+    table.done(entries, is_done, net)
     return True
 
 
 def _pay_in_turn(
-    able: Array, cash: int, public: Array, gross: Array, tax: Array, order: Array
+    is_paid: Array, cash: int, is_public: Array, gross: Array, tax: Array, order: Array
 ) -> None:
-    """Clear `able` for public wages above the government's money in their turn, taxes included."""
-    rows = zip(*(each[order].tolist() for each in (able, public, gross, tax)), strict=True)
-    for at, (paid, by_government, wage, withheld) in zip(order.tolist(), rows, strict=True):
+    """Clear `is_paid` of public wages above the government's money in turn, taxes included."""
+    rows = zip(*(each[order].tolist() for each in (is_paid, is_public, gross, tax)), strict=True)
+    for entry, (paid, by_government, wage, wage_tax) in zip(order.tolist(), rows, strict=True):
         if not by_government:
-            cash += withheld if paid else 0
+            cash += wage_tax if paid else 0
         elif wage <= cash:
-            cash -= wage - withheld
+            cash -= wage - wage_tax
         else:
-            able[at] = False
+            is_paid[entry] = False
 
 
 def _sell_rows(
-    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, here: Array
+    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, is_here: Array
 ) -> bool:
     """Sell; return False, without effect, if the numbers are too large for columns."""
     cents, sender = table.fields["cents"][entries], table.sender[entries]
@@ -255,8 +254,8 @@ def _sell_rows(
     price, money = columns["price"][of], books.population.arrays["money"]
     if np.abs(cents, dtype=np.float64).sum() >= MAX_SUM:
         return False
-    fine = here & (cents >= 1) & columns["sells"][of]
-    demand = np.where(fine, cents // price, 0)
+    can_buy = is_here & (cents >= 1) & columns["sells"][of]
+    demand = np.where(can_buy, cents // price, 0)
     demand_by_firm = np.zeros(len(columns["stock"]), np.int64)
     np.add.at(demand_by_firm, of, demand)
     units = demand.copy()
@@ -264,20 +263,20 @@ def _sell_rows(
     if len(at):
         at = at[books.hearing_order(sender[at])]
         stock_left = dict(zip(of[at].tolist(), columns["stock"][of[at]].tolist(), strict=True))
-        units_sold, asking = [], (of[at], demand[at], money[sender[at]], price[at])
-        for firm, most, cash, each in zip(*(column.tolist() for column in asking), strict=True):
-            units_sold.append(min(most, stock_left[firm]))
+        units_sold, buyers = [], (of[at], demand[at], money[sender[at]], price[at])
+        for firm, limit, cash, each in zip(*(column.tolist() for column in buyers), strict=True):
+            units_sold.append(min(limit, stock_left[firm]))
             if units_sold[-1] * each <= cash:
                 stock_left[firm] -= units_sold[-1]
         units[at] = units_sold
     cost = units * price
-    done = (units > 0) & (cost <= money[sender])
-    money[sender] -= cost * done
+    is_done = (units > 0) & (cost <= money[sender])
+    money[sender] -= cost * is_done
     sold = np.zeros(len(demand_by_firm), np.int64)
-    np.add.at(sold, of, units * done)
+    np.add.at(sold, of, units * is_done)
     columns["asked"] += demand_by_firm
     columns["sold"] += sold
     columns["stock"] -= sold
-    np.add.at(books.balances.cents, ledger.money_index[of], cost * done)
-    table.done(entries, done, cost)
+    np.add.at(books.balances.cents, ledger.money_index[of], cost * is_done)
+    table.done(entries, is_done, cost)
     return True

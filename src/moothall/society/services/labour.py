@@ -24,16 +24,16 @@ from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import draw_below, turn_keys
 from moothall.society.services.accounts import citizens_of, pay_citizens
-from moothall.society.services.firm import STAFF, Firm, wage_for
+from moothall.society.services.firm import STAFF, Firm, gross_wage
 
 _MILLION: Final = 1_000_000
 _AGES: Final = (18, 67)
-_DAY_OF_WORK: Final = 8 * 3600
-_WORKDAYS: Final = 5
+_WORKDAY_S: Final = 8 * 3600
+_WORKDAYS_A_WEEK: Final = 5
 """The days of work in a week, of whose wages benefits are a part; they are paid on all seven."""
-_USUAL: Final = 400
+_USUAL_BENEFIT: Final = 400
 """The benefit at which `finds` holds."""
-_SHOPS: Final = 3600
+_MAX_SHOPPING_STEP: Final = 3600
 """The longest step, in seconds, in which citizens still find the time to shop."""
 
 
@@ -89,7 +89,7 @@ class LabourMarket(Service):
         layoffs: int = 0,
     ) -> None:
         super().__init__(id)
-        for name, value, most in (
+        for name, value, highest in (
             ("seed", seed, 2**64 - 1),
             ("leaves", leaves, _MILLION),
             ("moves", moves, _MILLION),
@@ -101,7 +101,7 @@ class LabourMarket(Service):
             ("elasticity", elasticity, 1000),
             ("layoffs", layoffs, 1000),
         ):
-            check_integer(f"{id}: {name}", value, 0, most)
+            check_integer(f"{id}: {name}", value, 0, highest)
         if layoff_day is not None:
             check_integer(f"{id}: layoff_day", layoff_day, 1, None)
         self.seed: int = seed
@@ -132,13 +132,13 @@ class LabourMarket(Service):
             self.days += 1
             self._close(books, number)
         if not self.counts:
-            _, columns = citizens_of(books, _READ)
+            _, columns = citizens_of(books, _COLUMNS_READ)
             staff, _ = _jobs(books, _firms(books))
-            has, free = columns["work"] >= 0, _job_seekers(columns)
-            filled = np.bincount(columns["work"][has], minlength=len(staff))
+            has_work, is_seeking = columns["work"] >= 0, _job_seekers(columns)
+            filled = np.bincount(columns["work"][has_work], minlength=len(staff))
             self.counts = {
-                "employed": int(has.sum()),
-                "jobless": int(free.sum()),
+                "employed": int(has_work.sum()),
+                "jobless": int(is_seeking.sum()),
                 "vacancies": int(np.maximum(staff - filled, 0).sum()),
                 **dict.fromkeys(("hired", "left", "paid", "unpaid"), 0),
             }
@@ -153,70 +153,70 @@ class LabourMarket(Service):
 
     def _close(self, books: Any, number: int) -> None:
         """Close a day, by its number among those that end with this step."""
-        ids, columns = citizens_of(books, _READ)
+        ids, columns = citizens_of(books, _COLUMNS_READ)
         staff, pays = _jobs(books, _firms(books))
         work, jobless, skill = columns["work"], columns["jobless"], columns["skill"]
 
-        def chance(of_: WholeNumber, total: int, purpose: str) -> Array:
+        def happens(odds: WholeNumber, total: int, purpose: str) -> Array:
             drawn = draw_below(total, self.seed, ids, books.step, f"labour.{purpose}", number)
-            holds: Array = drawn < of_
-            return holds
+            is_drawn: Array = drawn < odds
+            return is_drawn
 
-        has = work >= 0
-        count = np.bincount(work[has], minlength=len(staff))
-        broke = (count * pays[0] > pays[1]) & (books.seconds <= _SHOPS)
-        is_leaving = has & chance(self.leaves, _MILLION, "leave")
-        is_leaving |= has & broke[work] & chance(self.fires, 1000, "fire")
+        has_work = work >= 0
+        count = np.bincount(work[has_work], minlength=len(staff))
+        is_broke = (count * pays[0] > pays[1]) & (books.seconds <= _MAX_SHOPPING_STEP)
+        is_leaving = has_work & happens(self.leaves, _MILLION, "leave")
+        is_leaving |= has_work & is_broke[work] & happens(self.fires, 1000, "fire")
         if self.days == self.layoff_day:
-            is_leaving |= has & chance(self.layoffs, 1000, "layoff")
-        seeks = has & ~is_leaving & chance(self.moves, _MILLION, "move")
-        free = _job_seekers(columns)
-        seeks |= free & chance(self._offer_chance(jobless), _MILLION, "find")
+            is_leaving |= has_work & happens(self.layoffs, 1000, "layoff")
+        gets_offer = has_work & ~is_leaving & happens(self.moves, _MILLION, "move")
+        is_seeking = _job_seekers(columns)
+        gets_offer |= is_seeking & happens(self._offer_chance(jobless), _MILLION, "find")
         count -= np.bincount(work[is_leaving], minlength=len(staff))
-        vacant = np.where(broke, 0, np.maximum(staff - count, 0))
-        sums, some = vacant.cumsum(), np.flatnonzero(seeks)
-        new: Array = np.full(len(work), -1)
-        if len(some) and sums[-1]:
-            where = (self.seed, ids[some], books.step, "labour.offer", number)
-            share = draw_below(int(sums[-1]), *where)
+        vacant = np.where(is_broke, 0, np.maximum(staff - count, 0))
+        sums, receivers = vacant.cumsum(), np.flatnonzero(gets_offer)
+        new_work: Array = np.full(len(work), -1)
+        if len(receivers) and sums[-1]:
+            draw_words = (self.seed, ids[receivers], books.step, "labour.offer", number)
+            share = draw_below(int(sums[-1]), *draw_words)
             offer = sums.searchsorted(share, side="right")
-            order = np.lexsort((turn_keys(books.seed, ids[some], books.step), offer))
-            own = offer[order]
-            turn = np.arange(len(own)) - own.searchsorted(own)
-            gets = order[turn < vacant[own]]
-            new[some[gets]] = offer[gets]
-        hired = np.flatnonzero((new >= 0) & (new != work))
+            order = np.lexsort((turn_keys(books.seed, ids[receivers], books.step), offer))
+            offers = offer[order]
+            turn = np.arange(len(offers)) - offers.searchsorted(offers)
+            winners = order[turn < vacant[offers]]
+            new_work[receivers[winners]] = offer[winners]
+        hired = np.flatnonzero((new_work >= 0) & (new_work != work))
         leavers = np.flatnonzero(is_leaving)
-        public, wages = np.flatnonzero(has & (pays[2][work] > 0)), pays[2][work]
-        owed: Array = wage_for(wages[public], np.maximum(skill[public], 0), _DAY_OF_WORK)
-        keeps = int(owed.sum())
-        some = np.flatnonzero(free)
-        paid, unpaid = self._pay(books, some, jobless, skill, keeps)
+        public, wages = np.flatnonzero(has_work & (pays[2][work] > 0)), pays[2][work]
+        wages_owed: Array = gross_wage(wages[public], np.maximum(skill[public], 0), _WORKDAY_S)
+        public_wages = int(wages_owed.sum())
+        receivers = np.flatnonzero(is_seeking)
+        paid, unpaid = self._pay(books, receivers, jobless, skill, public_wages)
         places, id_of = books.city.ids(), books.population.id_of
-        for at in hired.tolist():
-            books.set_status({"work": places[new[at]], "jobless": -1}, [id_of(at)])
+        for row in hired.tolist():
+            books.set_status({"work": places[new_work[row]], "jobless": -1}, [id_of(row)])
         if len(leavers):
             ids_of_leavers = [*map(id_of, leavers.tolist())]
             books.set_status({"work": None, "jobless": self.days}, ids_of_leavers)
-        now = int(has.sum()) - len(leavers) + int((~has[hired]).sum())
+        employed = int(has_work.sum()) - len(leavers) + int((~has_work[hired]).sum())
         self.counts = {
-            "employed": now,
-            "jobless": int(free.sum()) + len(leavers) - int((~has[hired]).sum()),
+            "employed": employed,
+            "jobless": int(is_seeking.sum()) + len(leavers) - int((~has_work[hired]).sum()),
             "vacancies": int(vacant.sum()) - len(hired),
             "hired": len(hired),
-            "left": len(leavers) + int(has[hired].sum()),
+            "left": len(leavers) + int(has_work[hired].sum()),
             "paid": paid,
             "unpaid": unpaid,
         }
 
     def _offer_chance(self, since: Array) -> Any:
         """Return who of the jobless since a day has an offer, of a million."""
-        at, less = 1000 + self.elasticity, self.elasticity * self.benefit // _USUAL
-        paid = self.days - since <= 7 * self.weeks
-        return np.minimum(self.finds * np.where(paid, max(0, at - less), at) // 1000, _MILLION)
+        at, less = 1000 + self.elasticity, self.elasticity * self.benefit // _USUAL_BENEFIT
+        is_paid = self.days - since <= 7 * self.weeks
+        return np.minimum(self.finds * np.where(is_paid, max(0, at - less), at) // 1000, _MILLION)
 
     def _pay(
-        self, books: Any, some: Array, since: Array, skill: Array, keeps: int
+        self, books: Any, jobless: Array, since: Array, skill: Array, public_wages: int
     ) -> tuple[int, int]:
         """Pay benefits; return how many cents are paid, and how many are due and not paid.
 
@@ -224,23 +224,23 @@ class LabourMarket(Service):
         benefits, each is cut by the same share. They are income of the day, as wages are, so that
         they count in what the jobless spend.
         """
-        if "government" not in books.balances or not len(some):
+        if "government" not in books.balances or not len(jobless):
             return 0, 0
-        some = some[self.days - since[some] <= 7 * self.weeks]
-        wage: Array = wage_for(self.wage, skill[some], _DAY_OF_WORK)
-        cents = wage * self.benefit * _WORKDAYS // (1000 * 7)
-        some, cents = some[cents > 0], cents[cents > 0]
+        jobless = jobless[self.days - since[jobless] <= 7 * self.weeks]
+        wage: Array = gross_wage(self.wage, skill[jobless], _WORKDAY_S)
+        cents = wage * self.benefit * _WORKDAYS_A_WEEK // (1000 * 7)
+        jobless, cents = jobless[cents > 0], cents[cents > 0]
         total = int(cents.sum())
-        has = max(0, books.balances["government"] - keeps)
-        if total > has:
-            cents = cents * (has * _MILLION // total) // _MILLION
-            some, cents = some[cents > 0], cents[cents > 0]
-        pay_citizens(books, some, cents, "government")
+        available = max(0, books.balances["government"] - public_wages)
+        if total > available:
+            cents = cents * (available * _MILLION // total) // _MILLION
+            jobless, cents = jobless[cents > 0], cents[cents > 0]
+        pay_citizens(books, jobless, cents, "government")
         paid = int(cents.sum())
         return paid, total - paid
 
 
-_READ: Final = ("work", "age", "jobless", "skill")
+_COLUMNS_READ: Final = ("work", "age", "jobless", "skill")
 
 
 def _firms(books: Any) -> list[Firm]:
@@ -260,17 +260,17 @@ def _jobs(books: Any, firms: list[Firm]) -> tuple[Array, tuple[Array, Array, Arr
     an hour.
     """
     places = books.city.ids()
-    numbers = {place: at for at, place in enumerate(places)}
+    numbers = {place: number for number, place in enumerate(places)}
     staff = np.zeros(len(places), np.int64)
     wages, money, public = np.zeros((3, len(places)), np.int64)
     for firm in firms:
-        at = numbers.get(firm.place) if firm.place is not None else None
-        if at is None or staff[at]:  # of several firms at a place the first pays there
+        number = numbers.get(firm.place) if firm.place is not None else None
+        if number is None or staff[number]:  # of several firms at a place the first pays there
             continue
-        holds = books.city.capacity(firm.place) if hasattr(books.city, "capacity") else 10
+        capacity = books.city.capacity(firm.place) if hasattr(books.city, "capacity") else 10
         share = STAFF.get(books.city.kind(firm.place), 1000)
-        staff[at] = 10 if holds is None else max(1, holds * share // 1000)
-        wages[at] = 0 if firm.public else wage_for(firm.wage, 1000, _DAY_OF_WORK)
-        money[at] = books.balances[firm.id]
-        public[at] = firm.wage if firm.public else 0
+        staff[number] = 10 if capacity is None else max(1, capacity * share // 1000)
+        wages[number] = 0 if firm.public else gross_wage(firm.wage, 1000, _WORKDAY_S)
+        money[number] = books.balances[firm.id]
+        public[number] = firm.wage if firm.public else 0
     return staff, (wages, money, public)

@@ -12,7 +12,7 @@ DECADE_S: Final = 45_000  # the seconds of recency that ten times the likes are 
 INTEREST_S: Final = 45_000  # the seconds of recency that a topic of full interest is worth
 FOLLOWED_S: Final = 45_000  # the seconds of recency that a followed author is worth
 HOTTEST: Final = 50  # the number of hottest posts that are candidates for everyone
-OF_AN_AUTHOR: Final = 3  # the number of last posts of a followed author that are candidates
+PER_AUTHOR: Final = 3  # the number of last posts of a followed author that are candidates
 AUTHORS: Final = 50
 """The number of followed authors whose posts are candidates: those followed last."""
 
@@ -53,26 +53,26 @@ class Posted:
     heat: int = 0
 
     def __str__(self) -> str:
-        return self.of(self.author)
+        return self.describe(self.author)
 
-    def of(self, author: str) -> str:
+    def describe(self, author: str) -> str:
         """Return the post in words, its author called so."""
-        about = f" about {self.topic}" if self.topic else ""
-        return f"post {self.number} of {author}{about} ({len(self.liked)} likes): {self.text}"
+        topic = f" about {self.topic}" if self.topic else ""
+        return f"post {self.number} of {author}{topic} ({len(self.liked)} likes): {self.text}"
 
 
 # `place` has the author of each post, `hot` those of the hottest, rising, of `count` agents.
 def authors_of(place: Array, hot: Array, count: int) -> tuple[Array, Array, Array]:
     """Return each agent's number as an author, authors' last posts, and indices in `hot`; or −1."""
     order = np.argsort(place, kind="stable")
-    own = place[order]
-    end = np.flatnonzero(np.r_[own[1:] != own[:-1], True][: len(own)])
-    authors = own[end]
-    back = end[:, None] - np.arange(OF_AN_AUTHOR)[::-1]
+    writer = place[order]
+    ends = np.flatnonzero(np.r_[writer[1:] != writer[:-1], True][: len(writer)])
+    authors = writer[ends]
+    back = ends[:, None] - np.arange(PER_AUTHOR)[::-1]
     post = order[np.maximum(back, 0)]
     last = np.where((back >= 0) & (place[post] == authors[:, None]), post, -1)
-    of = np.full(count, -1, np.int32)
-    of[authors] = np.arange(len(authors))
-    of_hot = np.full(len(authors) + 1, -1, np.int8)  # the last entry: no author
-    of_hot[of[hot]] = np.arange(len(hot))
-    return of, last, of_hot
+    numbers = np.full(count, -1, np.int32)
+    numbers[authors] = np.arange(len(authors))
+    hot_of = np.full(len(authors) + 1, -1, np.int8)  # the last entry: no author
+    hot_of[numbers[hot]] = np.arange(len(hot))
+    return numbers, last, hot_of

@@ -21,7 +21,7 @@ from moothall.society.kernel.commit import Books, Service
 from moothall.society.services.accounts import citizens_of, pay_citizens
 
 _READ: Final = ("work", "age", "skill", "income", "money", "rents")
-_ADULT: Final = 18
+_ADULT_AGE: Final = 18
 
 
 class Transfers(Service):
@@ -61,16 +61,16 @@ class Transfers(Service):
         old = (columns["age"] >= PENSION_AGE) & (columns["work"] < 0)
         pensions: Array = pension_of(columns["skill"], self.wage) * old * self.pension // 1000
         cents, total = pensions, int(pensions.sum())
-        has = max(0, books.balances.get("government", 0))
-        if total > has:
-            cents = pensions * (has * 1_000_000 // total) // 1_000_000
+        available = max(0, books.balances.get("government", 0))
+        if total > available:
+            cents = pensions * (available * 1_000_000 // total) // 1_000_000
         _pay(books, cents, "government")
         rents = np.minimum(columns["money"], columns["income"] * self.rent // 1000)
         rents = np.maximum(rents, 0) * (columns["rents"] > 0)
         _pay(books, -rents, self.id)
-        owns = (columns["age"] >= _ADULT) & (columns["rents"] <= 0)
-        share = books.balances[self.id] // max(1, int(owns.sum()))
-        _pay(books, share * owns, self.id)
+        is_owner = (columns["age"] >= _ADULT_AGE) & (columns["rents"] <= 0)
+        share = books.balances[self.id] // max(1, int(is_owner.sum()))
+        _pay(books, share * is_owner, self.id)
         self.counts = {
             "pensions": int(cents.sum()),
             "unpaid": total - int(cents.sum()),
@@ -87,6 +87,6 @@ class Transfers(Service):
 
 
 def _pay(books: object, cents: Array, service: str) -> None:
-    some = np.flatnonzero(cents)
-    if len(some):
-        pay_citizens(books, some, cents[some], service)
+    rows = np.flatnonzero(cents)
+    if len(rows):
+        pay_citizens(books, rows, cents[rows], service)
